@@ -1,0 +1,44 @@
+# Every target sets up its own environment in .venv when that is missing or older than pyproject.toml.
+# Needs nothing but Python 3.11+, make and, for packages without a wheel, a C compiler.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help demo test lint bench clean
+
+help:
+	@echo "make demo    code scikit-learn's digits with both coders"
+	@echo "make test    run the tests and doctests"
+	@echo "make lint    check style and types"
+	@echo "make bench   measure against spams, dictlearn and scikit-learn (DDLEARN_DATA=folder for the real data)"
+	@echo "make clean   remove the environment and caches"
+
+# One marker file per set of extras: $(VENV)/.test is newer than pyproject.toml when ".[test]" is installed.
+$(VENV)/.%: pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
+	@touch $@
+
+$(VENV)/.core: pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+demo: $(VENV)/.core
+	@$(BIN)/python examples/1_quickstart/sparse_coding.py
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-boundscheck $(BIN)/python -m pytest -q tests/test_omp_kernel.py tests/test_code_kernel.py
+
+lint: $(VENV)/.lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.bench
+	$(BIN)/python -m benchmarks.run
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,227 @@
+"""Invariant 10 of design.md: derivatives, convexity, extremes, limits; and the check for anybody's loss."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+from ddlearn import LOSSES, Exponential, Logistic, Loss, SmoothHinge, SoftplusHinge, Square, check_loss
+from ddlearn.losses import resolve_loss
+
+EVERY_LOSS = [loss_class() for loss_class in LOSSES.values()] + [
+    SmoothHinge(sharpness=8.0),
+    SoftplusHinge(sharpness=0.5),
+]
+every_loss = pytest.mark.parametrize("loss", EVERY_LOSS, ids=repr)
+
+
+@every_loss
+def test_registered_losses_pass_the_public_check(loss):
+    check_loss(loss)
+
+
+@every_loss
+@given(margin=st.floats(-20, 20))
+def test_gradient_is_the_slope_of_the_value(loss, margin):
+    step = 1e-5
+    points = np.array([margin - step, margin, margin + step])
+    value, gradient = loss.value(points), loss.gradient(points)
+    slope = (value[2] - value[0]) / (2 * step)
+    assert gradient[1] == pytest.approx(slope, rel=1e-5, abs=1e-5)
+
+
+@every_loss
+@given(margin=st.floats(-20, 20))
+def test_curvature_lies_between_the_slopes_of_the_gradient(loss, margin):
+    step = 1e-5
+    left, here, right = loss.gradient(np.array([margin - step, margin, margin + step]))
+    slopes = [(here - left) / step, (right - here) / step]
+    curvature = loss.curvature(np.array([margin]))[0]
+    slack = 1e-4 * (1 + max(np.abs(slopes)))
+    assert min(slopes) - slack <= curvature <= max(slopes) + slack
+
+
+@every_loss
+@given(margins=st.tuples(st.floats(-1000, 1000), st.floats(-1000, 1000)), share=st.floats(0, 1))
+def test_value_is_convex(loss, margins, share):
+    ends = loss.value(np.array(margins))
+    between = loss.value(np.array([share * margins[0] + (1 - share) * margins[1]]))[0]
+    assert between <= (share * ends[0] + (1 - share) * ends[1]) * (1 + 1e-9) + 1e-9
+
+
+@every_loss
+@given(at=st.floats(-30, 30), elsewhere=st.floats(-30, 30))
+def test_surrogate_curvature_is_newton_or_a_majoriser(loss, at, elsewhere):
+    point, other = np.array([at]), np.array([elsewhere])
+    surrogate = loss.surrogate_curvature(point)
+    if surrogate != loss.curvature(point):
+        parabola = loss.value(point) + loss.gradient(point) * (other - point) + surrogate / 2 * (other - point) ** 2
+        assert loss.value(other) <= parabola + 1e-9
+
+
+@every_loss
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_extreme_margins_are_finite_and_dtype_is_kept(loss, dtype):
+    margins = np.array([-1000, -500, -88.8, 0, 88.8, 500, 1000], dtype=dtype)
+    for method in (loss.value, loss.gradient, loss.curvature, loss.surrogate_curvature):
+        result = method(margins)
+        assert result.dtype == dtype
+        assert np.isfinite(result).all()
+
+
+def test_formulas_of_the_paper():
+    z = np.linspace(-5, 5, 101)
+    np.testing.assert_allclose(Square().value(z), (1 - z) ** 2)
+    np.testing.assert_allclose(Exponential().value(z), np.exp(-z))
+    np.testing.assert_allclose(Logistic().value(z), np.log(1 + np.exp(-z)))
+
+
+def test_figure_1b_curvature_against_value():
+    # methods.md 1.1: exponential: curvature equals value; logistic: e^-v (1 - e^-v), largest (1/4) at v = ln 2
+    z = np.linspace(-5, 5, 101)
+    np.testing.assert_allclose(Exponential().curvature(z), Exponential().value(z))
+    value = Logistic().value(z)
+    np.testing.assert_allclose(Logistic().curvature(z), np.exp(-value) * (1 - np.exp(-value)), rtol=1e-12)
+    assert Logistic().curvature(z).max() == pytest.approx(1 / 4)
+
+
+@pytest.mark.parametrize("hinge_class", [SmoothHinge, SoftplusHinge])
+def test_smooth_hinges_tend_to_the_hinge_at_the_stated_rate(hinge_class):
+    z = np.linspace(-3, 5, 4001)
+    hinge = np.maximum(0, 1 - z)
+    for sharpness in (1.0, 4.0, 64.0):
+        gap = np.max(np.abs(hinge_class(sharpness=sharpness).value(z) - hinge))
+        stated = {SmoothHinge: 1 / (4 * sharpness), SoftplusHinge: np.log(2) / sharpness}[hinge_class]
+        assert gap == pytest.approx(stated, rel=1e-3)
+
+
+def test_exponential_continues_smoothly_below_its_last_exponent():
+    z = -Exponential.largest_exponent + np.array([-1e-7, 1e-7])
+    for method in (Exponential().value, Exponential().gradient, Exponential().curvature):
+        below, above = method(z)
+        assert below == pytest.approx(above, rel=1e-6)
+
+
+@every_loss
+def test_clone_pickle_and_parameters(loss):
+    for copy in (clone(loss), pickle.loads(pickle.dumps(loss))):
+        assert copy.get_params() == loss.get_params()
+
+
+class SquaredHinge(Loss):
+    """What a user writes: three NumPy methods."""
+
+    def value(self, margin):
+        return np.maximum(1 - margin, 0) ** 2
+
+    def gradient(self, margin):
+        return -2 * np.maximum(1 - margin, 0)
+
+    def curvature(self, margin):
+        return 2 * (margin < 1).astype(margin.dtype)
+
+
+def test_a_users_loss_passes():
+    check_loss(SquaredHinge())
+
+
+class HalfGradient(SquaredHinge):
+    def gradient(self, margin):
+        return -np.maximum(1 - margin, 0)
+
+
+class WrongCurvature(SquaredHinge):
+    def curvature(self, margin):
+        return (margin < 1).astype(margin.dtype)
+
+
+class Concave(Square):
+    is_quadratic = False
+
+    def value(self, margin):
+        return 1e9 - (1 - margin) ** 2
+
+    def gradient(self, margin):
+        return 2 * (1 - margin)
+
+    def curvature(self, margin):
+        return np.full_like(margin, -2)
+
+
+class Overflowing(Exponential):
+    def value(self, margin):
+        return np.exp(-margin)
+
+
+class Widening(SquaredHinge):
+    def curvature(self, margin):
+        return 2.0 * (margin < 1)
+
+
+class InPlace(SquaredHinge):
+    def value(self, margin):
+        margin -= 1
+        return np.minimum(margin, 0) ** 2
+
+
+class Summing(SquaredHinge):
+    def value(self, margin):
+        return super().value(margin).sum()
+
+
+class NotElementwise(SquaredHinge):
+    def value(self, margin):
+        return super().value(margin) / margin.size
+
+
+class FalselyQuadratic(Logistic):
+    is_quadratic = True
+
+
+class Negative(Square):
+    def value(self, margin):
+        return (1 - margin) ** 2 - 1
+
+
+@pytest.mark.parametrize(
+    ("loss", "word"),
+    [
+        (HalfGradient(), "gradient is not the derivative of value"),
+        (WrongCurvature(), "curvature is not the derivative of gradient"),
+        (Concave(), "not convex"),
+        (Overflowing(), "value is not finite"),
+        (Widening(), "keep the margin's dtype"),
+        (InPlace(), "in place"),
+        (Summing(), "must return an array of the margin's shape"),
+        (NotElementwise(), "not element-wise"),
+        (FalselyQuadratic(), "is_quadratic"),
+        (Negative(), "value is negative"),
+    ],
+    ids=lambda parameter: parameter if isinstance(parameter, str) else type(parameter).__name__,
+)
+def test_check_says_what_is_wrong(loss, word):
+    with pytest.raises(ValueError, match=word):
+        check_loss(loss)
+
+
+def test_check_reports_a_loss_that_cannot_be_pickled():
+    class Local(SquaredHinge):
+        pass
+
+    with pytest.raises(ValueError, match="cannot be pickled"):
+        check_loss(Local())
+
+
+def test_resolve_names_the_choices():
+    assert isinstance(resolve_loss("square"), Square)
+    with pytest.raises(ValueError, match=r"'huber' is not known; choose one of .*'logistic'"):
+        resolve_loss("huber")
+    with pytest.raises(TypeError, match="missing: gradient, curvature"):
+        resolve_loss(type("Half", (), {"value": lambda self, z: z})())
+    with pytest.raises(TypeError, match="not a class"):
+        resolve_loss(Square)
