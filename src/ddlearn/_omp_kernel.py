@@ -1,0 +1,256 @@
+"""Orthogonal matching pursuit over a block of rows, the TSC step inside Algorithm 1, in Numba.
+
+Each row holds one problem of its own (design.md 6.2, in row notation):
+
+    minimise  x'Qx - 2c'x  over x with at most T nonzeros,
+    Q = gram + coef' diag(weight) coef,        c = correlation + coef' pull.
+
+With no classes (``coef`` of shape (0, K)) this is traditional sparse coding.
+
+Q is never formed.  With L the Cholesky factor of Q on the support chosen so far, row t of ``projections`` is row t of
+inv(L) Q[support], built from the one new column of Q that step t selects:
+
+    projection_t = (Q[k_t] - sum_{s<t} L[t, s] projection_s) / L[t, t],        L[t, s] = projection_s[k_t].
+
+It turns the three things that the next step needs into one pass over the atoms:
+
+    correlation with the residual    c <- c - step_t projection_t,             step_t = c[k_t] / L[t, t],
+    squared norm off the support     norm <- norm - projection_t^2             (ORMP only),
+    error decrease an atom offers    c^2 / norm                                (OMP: c^2 / Q[k, k]).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+# The largest score is searched block by block: the maximum inside a block is a vector instruction, its position is
+# then looked for in one block only.
+_SEARCH_BLOCK = 64
+_CACHE_LINE = 64  # bytes
+
+
+class PursuitWorkspace(NamedTuple):
+    """What one thread overwrites row after row."""
+
+    squared_norms: np.ndarray  # (n_atoms,) of the atoms: the diagonal of the Gram matrix
+    inverse_squared_norms: np.ndarray  # (n_atoms,) 0 for a zero atom
+    squared_coef: np.ndarray  # (n_classes, n_atoms)
+    correlation: np.ndarray  # (n_atoms,) of the atoms with the residual
+    norms: np.ndarray  # (n_atoms,) squared, of the columns of Q; for ORMP of their part off the support
+    inverse_norms: np.ndarray  # (n_atoms,) 0 for an atom that cannot be selected (any more)
+    score: np.ndarray  # (n_atoms,) error decrease that the atom offers
+    ordered: np.ndarray  # (n_atoms,) the bits of `score` as integers
+    projection: np.ndarray  # (n_atoms,) the row of `projections` that is being built
+    projections: np.ndarray  # (budget, n_atoms or a few more)
+    cholesky: np.ndarray  # (budget, budget)
+    steps: np.ndarray  # (budget,)
+    support: np.ndarray  # (budget,) in order of selection
+    class_column: np.ndarray  # (1, n_classes) weight * coef[:, k]
+
+
+def _allocate_rows(n_rows, length, dtype):
+    # Rows that start on cache lines, an odd number of lines apart: then loads do not straddle lines, and the same atom
+    # in several rows does not compete for one set of the first-level cache. (Up to 2x, depending on n_atoms.)
+    line = _CACHE_LINE // np.dtype(dtype).itemsize
+    stride = (-(-length // line) | 1) * line
+    buffer = np.empty(n_rows * stride + line, dtype)
+    address = buffer.__array_interface__["data"][0]
+    start = -(address // buffer.itemsize) % line
+    return buffer[start : start + n_rows * stride].reshape(n_rows, stride)
+
+
+def make_pursuit_workspace(budget, n_atoms, n_classes, dtype):
+    """Allocate the workspace of one thread."""
+    rows = _allocate_rows(7 + budget, n_atoms, dtype)
+    squared_norms, inverse_squared_norms, correlation, norms, inverse_norms, score, projection = rows[:7, :n_atoms]
+    return PursuitWorkspace(
+        squared_norms=squared_norms,
+        inverse_squared_norms=inverse_squared_norms,
+        squared_coef=np.empty((n_classes, n_atoms), dtype),
+        correlation=correlation,
+        norms=norms,
+        inverse_norms=inverse_norms,
+        score=score,
+        ordered=score.view(np.int64 if score.itemsize == 8 else np.int32),
+        projection=projection,
+        projections=rows[7:],
+        cholesky=np.empty((budget, budget), dtype),
+        steps=np.empty(budget, dtype),
+        support=np.empty(budget, np.int32),
+        class_column=np.empty((1, n_classes), dtype),
+    )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _position_of_largest(ordered):
+    # The bits of non-negative floats sort like the floats, and an integer maximum vectorises where a float maximum,
+    # with its rules for NaN, does not. Of equal scores the first atom wins.
+    n = ordered.shape[0]
+    largest = ordered[0]
+    start = 0
+    for low in range(0, n, _SEARCH_BLOCK):
+        in_block = ordered[low]
+        for k in range(low, min(low + _SEARCH_BLOCK, n)):
+            in_block = max(in_block, ordered[k])
+        if in_block > largest:
+            largest = in_block
+            start = low
+    for k in range(start, n):
+        if ordered[k] == largest:
+            return k
+    return start
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _add_combination(factors, i, rows, n_rows, out):
+    # out += factors[i, :n_rows] @ rows[:n_rows], four rows at a time: `out` is read and written once for four. Where
+    # fewer are left, the last row stands in for the missing ones with factor zero.
+    # (Rows are indexed, not sliced: a slice costs an atomic reference count, as much as the whole loop.)
+    zero = out.dtype.type(0)
+    for a in range(0, n_rows, 4):
+        b = min(a + 1, n_rows - 1)
+        c = min(a + 2, n_rows - 1)
+        d = min(a + 3, n_rows - 1)
+        factor_a = factors[i, a]
+        factor_b = factors[i, b] if b == a + 1 else zero
+        factor_c = factors[i, c] if c == a + 2 else zero
+        factor_d = factors[i, d] if d == a + 3 else zero
+        for k in range(out.shape[0]):
+            out[k] += (factor_a * rows[a, k] + factor_b * rows[b, k]) + (factor_c * rows[c, k] + factor_d * rows[d, k])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _solve_and_store(i, support, steps, cholesky, n_selected, indices, values):
+    # Back substitution cholesky' x = steps; then the entries in order of their atoms, unused places zero.
+    for t in range(n_selected - 1, -1, -1):
+        total = steps[t]
+        for s in range(t + 1, n_selected):
+            total -= cholesky[s, t] * steps[s]
+        steps[t] = total / cholesky[t, t]
+    for t in range(n_selected):
+        place = t
+        while place > 0 and indices[i, place - 1] > support[t]:
+            indices[i, place] = indices[i, place - 1]
+            values[i, place] = values[i, place - 1]
+            place -= 1
+        indices[i, place] = support[t]
+        values[i, place] = steps[t]
+    for t in range(n_selected, indices.shape[1]):
+        indices[i, t] = 0
+        values[i, t] = 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def pursue_rows(
+    gram,  # (n_atoms, n_atoms)
+    correlations,  # (n_rows, n_atoms)
+    coef,  # (n_classes, n_atoms)
+    weight,  # (n_rows, n_classes)
+    pull,  # (n_rows, n_classes)
+    energies,  # (n_rows,) squared residual of the zero code
+    tolerances,  # (n_rows,) a row ends when its squared residual is no larger
+    correlation_floor,  # ... or when the squared correlation is a rounding error: below this share of the first one
+    pivot_floor,  # ... or when this share or less of the selected atom lies off the support: it is dependent
+    is_off_support_norm,  # True for ORMP, False for OMP
+    workspace,
+    indices,  # out, (n_rows, budget)
+    values,  # out, (n_rows, budget)
+):
+    """Solve the problem of the module's docstring for every row."""
+    zero = gram.dtype.type(0)
+    one = gram.dtype.type(1)
+    n_rows, n_atoms = correlations.shape
+    n_classes = coef.shape[0]
+    budget = indices.shape[1]
+    correlation, norms, inverse_norms = workspace.correlation, workspace.norms, workspace.inverse_norms
+    score, ordered = workspace.score, workspace.ordered
+    projection, projections = workspace.projection, workspace.projections
+    cholesky, steps, support = workspace.cholesky, workspace.steps, workspace.support
+    squared_norms, inverse_squared_norms = workspace.squared_norms, workspace.inverse_squared_norms
+    squared_coef, class_column = workspace.squared_coef, workspace.class_column
+
+    for k in range(n_atoms):
+        squared_norms[k] = gram[k, k]
+        inverse_squared_norms[k] = one / gram[k, k] if gram[k, k] > zero else zero
+    for j in range(n_classes):
+        for k in range(n_atoms):
+            squared_coef[j, k] = coef[j, k] * coef[j, k]
+
+    for i in range(n_rows):
+        for k in range(n_atoms):
+            correlation[k] = correlations[i, k]
+            norms[k] = squared_norms[k]
+            inverse_norms[k] = inverse_squared_norms[k]
+        if n_classes > 0:
+            _add_combination(pull, i, coef, n_classes, correlation)
+            _add_combination(weight, i, squared_coef, n_classes, norms)
+            for k in range(n_atoms):
+                inverse_norms[k] = one / norms[k] if norms[k] > zero else zero
+        for k in range(n_atoms):
+            score[k] = correlation[k] * correlation[k] * inverse_norms[k]
+
+        residual = energies[i]
+        lowest = zero
+        n_selected = 0
+        while n_selected < budget and residual > tolerances[i]:
+            # Select the atom that lowers the error most.
+            atom = _position_of_largest(ordered)
+            norm = squared_norms[atom]
+            for j in range(n_classes):
+                norm += weight[i, j] * squared_coef[j, atom]
+            squared_correlation = correlation[atom] * correlation[atom]
+            if squared_correlation <= lowest * norm:
+                break
+            if n_selected == 0:
+                lowest = correlation_floor * squared_correlation / norm
+
+            # Extend the Cholesky factor by it.
+            pivot = norm
+            for s in range(n_selected):
+                factor = projections[s, atom]
+                cholesky[n_selected, s] = factor
+                pivot -= factor * factor
+            if pivot <= pivot_floor * norm:
+                break
+            pivot = np.sqrt(pivot)
+            cholesky[n_selected, n_selected] = pivot
+            step = correlation[atom] / pivot
+            steps[n_selected] = step
+            support[n_selected] = atom
+            residual -= step * step
+            norms[atom] = zero
+            inverse_norms[atom] = zero
+            n_selected += 1
+            if n_selected == budget:
+                break
+
+            # Build its projection (up to a sign and the pivot), then bring correlations and scores up to date.
+            new = n_selected - 1
+            for k in range(n_atoms):
+                projection[k] = -gram[atom, k]
+            if n_classes > 0:
+                for j in range(n_classes):
+                    class_column[0, j] = -weight[i, j] * coef[j, atom]
+                _add_combination(class_column, 0, coef, n_classes, projection)
+            _add_combination(cholesky, new, projections, new, projection)
+            scale = -one / pivot
+            if is_off_support_norm:
+                for k in range(n_atoms):
+                    p = scale * projection[k]
+                    c = correlation[k] - step * p
+                    norm_left = norms[k] - p * p
+                    inverse = one / norm_left if norm_left > pivot_floor * squared_norms[k] else zero
+                    projections[new, k] = p
+                    correlation[k] = c
+                    norms[k] = norm_left
+                    inverse_norms[k] = inverse
+                    score[k] = c * c * inverse
+            else:
+                for k in range(n_atoms):
+                    p = scale * projection[k]
+                    c = correlation[k] - step * p
+                    projections[new, k] = p
+                    correlation[k] = c
+                    score[k] = c * c * inverse_norms[k]
+        _solve_and_store(i, support, steps, cholesky, n_selected, indices, values)

@@ -1,0 +1,147 @@
+"""Rows in blocks: the one place where work is spread over threads.
+
+Kernels are serial and release the GIL; a block of rows is the unit of work.  What a row becomes depends on its tile
+only, a fixed group of rows, never on the number of threads or on how many tiles a block has: results are bitwise
+equal for every ``n_jobs`` and every block size.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from typing import TypeVar
+
+from joblib import effective_n_jobs
+from threadpoolctl import ThreadpoolController
+
+Workspace = TypeVar("Workspace")
+Result = TypeVar("Result")
+
+# BLAS may round a row's products differently when other rows stand around it. So matrix products are always made of
+# the same tiles, aligned to the first row. 256 rows keep BLAS at full speed and a block's correlations in the L2 cache.
+TILE_ROWS = 256
+
+
+def split_rows(n_rows: int, block_rows: int = TILE_ROWS) -> list[slice]:
+    """Cut rows into consecutive blocks of whole tiles.
+
+    Parameters
+    ----------
+    n_rows : int
+        How many rows there are.
+    block_rows : int, default=TILE_ROWS
+        The size of a block, rounded up to whole tiles.
+
+    Returns
+    -------
+    list of slice
+        The blocks in order; the last may be shorter.
+
+    Examples
+    --------
+    >>> split_rows(600)
+    [slice(0, 256, None), slice(256, 512, None), slice(512, 600, None)]
+    """
+    step = -(-block_rows // TILE_ROWS) * TILE_ROWS
+    return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
+
+
+@cache
+def _blas_controller() -> ThreadpoolController:
+    return ThreadpoolController()  # looks through all loaded libraries, so only once
+
+
+class _BlasLimit:
+    """One BLAS thread for as long as anybody is inside; the user's setting comes back when the last one leaves.
+
+    The number of BLAS threads belongs to the process, so callers in several threads have to share one limit: were each
+    to restore what it found, the second would find and leave behind the first one's limit.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._n_inside = 0
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self._lock:
+            if self._n_inside == 0:
+                self._limiter = _blas_controller().limit(limits=1, user_api="blas")
+            self._n_inside += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._n_inside -= 1
+                if self._n_inside == 0:
+                    self._limiter.restore_original_limits()
+
+
+single_threaded_blas = _BlasLimit()
+
+
+def map_blocks(
+    work: Callable[[slice, Workspace], Result],
+    blocks: list[slice],
+    make_workspace: Callable[[], Workspace],
+    *,
+    n_jobs: int | None = None,
+) -> list[Result]:
+    """Call ``work(block, workspace)`` for every block, on several threads, and return the results in order.
+
+    The calling thread works too, so calls from several threads, or from inside another map, never wait for each other.
+    When a block fails, or on Ctrl-C, the other threads stop after the block they are at, and the error is raised.
+
+    Parameters
+    ----------
+    work : callable
+        Takes a block of rows and the calling thread's workspace.
+    blocks : list of slice
+        From :func:`split_rows`.
+    make_workspace : callable
+        Called once in each thread: the arrays that its blocks overwrite one after another.
+    n_jobs : int or None, default=None
+        How many threads, after joblib's conventions: None is 1 unless a ``joblib.parallel_config`` says otherwise, -1
+        all cores.
+
+    Returns
+    -------
+    list
+        One result per block.
+
+    Examples
+    --------
+    >>> map_blocks(lambda block, _: block.stop - block.start, split_rows(600), lambda: None, n_jobs=2)
+    [256, 256, 88]
+    """
+    results: list[Result] = [None] * len(blocks)  # type: ignore[list-item]
+    pending = deque(enumerate(blocks))
+
+    def run() -> None:
+        workspace = make_workspace()
+        try:
+            while True:
+                try:
+                    position, block = pending.popleft()
+                except IndexError:
+                    return
+                results[position] = work(block, workspace)
+        except BaseException:
+            pending.clear()
+            raise
+
+    n_helpers = min(effective_n_jobs(n_jobs), len(blocks)) - 1
+    with single_threaded_blas():
+        if n_helpers < 1:
+            run()
+            return results
+        with ThreadPoolExecutor(n_helpers) as helpers:
+            futures = [helpers.submit(run) for _ in range(n_helpers)]
+            run()
+        for future in futures:
+            future.result()
+    return results

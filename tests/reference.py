@@ -1,0 +1,78 @@
+"""Slow and plain versions of the algorithms, written from the paper, which the tests compare with."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def pursue(Q, c, n_nonzero_coefs, *, is_off_support_norm=False):
+    """Minimise x'Qx - 2c'x greedily with a dense Q: the atom that offers most, then least squares on all chosen."""
+    support: list[int] = []
+    x = np.zeros(len(c))
+    for _ in range(n_nonzero_coefs):
+        correlation = c - Q @ x
+        norms = np.diag(Q).copy()
+        if is_off_support_norm and support:
+            norms -= np.sum(Q[:, support] * np.linalg.solve(Q[np.ix_(support, support)], Q[support]).T, axis=1)
+        score = np.zeros(len(c))
+        free = np.setdiff1d(np.flatnonzero(norms > 1e-10 * np.diag(Q)), support)
+        score[free] = correlation[free] ** 2 / norms[free]
+        if score.max() <= 1e-24 * np.max(c**2, initial=0):
+            break
+        support.append(int(np.argmax(score)))
+        x = np.zeros(len(c))
+        x[support] = np.linalg.solve(Q[np.ix_(support, support)], c[support])
+    return x
+
+
+def pursue_stacked(A, b, n_nonzero_coefs, *, is_off_support_norm=False):
+    """TSC of the paper on an explicit matrix with atoms as columns, which need not have unit norm."""
+    support: list[int] = []
+    x = np.zeros(A.shape[1])
+    residual = b
+    for _ in range(n_nonzero_coefs):
+        if is_off_support_norm and support:
+            basis, _ = np.linalg.qr(A[:, support])
+            off_support = A - basis @ (basis.T @ A)
+        else:
+            off_support = A
+        norms = np.linalg.norm(off_support, axis=0)
+        score = np.abs(residual @ A) / np.where(norms > 1e-8, norms, np.inf)
+        score[support] = 0
+        support.append(int(np.argmax(score)))
+        x = np.zeros(A.shape[1])
+        x[support] = np.linalg.lstsq(A[:, support], b, rcond=None)[0]
+        residual = b - A @ x
+    return x
+
+
+def dsc_objective(x, y, labels, dictionary, coef, intercept, noise_variance, class_cost, loss):
+    """Eq. 4 of the paper for one sample, with intercepts."""
+    residual = y - x @ dictionary
+    margin = labels * (coef @ x + intercept)
+    return residual @ residual / noise_variance + 2 * np.sum(loss.value(margin) / class_cost)
+
+
+def newton_step_stacked(x, y, labels, dictionary, coef, intercept, noise_variance, class_cost, loss, T, **options):
+    """One pass of the loop of Algorithm 1, on its stacked matrices, with the derived weight Omega_2 / gamma."""
+    sigma = np.sqrt(noise_variance)
+    G = (labels[:, None] * coef).T
+    margin = G.T @ x + labels * intercept
+    curvature = loss.surrogate_curvature(margin)
+    delta = margin - loss.gradient(margin) / curvature  # the margin that the parabola wants
+    H = np.diag(np.sqrt(curvature / class_cost))
+    A = np.vstack([dictionary.T / sigma, H @ G.T])
+    b = np.concatenate([y / sigma, H @ (delta - labels * intercept)])
+    return pursue_stacked(A, b, T, **options)
+
+
+def dsc_stacked(x, y, labels, *rest, T, max_iter, tol, **options):
+    """Algorithm 1 for one sample, with the guard: a step that raises the objective ends it."""
+    for _ in range(max_iter):
+        new = newton_step_stacked(x, y, labels, *rest, T, **options)
+        if not dsc_objective(new, y, labels, *rest) < dsc_objective(x, y, labels, *rest):
+            break
+        x, old = new, x
+        if np.linalg.norm(x - old) <= tol * np.linalg.norm(old):
+            break
+    return x

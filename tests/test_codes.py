@@ -1,0 +1,46 @@
+"""The layout of codes: CSR and back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array, random_array
+
+from ddlearn.codes import RowCodes
+
+
+@given(n_samples=st.integers(1, 9), n_components=st.integers(1, 12), density=st.floats(0, 1), seed=st.integers(0, 99))
+def test_csr_there_and_back(n_samples, n_components, density, seed):
+    codes = csr_array(random_array((n_samples, n_components), density=density, rng=np.random.default_rng(seed)))
+    laid_out = RowCodes.from_csr(codes, n_components, np.float64)
+    np.testing.assert_array_equal(laid_out.to_csr(n_components).toarray(), codes.toarray())
+
+
+def test_layout_is_ascending_with_unused_places_last():
+    codes = csr_array(np.array([[0.0, 0, 5, 1], [0, 0, 0, 0]]))
+    indices, values = RowCodes.from_csr(codes, 3, np.float32)
+    np.testing.assert_array_equal(indices, [[2, 3, 0], [0, 0, 0]])
+    np.testing.assert_array_equal(values, [[5, 1, 0], [0, 0, 0]])
+    assert indices.dtype == np.int32
+    assert values.dtype == np.float32
+
+
+def test_unsorted_duplicate_and_explicit_zero_entries_are_tidied_and_the_argument_kept():
+    given_codes = csr_array((np.array([1.0, 2.0, 3.0, 0.0]), np.array([3, 1, 3, 0]), np.array([0, 4])), shape=(1, 4))
+    indices, values = RowCodes.from_csr(given_codes, 2, np.float64)
+    np.testing.assert_array_equal(indices, [[1, 3]])
+    np.testing.assert_array_equal(values, [[2, 4]])
+    assert given_codes.nnz == 4
+
+
+def test_too_many_entries_name_the_row():
+    with pytest.raises(ValueError, match=r"Row 1 .* has 3 nonzeros, more than n_nonzero_coefs=2"):
+        RowCodes.from_csr(csr_array(np.array([[1.0, 0, 0], [1, 2, 3]])), 2, np.float64)
+
+
+def test_to_csr_is_canonical():
+    codes = RowCodes(np.array([[1, 4]], np.int32), np.array([[2.0, 3.0]])).to_csr(5)
+    codes.check_format(full_check=True)
+    assert codes.has_canonical_format
