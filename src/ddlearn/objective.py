@@ -1,0 +1,227 @@
+r"""The MAP objective (Eq. 3 of the paper) in its four terms, and the scales that minimise it.
+
+.. math::
+    \underbrace{\sum_i \frac{\|y_i - D^T x_i\|^2}{2\sigma_i^2}}_{\text{representation}}
+    + \underbrace{\sum_i \frac{M + 2}{2} \ln \sigma_i^2}_{\text{noise}}
+    + \underbrace{\sum_j \sum_i \frac{\Omega(z_{ij})}{\gamma_j}}_{\text{classification}}
+    + \underbrace{\sum_j (N_j + 1) \ln \gamma_j}_{\text{cost}}
+
+over N samples with M features, of which :math:`N_j` are labelled for class j.  It is unbounded below: a sample that
+is an atom has
+:math:`\sigma_i \to 0`, separable classes have :math:`\gamma_j \to 0`.  So floors on both are part of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
+
+from ._code_kernel import score_rows
+from ._ksvd_kernel import measure_errors
+from .blocks import map_blocks, split_rows
+from .codes import RowCodes
+from .losses import Loss, resolve_loss
+
+__all__ = ["MapObjective", "map_objective"]
+
+Floats = NDArray[np.floating]
+
+
+class MapObjective(NamedTuple):
+    """The four terms of Eq. 3.
+
+    Parameters
+    ----------
+    representation : float
+        Squared residuals over twice their variances.
+    noise : float
+        Logarithms of the variances.
+    classification : float
+        Classification costs over their scales.
+    cost : float
+        Logarithms of those scales.
+
+    Examples
+    --------
+    >>> from ddlearn import MapObjective
+    >>> MapObjective(representation=3.0, noise=-10.0, classification=2.0, cost=-1.0).total
+    -6.0
+    """
+
+    representation: float
+    noise: float
+    classification: float
+    cost: float
+
+    @property
+    def total(self) -> float:
+        """The objective, the sum of its terms."""
+        return sum(self)
+
+    @property
+    def size(self) -> float:
+        """The sum of the terms' sizes, what a change is compared with: the total may well be near zero."""
+        return sum(map(abs, self))
+
+
+def measure_residuals(X: Floats, codes: RowCodes, dictionary: Floats, n_jobs: int | None = None) -> Floats:
+    """Return the squared residual of every sample; no residual is ever stored."""
+    errors = np.empty(X.shape[0], dtype=X.dtype)
+
+    def measure(rows: slice, residual: Floats) -> None:
+        measure_errors(np.asarray(X[rows]), *codes.rows(rows), dictionary, residual, errors[rows])
+
+    map_blocks(measure, split_rows(X.shape[0]), lambda: np.empty(X.shape[1], dtype=X.dtype), n_jobs=n_jobs)
+    return errors
+
+
+def compute_scores(codes: RowCodes, coef: Floats, intercept: Floats) -> Floats:
+    """Return the score w'x + b of every sample for every class."""
+    scores = np.empty((len(codes.indices), len(coef)), coef.dtype)
+    score_rows(codes.indices, codes.values, np.ascontiguousarray(coef.T), scores)
+    scores += intercept
+    return scores
+
+
+def sum_costs(labels: Floats, scores: Floats, loss: Loss) -> NDArray[np.float64]:
+    """Return each class's sum of classification costs; a label of 0 costs nothing."""
+    costs = np.abs(labels) * loss.value(labels * scores)
+    return costs.sum(axis=0, dtype=np.float64)
+
+
+def evaluate_objective(
+    squared_residuals: Floats,
+    noise_variance: Floats,
+    costs: Floats,
+    class_cost: Floats,
+    labels: Floats,
+    n_features: int,
+) -> MapObjective:
+    """Return the terms from what they are sums of; ``costs`` are those of :func:`sum_costs`."""
+    variance = noise_variance.astype(np.float64)
+    n_labelled = np.count_nonzero(labels, axis=0)
+    return MapObjective(
+        representation=float(np.sum(squared_residuals / (2 * variance))),
+        noise=float((n_features + 2) / 2 * np.sum(np.log(variance))),
+        classification=float(np.sum(costs / class_cost)),
+        cost=float(np.sum((n_labelled + 1) * np.log(class_cost))),
+    )
+
+
+class Floors(NamedTuple):
+    """What no noise variance and no class cost falls below."""
+
+    noise_variance: float
+    class_cost: float
+
+
+def set_floors(
+    squared_residuals: Floats,
+    costs: Floats,
+    labels: Floats,
+    n_features: int,
+    *,
+    noise_floor: float,
+    cost_floor: float,
+) -> Floors:
+    """Return floors relative to the median scales of the first codes.
+
+    They are set once, so that they do not move while the objective is lowered.  Samples that are atoms have no residual
+    but rounding errors and say nothing about the noise, so the median is over the others.
+    """
+    rounding = np.finfo(squared_residuals.dtype).eps * squared_residuals.max(initial=0)
+    variance = squared_residuals[squared_residuals > rounding].astype(np.float64) / (n_features + 2)
+    typical_variance = np.median(variance) if variance.size else 1.0
+    typical_cost = np.median(costs / (np.count_nonzero(labels, axis=0) + 1)) or 1.0
+    return Floors(float(noise_floor * typical_variance), float(cost_floor * typical_cost))
+
+
+def estimate_noise_per_sample(squared_residuals: Floats, n_features: int, floor: float) -> Floats:
+    r"""Return :math:`\sigma_i^2 = r_i^2 / (M + 2)`, the paper's estimate, or the floor."""
+    return np.maximum(squared_residuals / (n_features + 2), squared_residuals.dtype.type(floor))
+
+
+def estimate_shared_noise(squared_residuals: Floats, n_features: int, floor: float) -> Floats:
+    r"""Return one variance for all samples, :math:`\sum_i r_i^2 / (N (M + 2))`, or the floor."""
+    variance = np.mean(squared_residuals, dtype=np.float64) / (n_features + 2)
+    return np.full_like(squared_residuals, max(variance, floor))
+
+
+NOISE_MODELS: dict[str, Callable[[Floats, int, float], Floats]] = {
+    "per_sample": estimate_noise_per_sample,
+    "shared": estimate_shared_noise,
+}
+
+
+def estimate_class_cost(costs: Floats, labels: Floats, floor: float) -> NDArray[np.float64]:
+    r"""Return :math:`\gamma_j = \sum_i \Omega(z_{ij}) / (N_j + 1)`, the paper's estimate, or the floor."""
+    return np.maximum(costs / (np.count_nonzero(labels, axis=0) + 1), floor)
+
+
+def map_objective(
+    X: ArrayLike,
+    labels: ArrayLike,
+    dictionary: ArrayLike,
+    coef: ArrayLike,
+    intercept: ArrayLike,
+    codes: csr_array,
+    *,
+    noise_variance: ArrayLike,
+    class_cost: ArrayLike,
+    loss: str | Loss,
+) -> MapObjective:
+    r"""Evaluate the paper's objective (Eq. 3), term by term.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        The samples.
+    labels : array-like of shape (n_samples, n_classes)
+        +1, -1, or 0 where the label is not known.
+    dictionary : array-like of shape (n_components, n_features)
+        One atom a row.
+    coef : array-like of shape (n_classes, n_components)
+        One classifier a row.
+    intercept : array-like of shape (n_classes,)
+        The classifiers' intercepts.
+    codes : sparse matrix of shape (n_samples, n_components)
+        The codes.
+    noise_variance : array-like of shape (n_samples,)
+        The paper's :math:`\sigma_i^2`.
+    class_cost : array-like of shape (n_classes,)
+        The paper's :math:`\gamma_j`.
+    loss : str or Loss
+        The classification cost.
+
+    Returns
+    -------
+    MapObjective
+        The four terms; their sum is ``total``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.sparse import csr_array
+    >>> from ddlearn import map_objective
+    >>> terms = map_objective(
+    ...     [[1.0, 1.0]], [[1]], [[1.0, 0.0]], [[0.5]], [0.0], csr_array([[1.0]]),
+    ...     noise_variance=[1.0], class_cost=[0.5], loss="square",
+    ... )
+    >>> terms.representation, terms.noise, terms.classification
+    (0.5, 0.0, 0.5)
+    """
+    X, dictionary, labels = (np.asarray(array, dtype=np.float64) for array in (X, dictionary, labels))
+    residuals = X - codes @ dictionary
+    scores = codes @ np.asarray(coef).T + np.asarray(intercept)
+    return evaluate_objective(
+        np.vecdot(residuals, residuals),
+        np.broadcast_to(np.asarray(noise_variance, dtype=np.float64), len(X)),
+        sum_costs(labels, scores, resolve_loss(loss)),
+        np.broadcast_to(np.asarray(class_cost, dtype=np.float64), labels.shape[1]),
+        labels,
+        X.shape[1],
+    )
