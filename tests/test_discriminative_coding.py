@@ -314,7 +314,7 @@ def test_read_only_arguments():
         ({"coding_tol": -1e-3}, "coding_tol"),
         ({"init_codes": csr_array((60, 29))}, "init_codes has shape"),
         ({"init_codes": csr_array(np.ones((60, 30)))}, "Row 0 of the codes has 30 nonzeros"),
-        ({"X": np.full((60, 20), np.nan)}, "X holds nan in row 0"),
+        ({"X": np.full((60, 20), np.nan)}, "X contains NaN in row 0"),
     ],
     ids=str,
 )

@@ -272,11 +272,11 @@ def test_errors_name_the_value_and_the_remedy(change, message):
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_a_value_that_is_not_finite_is_named(bad, n_jobs):
+@pytest.mark.parametrize(("bad", "word"), [(np.nan, "NaN"), (np.inf, "infinity"), (-np.inf, "infinity")])
+def test_a_value_that_is_not_finite_is_named(bad, word, n_jobs):
     X, D = draw(n_samples=1000)
     X[777, 5] = bad
-    with pytest.raises(ValueError, match=f"X holds {bad} in row 777, feature 5"):
+    with pytest.raises(ValueError, match=f"X contains {word} in row 777, feature 5"):
         sparse_encode(X, D, n_nonzero_coefs=3, n_jobs=n_jobs)
 
 

@@ -1,26 +1,59 @@
 """Discriminative dictionary learning after Ghanem and Ahuja (2011)."""
 
+from .classifiers import (
+    CLASSIFIER_TRAINERS,
+    AdaBoost,
+    ClassifierTrainer,
+    LinearSVM,
+    LogitBoost,
+    Newton,
+    SquareLev,
+    check_classifier_trainer,
+)
+from .dictionary import DICTIONARY_UPDATES, DictionaryUpdate, check_dictionary_update
 from .discriminative_coding import CodingRecord, discriminative_encode
+from .estimator import DDLClassifier
+from .fitting import IterationRecord
+from .ksvd import KSVD, CodeClassifier, make_baseline
 from .losses import LOSSES, Exponential, Logistic, Loss, SmoothHinge, SoftplusHinge, Square, check_loss
+from .objective import MapObjective, map_objective
 from .sparse_coding import OMP, ORMP, SPARSE_CODERS, SparseCoder, check_sparse_coder, sparse_encode
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "CLASSIFIER_TRAINERS",
+    "DICTIONARY_UPDATES",
+    "KSVD",
     "LOSSES",
     "OMP",
     "ORMP",
     "SPARSE_CODERS",
+    "AdaBoost",
+    "ClassifierTrainer",
+    "CodeClassifier",
     "CodingRecord",
+    "DDLClassifier",
+    "DictionaryUpdate",
     "Exponential",
+    "IterationRecord",
+    "LinearSVM",
     "Logistic",
+    "LogitBoost",
     "Loss",
+    "MapObjective",
+    "Newton",
     "SmoothHinge",
     "SoftplusHinge",
     "SparseCoder",
     "Square",
+    "SquareLev",
+    "check_classifier_trainer",
+    "check_dictionary_update",
     "check_loss",
     "check_sparse_coder",
     "discriminative_encode",
+    "make_baseline",
+    "map_objective",
     "sparse_encode",
 ]

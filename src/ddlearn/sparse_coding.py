@@ -38,9 +38,10 @@ _ROUNDING_ERRORS_OF_RESIDUAL = 4
 # An atom is dependent on others when so small a share of its squared norm lies outside their span: half the digits and
 # a margin, since coefficients lose twice as many digits as the share has.
 _PIVOT_FLOOR = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
+_FEW_NONZERO_COEFS = 5
 # Rows of the Gram matrix that one thread computes at a time, and atoms below which one thread is faster than several.
 _GRAM_ROWS = 64
-_FEW_ATOMS = 512
+_FEW_ATOMS = 400
 
 
 class SparseCoder(BaseEstimator):
@@ -250,8 +251,10 @@ def check_samples(X: ArrayLike, dictionary: ArrayLike) -> tuple[Floats, Floats]:
     return X, dictionary
 
 
-def check_budget(n_nonzero_coefs: int, n_components: int) -> int:
-    """Return T as an int, or say why it cannot be one."""
+def check_budget(n_nonzero_coefs: int | None, n_components: int) -> int:
+    """Return T as an int, or say why it cannot be one; None is a few atoms, but no more than there are."""
+    if n_nonzero_coefs is None:
+        return min(_FEW_NONZERO_COEFS, n_components)
     if not isinstance(n_nonzero_coefs, Integral) or isinstance(n_nonzero_coefs, bool) or n_nonzero_coefs < 1:
         raise ValueError(f"n_nonzero_coefs must be an integer of at least 1, got {n_nonzero_coefs!r}.")
     if n_nonzero_coefs > n_components:
@@ -275,8 +278,9 @@ def measure_energies(X: Floats, first_row: int, *, name: str = "X") -> Floats:
         row = X[position]
         if not np.isfinite(row).all():
             feature = int(np.flatnonzero(~np.isfinite(row))[0])
+            word = "NaN" if np.isnan(row[feature]) else "infinity"
             raise ValueError(
-                f"{name} holds {row[feature]} in row {first_row + position}, feature {feature}: "
+                f"{name} contains {word} in row {first_row + position}, feature {feature}: "
                 "remove or impute such values."
             )
         if row.any():

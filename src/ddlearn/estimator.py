@@ -1,0 +1,492 @@
+"""The framework as one scikit-learn estimator: what goes in is checked here, what comes out is kept here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
+from scipy.special import softmax
+from sklearn.base import ClassifierMixin
+from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.utils import Tags, check_array, check_random_state, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+
+from .classifiers import ClassifierTrainer, resolve_trainer
+from .dictionary import DictionaryUpdate, init_dictionary, resolve_dictionary_update
+from .fitting import AlternatingFit, FitSettings, FitState, IterationRecord
+from .inference import compute_evidence, label_probabilities
+from .losses import Loss, resolve_loss
+from .objective import NOISE_MODELS, compute_scores
+from .sparse_coding import SparseCoder, check_budget, resolve_sparse_coder
+from .transformer import DictionaryTransformer
+
+__all__ = ["DDLClassifier"]
+
+Floats = NDArray[np.floating]
+
+# Without n_components: so many samples for each atom, and so many atoms at most (docs/defaults.md).
+_SAMPLES_PER_ATOM = 4
+_MOST_ATOMS = 500
+
+
+class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer):
+    r"""Discriminative dictionary learning: a dictionary, sparse codes and linear classifiers, learned jointly.
+
+    Minimises the MAP objective of Ghanem and Ahuja (2011, Eq. 3)
+
+    .. math::
+        \sum_i \frac{\|y_i - D^T x_i\|^2}{2\sigma_i^2} + \frac{M+2}{2} \sum_i \ln \sigma_i^2
+        + \sum_{ij} \frac{\Omega(l_{ij}(w_j^T x_i + b_j))}{\gamma_j} + (N+1) \sum_j \ln \gamma_j
+
+    over the dictionary :math:`D`, codes :math:`x_i` with at most :math:`T` nonzeros, one-vs-all classifiers
+    :math:`w_j, b_j`, noise variances :math:`\sigma_i^2` and class costs :math:`\gamma_j`, by turns.  A new sample is
+    coded without labels; its class is that of largest evidence :math:`(\Omega(-s_j) - \Omega(s_j))/\gamma_j` for
+    scores :math:`s_j = w_j^T x + b_j`.
+
+    Parameters
+    ----------
+    n_components : int or None, default=None
+        Number of atoms, the paper's K.  By default a quarter of the number of samples, but at most 500.
+    n_nonzero_coefs : int or None, default=None
+        Atoms in a code at most, the paper's T.  By default 5, or all atoms if there are fewer.
+    loss : str or Loss, default="logistic"
+        The classification cost: "square", "exponential", "logistic", "smooth_hinge", "softplus_hinge", or an object.
+    sparse_coder : {"omp", "ormp"} or SparseCoder, default="omp"
+        What finds codes.
+    dictionary_update : str or DictionaryUpdate, default="ksvd"
+        "ksvd" (one approximate K-SVD sweep, as printed in the paper), "exact_ksvd", "weighted_ksvd", "atom" (never
+        raises the objective), "block_coordinate", "mod", or an object.
+    classifier_trainer : str or ClassifierTrainer, default="auto"
+        "square_lev", "ada_boost", "logit_boost", "linear_svm", "newton", or an object; "auto" takes the first of
+        these that is made for the loss.
+    init : {"samples", "gaussian"} or array-like of shape (n_components, n_features), default="samples"
+        The first dictionary: training samples in equal number from each class, random vectors, or these atoms.
+    fit_intercept : bool, default=True
+        Whether classifiers have an intercept.
+    noise : {"per_sample", "shared"}, default="per_sample"
+        One noise variance for each sample, as in the paper, or one for all.
+    noise_floor : float, default=0.1
+        No noise variance falls below this share of the first codes' median.  The objective has no minimum without a
+        floor.
+    cost_floor : float, default=0.1
+        The same for class costs.
+    refit : bool, default=True
+        Train the classifiers once more in the end, on codes made without labels, such as new samples have.
+    max_iter : int, default=20
+        Outer iterations at most.
+    tol : float, default=1e-4
+        Stop when the objective changes by less, relative to the size of its terms.
+    max_coding_iter : int, default=100
+        Newton steps of discriminative coding at most.
+    coding_tol : float, default=1e-4
+        A code is done when it changes by less, relative to its size.
+    unlabeled : object, default=None
+        The value in y that marks a sample without label.  Such samples shape the dictionary, but not the classifiers.
+    warm_start : bool, default=False
+        Begin with the dictionary and classifiers of the previous fit.
+    sparse_output : bool, default=True
+        Whether :meth:`transform` returns a sparse matrix; ``set_output`` for data frames needs False.
+    n_jobs : int or None, default=None
+        Number of threads; None is 1 unless a ``joblib.parallel_config`` says otherwise, -1 all cores.
+    random_state : int, RandomState or None, default=None
+        Decides which samples become the first atoms.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes; for multilabel targets the column numbers.
+    components_ : ndarray of shape (n_components, n_features)
+        The dictionary, one atom of unit norm a row.
+    coef_ : ndarray of shape (n_classes, n_components)
+        The classifiers; two rows for two classes, since each class has a cost of its own.
+    intercept_ : ndarray of shape (n_classes,)
+        Their intercepts.
+    class_cost_ : ndarray of shape (n_classes,)
+        The paper's :math:`\gamma_j`.
+    noise_variance_ : ndarray of shape (n_samples,)
+        The paper's :math:`\sigma_i^2` of the training samples.
+    codes_ : csr_array of shape (n_samples, n_components)
+        Codes of the training samples, which saw the labels; :meth:`transform` cannot and gives others.
+    loss_ : Loss
+        The loss object.
+    is_multilabel_ : bool
+        Whether y was a matrix of zeros and ones.
+    n_iter_ : int
+        Outer iterations done.
+    converged_ : bool
+        Whether the objective had settled.
+    history_ : list of IterationRecord
+        What each iteration did, from the state before the first.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X had names that are strings.
+
+    References
+    ----------
+    Ghanem and Ahuja, "A probabilistic framework for discriminative dictionary learning", arXiv 1109.2389, 2011.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.model_selection import train_test_split
+    >>> from ddlearn import DDLClassifier
+    >>> X_train, X_test, y_train, y_test = train_test_split(*load_digits(return_X_y=True), random_state=0)
+    >>> model = DDLClassifier(n_components=100, random_state=0).fit(X_train, y_train)
+    >>> model.score(X_test, y_test) > 0.9
+    True
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        n_nonzero_coefs: int | None = None,
+        loss: str | Loss = "logistic",
+        sparse_coder: str | SparseCoder = "omp",
+        dictionary_update: str | DictionaryUpdate = "ksvd",
+        classifier_trainer: str | ClassifierTrainer = "auto",
+        init: str | ArrayLike = "samples",
+        fit_intercept: bool = True,
+        noise: str = "per_sample",
+        noise_floor: float = 0.1,
+        cost_floor: float = 0.1,
+        refit: bool = True,
+        max_iter: int = 20,
+        tol: float = 1e-4,
+        max_coding_iter: int = 100,
+        coding_tol: float = 1e-4,
+        unlabeled: Any = None,
+        warm_start: bool = False,
+        sparse_output: bool = True,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ):
+        self.n_components = n_components
+        self.n_nonzero_coefs = n_nonzero_coefs
+        self.loss = loss
+        self.sparse_coder = sparse_coder
+        self.dictionary_update = dictionary_update
+        self.classifier_trainer = classifier_trainer
+        self.init = init
+        self.fit_intercept = fit_intercept
+        self.noise = noise
+        self.noise_floor = noise_floor
+        self.cost_floor = cost_floor
+        self.refit = refit
+        self.max_iter = max_iter
+        self.tol = tol
+        self.max_coding_iter = max_coding_iter
+        self.coding_tol = coding_tol
+        self.unlabeled = unlabeled
+        self.warm_start = warm_start
+        self.sparse_output = sparse_output
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    @with_callbacks
+    def fit(self, X: ArrayLike, y: ArrayLike) -> DDLClassifier:
+        """Learn dictionary and classifiers.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training samples; float32 stays float32.
+        y : array-like of shape (n_samples,) or (n_samples, n_classes)
+            The class of each sample, of any type, or for multilabel targets a matrix of zeros and ones.
+
+        Returns
+        -------
+        DDLClassifier
+            The estimator itself.  If the fit fails or is interrupted, it is as it was before.
+        """
+        with self._unchanged_on_failure():
+            X = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
+            check_consistent_length(X, y)
+            self._fit(X, *self._encode_labels(y))
+        return self
+
+    @contextmanager
+    def _unchanged_on_failure(self) -> Iterator[None]:
+        """Put the fitted attributes back to what they were if anything stops the fit, Ctrl-C included."""
+        before = {name: value for name, value in vars(self).items() if _is_fitted_attribute(name)}
+        try:
+            yield
+        except BaseException:
+            for name in [name for name in vars(self) if _is_fitted_attribute(name)]:
+                delattr(self, name)
+            self.__dict__.update(before)
+            raise
+
+    def _encode_labels(self, y: ArrayLike) -> tuple[Floats, NDArray[Any], bool]:
+        """Return labels of -1, 0 (unlabelled) and +1, the classes, and whether the target is multilabel."""
+        if y is None:
+            raise ValueError("DDLClassifier requires y to be passed, but the target y is None.")
+        y = y.toarray() if issparse(y) else np.asarray(y)
+        if y.ndim == 2 and y.shape[1] > 1:
+            return (*_encode_indicator(y), True)
+        y = column_or_1d(y, warn=True)
+        is_labelled = ~_equals(y, self.unlabeled)
+        if y.dtype.kind == "f" and not np.isfinite(y[is_labelled]).all():
+            row = np.flatnonzero(is_labelled & ~np.isfinite(y))[0]
+            word = "NaN" if np.isnan(y[row]) else "infinity"
+            raise ValueError(f"Input y contains {word} in row {row}; mark samples without label by `unlabeled`.")
+        if not is_labelled.any():
+            raise ValueError(
+                f"All {len(y)} samples are marked as unlabelled (unlabeled={self.unlabeled!r}): "
+                "label at least two classes, or use KSVD for a dictionary without classes."
+            )
+        return (*_encode_classes(y, is_labelled), False)
+
+    def _resolve_settings(self, n_components: int, is_multilabel: bool) -> FitSettings:
+        """Look up the strategies and check the numbers."""
+        for name in ("max_iter", "max_coding_iter"):
+            _check_number(name, getattr(self, name), Integral)
+        for name in ("tol", "coding_tol", "noise_floor", "cost_floor"):
+            _check_number(name, getattr(self, name), Real)
+        for name in ("noise_floor", "cost_floor"):
+            if getattr(self, name) == 0:
+                raise ValueError(f"{name} must be above 0: without a floor the objective is unbounded below.")
+        if self.noise not in NOISE_MODELS:
+            raise ValueError(f"noise={self.noise!r} is not known; choose one of {sorted(NOISE_MODELS)}.")
+        loss = resolve_loss(self.loss)
+        return FitSettings(
+            loss=loss,
+            sparse_coder=resolve_sparse_coder(self.sparse_coder),
+            dictionary_update=resolve_dictionary_update(self.dictionary_update),
+            classifier_trainer=resolve_trainer(self.classifier_trainer, loss),
+            noise=self.noise,
+            n_nonzero_coefs=check_budget(self.n_nonzero_coefs, n_components),
+            fit_intercept=self.fit_intercept,
+            is_multilabel=is_multilabel,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            max_coding_iter=self.max_coding_iter,
+            coding_tol=self.coding_tol,
+            noise_floor=self.noise_floor,
+            cost_floor=self.cost_floor,
+            n_jobs=self.n_jobs,
+        )
+
+    def _count_components(self, n_samples: int) -> int:
+        if self.n_components is None:
+            given = 0 if isinstance(self.init, str) else len(np.asarray(self.init))
+            return given or max(min(n_samples // _SAMPLES_PER_ATOM, _MOST_ATOMS), self.n_nonzero_coefs or 1)
+        if not isinstance(self.n_components, Integral) or self.n_components < 1:
+            raise ValueError(f"n_components must be None or an integer of at least 1, got {self.n_components!r}.")
+        return int(self.n_components)
+
+    def _fit(self, X: Floats, labels: Floats, classes: NDArray[Any], is_multilabel: bool) -> None:
+        rng = check_random_state(self.random_state)
+        n_components = self._count_components(len(X))
+        settings = self._resolve_settings(n_components, is_multilabel)
+        labels = np.ascontiguousarray(labels, X.dtype)
+        fitting = AlternatingFit(X, labels, settings, rng)
+        state, floors, objective = fitting.initialise(*self._start(X, labels, n_components, rng))
+
+        context = self._init_callback_context(max_subtasks=settings.max_iter)
+        context.call_on_fit_task_begin(estimator=self, X=X, y=labels)
+
+        def on_iteration(state: FitState, record: IterationRecord) -> bool:
+            return context.subcontext(task_name="iteration").call_on_fit_task_end(
+                estimator=self,
+                X=X,
+                y=labels,
+                metadata=record._asdict(),
+                reconstruction_attributes=lambda: self._model_attributes(state, classes, settings.loss, is_multilabel),
+            )
+
+        result = fitting.run(state, floors, objective, on_iteration)
+        attributes = {
+            "codes_": result.state.codes.to_csr(n_components),
+            "noise_variance_": result.state.noise_variance,
+            "n_iter_": result.n_iter,
+            "converged_": result.converged,
+            "history_": result.history,
+        }
+        state = fitting.refit_classifiers(result.state, floors) if self.refit else result.state
+        for name, value in (attributes | self._model_attributes(state, classes, settings.loss, is_multilabel)).items():
+            setattr(self, name, value)
+        context.call_on_fit_task_end(
+            estimator=self,
+            X=X,
+            y=labels,
+            metadata=result.history[-1]._asdict(),
+            reconstruction_attributes=lambda: self._model_attributes(state, classes, settings.loss, is_multilabel),
+        )
+
+    def _start(
+        self, X: Floats, labels: Floats, n_components: int, rng: np.random.RandomState
+    ) -> tuple[Floats, Floats | None, Floats | None]:
+        """Return the first dictionary, coefficients and intercepts."""
+        if self.warm_start and hasattr(self, "components_"):
+            shapes = (n_components, X.shape[1]), (labels.shape[1], n_components)
+            if (self.components_.shape, self.coef_.shape) != shapes:
+                raise ValueError(
+                    f"warm_start=True, but the previous fit had components of shape {self.components_.shape} and coef "
+                    f"of shape {self.coef_.shape}, while this one needs {shapes[0]} and {shapes[1]}: "
+                    "set warm_start=False."
+                )
+            return self.components_.astype(X.dtype), self.coef_.astype(X.dtype), self.intercept_.astype(X.dtype)
+        class_index = np.where(labels.any(axis=1), labels.argmax(axis=1), -1)
+        return init_dictionary(self.init, X, class_index, n_components, rng), None, None
+
+    @staticmethod
+    def _model_attributes(state: FitState, classes: NDArray[Any], loss: Loss, is_multilabel: bool) -> dict[str, Any]:
+        """Return what prediction needs."""
+        return {
+            "classes_": classes,
+            "components_": state.dictionary,
+            "coef_": state.coef,
+            "intercept_": state.intercept,
+            "class_cost_": state.class_cost,
+            "loss_": loss,
+            "is_multilabel_": is_multilabel,
+        }
+
+    def _evidence(self, X: ArrayLike) -> Floats:
+        codes = self.encode(X)
+        dtype = codes.values.dtype
+        scores = compute_scores(codes, self.coef_.astype(dtype, copy=False), self.intercept_.astype(dtype, copy=False))
+        return compute_evidence(scores, self.loss_, self.class_cost_)
+
+    def decision_function(self, X: ArrayLike) -> Floats:
+        """Return the evidence for each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
+            The log-probability of each class up to a constant; for two classes, that of the second less that of the
+            first.
+        """
+        evidence = self._evidence(X)
+        if evidence.shape[1] == 2 and not self.is_multilabel_:
+            return evidence[:, 1] - evidence[:, 0]
+        return evidence
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the class of largest evidence, or for multilabel targets every label whose evidence is positive.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            The classes, or a matrix of zeros and ones.
+        """
+        evidence = self._evidence(X)
+        if self.is_multilabel_:
+            return (evidence > 0).astype(int)
+        return self.classes_[evidence.argmax(axis=1)]
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """Return the probability of each class under the model (Eq. 2), which is not calibrated.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Rows sum to one; for multilabel targets, the probability of each label alone.
+        """
+        evidence = self._evidence(X)
+        return label_probabilities(evidence) if self.is_multilabel_ else softmax(evidence, axis=1)
+
+    def predict_log_proba(self, X: ArrayLike) -> Floats:
+        """Return the logarithm of :meth:`predict_proba`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Log-probabilities, minus infinity where a probability underflows; :meth:`decision_function` does not.
+        """
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def history_frame(self) -> Any:
+        """Return ``history_`` as a pandas data frame, one row an iteration.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Indexed by iteration.
+        """
+        check_is_fitted(self, "history_")
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError("history_frame needs pandas: pip install pandas, or use history_.") from error
+        return pd.DataFrame([record._asdict() for record in self.history_]).set_index("iteration")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
+
+def _is_fitted_attribute(name: str) -> bool:
+    return name.endswith("_") and not name.startswith("_")
+
+
+def _check_number(name: str, value: Any, kind: type) -> None:
+    is_number = isinstance(value, kind)
+    if not is_number or isinstance(value, bool) or not 0 <= value < np.inf:
+        word = "an integer" if kind is Integral else "a number"
+        raise ValueError(f"{name} must be {word} of at least 0, got {value!r}.")
+
+
+def _equals(y: NDArray[Any], marker: Any) -> NDArray[np.bool_]:
+    """Where y is the marker; NaN equals NaN."""
+    if isinstance(marker, float) and np.isnan(marker):
+        return np.array([isinstance(value, float) and np.isnan(value) for value in y.tolist()])
+    return np.array([value is marker or value == marker for value in y.tolist()], dtype=bool)
+
+
+def _encode_classes(y: NDArray[Any], is_labelled: NDArray[np.bool_]) -> tuple[Floats, NDArray[Any]]:
+    """Return labels of -1, 0 and +1, and the classes, of a target with one class per sample."""
+    known = y[is_labelled]
+    types = sorted({type(value).__name__ for value in known.tolist()})
+    if len(types) > 1:
+        raise ValueError(f"y mixes labels of the types {types}: give all labels the same type.")
+    if known.dtype == object and types != ["str"]:
+        known = np.array(known.tolist())
+    check_classification_targets(known)
+    classes, positions = np.unique(known, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"y holds only one class, {classes[0]!r}: a classifier needs samples of at least two classes.")
+    labels = np.zeros((len(y), len(classes)))
+    labels[is_labelled] = np.where(positions[:, None] == np.arange(len(classes)), 1, -1)
+    return labels, classes
+
+
+def _encode_indicator(y: NDArray[Any]) -> tuple[Floats, NDArray[np.intp]]:
+    """Return labels of -1 and +1, and the columns as classes, of a multilabel target."""
+    indicator = check_array(y, ensure_all_finite=True, dtype=None, input_name="y")
+    if type_of_target(indicator) != "multilabel-indicator":
+        raise ValueError(
+            f"y has {indicator.shape[1]} columns, but holds values other than 0 and 1: "
+            "give one class per sample, or a matrix of zeros and ones."
+        )
+    return np.where(indicator == 1, 1.0, -1.0), np.arange(indicator.shape[1])

@@ -1,0 +1,81 @@
+"""A learned dictionary as a scikit-learn transformer: samples to label-free codes and back."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags, check_array
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .codes import RowCodes
+from .sparse_coding import SparseCoder, check_budget, encode_rows, resolve_sparse_coder
+
+Floats = NDArray[np.floating]
+
+
+class DictionaryTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """What estimators with a dictionary share; their constructors set the parameters named here."""
+
+    components_: Floats
+    n_nonzero_coefs: int | None
+    sparse_coder: str | SparseCoder
+    sparse_output: bool
+    n_jobs: int | None
+
+    def encode(self, X: ArrayLike) -> RowCodes:
+        """Code samples without labels, in the library's own layout."""
+        check_is_fitted(self, "components_")
+        X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False, reset=False)
+        return encode_rows(
+            X,
+            self.components_.astype(X.dtype, copy=False),
+            resolve_sparse_coder(self.sparse_coder),
+            check_budget(self.n_nonzero_coefs, len(self.components_)),
+            n_jobs=self.n_jobs,
+        )
+
+    def transform(self, X: ArrayLike) -> csr_array | Floats:
+        """Return the codes of samples, made without labels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        csr_array or ndarray of shape (n_samples, n_components)
+            At most ``n_nonzero_coefs`` entries a row.
+        """
+        codes = self.encode(X).to_csr(len(self.components_))
+        return codes if self.sparse_output else codes.toarray()
+
+    def inverse_transform(self, X: csr_array | ArrayLike) -> Floats:
+        """Return the samples that codes stand for.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_components)
+            Codes.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            Reconstructions.
+        """
+        check_is_fitted(self, "components_")
+        codes = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
+        if codes.shape[1] != len(self.components_):
+            raise ValueError(f"X has {codes.shape[1]} columns, but there are {len(self.components_)} atoms.")
+        return codes @ self.components_.astype(codes.dtype, copy=False)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

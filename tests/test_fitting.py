@@ -1,0 +1,165 @@
+"""Invariant 7 of design.md: each step of Algorithm 2 lowers the objective in its own variables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from conftest import normalise
+from sklearn.datasets import load_digits
+
+from ddlearn import DICTIONARY_UPDATES, LOSSES
+from ddlearn.classifiers import resolve_trainer
+from ddlearn.dictionary import init_dictionary, resolve_dictionary_update
+from ddlearn.fitting import AlternatingFit, FitSettings
+from ddlearn.objective import NOISE_MODELS
+from ddlearn.sparse_coding import resolve_sparse_coder
+
+MONOTONE_UPDATES = sorted(name for name in DICTIONARY_UPDATES if resolve_dictionary_update(name).is_monotone)
+every_loss = pytest.mark.parametrize("loss", [loss_class() for loss_class in LOSSES.values()], ids=list(LOSSES))
+
+
+def make_settings(loss, **changes) -> FitSettings:
+    settings = FitSettings(
+        loss=loss,
+        sparse_coder=resolve_sparse_coder("omp"),
+        dictionary_update=resolve_dictionary_update("atom"),
+        classifier_trainer=resolve_trainer("auto", loss),
+        noise="per_sample",
+        n_nonzero_coefs=4,
+        fit_intercept=True,
+        is_multilabel=False,
+        max_iter=5,
+        tol=0.0,
+        max_coding_iter=20,
+        coding_tol=1e-4,
+        noise_floor=0.1,
+        cost_floor=0.1,
+        n_jobs=1,
+    )
+    return replace(settings, **changes)
+
+
+def make_fit(loss, seed=0, n_components=60, **changes):
+    X, y = load_digits(return_X_y=True)
+    X, y = normalise(X)[:400], y[:400]
+    rng = np.random.RandomState(seed)
+    labels = np.where(y[:, None] == np.arange(10), 1.0, -1.0)
+    fitting = AlternatingFit(X, labels, make_settings(loss, **changes), rng)
+    return fitting, fitting.initialise(init_dictionary("samples", X, y, n_components, rng))
+
+
+@every_loss
+@pytest.mark.parametrize("update", MONOTONE_UPDATES)
+@pytest.mark.parametrize("noise", sorted(NOISE_MODELS))
+def test_no_step_raises_the_objective_with_monotone_settings(loss, update, noise):
+    fitting, (state, floors, objective) = make_fit(
+        loss, dictionary_update=resolve_dictionary_update(update), noise=noise
+    )
+    before = objective.total
+    for _ in range(4):
+        for step in (
+            lambda state: fitting.encode(state)[0],
+            fitting.train_classifiers,
+            lambda state: fitting.update_dictionary(state)[0],
+            lambda state: fitting.update_scales(state, floors)[0],
+        ):
+            state = step(state)
+            after = fitting.evaluate(state).total
+            assert after <= before + 1e-10 * abs(before)
+            before = after
+
+
+def test_the_printed_dictionary_step_can_raise_the_objective():
+    # Plain K-SVD ignores the noise variances (design.md 6.5). If it never rose, "monotone" would be an idle word.
+    fitting, (state, floors, _) = make_fit(LOSSES["square"](), dictionary_update=resolve_dictionary_update("ksvd"))
+    rises = []
+    for _ in range(6):
+        state = fitting.train_classifiers(fitting.encode(state)[0])
+        before = fitting.evaluate(state).total
+        state, _ = fitting.update_dictionary(state)
+        rises.append(fitting.evaluate(state).total > before)
+        state, _ = fitting.update_scales(state, floors)
+    assert any(rises)
+
+
+@every_loss
+def test_the_dictionary_step_leaves_every_score_as_it_was_if_it_says_so(loss):
+    for name in MONOTONE_UPDATES:
+        fitting, (state, _, _) = make_fit(loss, dictionary_update=resolve_dictionary_update(name))
+        state, _ = fitting.encode(state)
+        after, _ = fitting.update_dictionary(state)
+        np.testing.assert_allclose(
+            after.codes.to_csr(60) @ after.coef.T, state.codes.to_csr(60) @ state.coef.T, atol=1e-9
+        )
+
+
+def test_scales_minimise_the_objective_above_their_floors():
+    fitting, (state, floors, objective) = make_fit(LOSSES["logistic"]())
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        other = replace(
+            state,
+            noise_variance=np.maximum(state.noise_variance * rng.uniform(0.5, 2, 400), floors.noise_variance),
+            class_cost=np.maximum(state.class_cost * rng.uniform(0.5, 2, 10), floors.class_cost),
+        )
+        assert fitting.evaluate(other).total >= objective.total
+
+
+def test_classifiers_of_replaced_atoms_start_from_zero():
+    fitting, (state, _, _) = make_fit(LOSSES["square"]())
+    codes = state.codes
+    codes.values[codes.indices == 7] = 0  # now nobody uses atom 7
+    order = np.argsort(codes.values == 0, axis=1, kind="stable")
+    indices, values = (np.take_along_axis(array, order, axis=1) for array in codes)
+    indices[values == 0] = 0
+    state = replace(state, codes=type(codes)(indices, values), coef=np.ones_like(state.coef))
+    after, n_replaced = fitting.update_dictionary(state)
+    assert n_replaced == 1
+    assert not after.coef[:, 7].any()
+    assert after.coef[:, 8].all()
+
+
+@every_loss
+def test_records_add_up_and_count(loss):
+    fitting, start = make_fit(loss, max_iter=3)
+    result = fitting.run(*start, lambda state, record: False)
+    assert [record.iteration for record in result.history] == [0, 1, 2, 3]
+    for record in result.history:
+        terms = record.representation + record.noise + record.classification + record.cost
+        assert record.objective == pytest.approx(terms, rel=1e-12)
+        assert 0 <= record.floor_share <= 1
+        assert 0 <= record.training_error <= 1
+        assert 0 <= record.label_free_error <= 1
+    assert all(record.n_accepted > 0 for record in result.history[1:])
+    # Before the first iteration all codes are label-free, and all of the 400 samples are watched.
+    assert result.history[0].training_error == result.history[0].label_free_error
+
+
+def test_initial_atoms_are_at_the_floor():
+    fitting, (state, floors, objective) = make_fit(LOSSES["square"](), n_components=60)
+    result = replace(fitting.settings, max_iter=0)
+    fitting.settings = result
+    record = fitting.run(state, floors, objective, lambda state, record: False).history[0]
+    assert record.floor_share >= 60 / 400
+
+
+def test_it_stops_when_the_objective_settles_or_when_told_to():
+    fitting, start = make_fit(LOSSES["square"](), max_iter=50, tol=1e-3)
+    result = fitting.run(*start, lambda state, record: False)
+    assert result.converged
+    assert result.n_iter < 50
+    told = fitting.run(*start, lambda state, record: record.iteration == 2)
+    assert told.n_iter == 2
+    assert not told.converged
+
+
+@pytest.mark.parametrize("n_jobs", [2, 3])
+def test_results_do_not_depend_on_the_number_of_threads(n_jobs):
+    results = []
+    for jobs in (1, n_jobs):
+        fitting, start = make_fit(LOSSES["logistic"](), n_jobs=jobs, max_iter=3)
+        results.append(fitting.run(*start, lambda state, record: False).state)
+    for name in ("dictionary", "coef", "intercept", "noise_variance", "class_cost"):
+        np.testing.assert_array_equal(getattr(results[0], name), getattr(results[1], name))
