@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 .PHONY: help demo test lint bench clean
 
 help:
-	@echo "make demo    code scikit-learn's digits with both coders"
+	@echo "make demo    learn scikit-learn's digits and compare with the alternatives"
 	@echo "make test    run the tests and doctests"
 	@echo "make lint    check style and types"
 	@echo "make bench   measure against spams, dictlearn and scikit-learn (DDLEARN_DATA=folder for the real data)"
@@ -25,7 +25,7 @@ $(VENV)/.core: pyproject.toml
 	@touch $@
 
 demo: $(VENV)/.core
-	@$(BIN)/python examples/1_quickstart/sparse_coding.py
+	@$(BIN)/python examples/1_quickstart/digits.py
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest
@@ -38,6 +38,7 @@ lint: $(VENV)/.lint
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.run
+	$(BIN)/python -m benchmarks.fit
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

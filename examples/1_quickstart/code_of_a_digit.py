@@ -1,4 +1,4 @@
-"""Draw a digit, the atoms of its code, and what they add up to. Needs matplotlib; writes docs/images/code_of_a_digit.png."""
+"""Draw a digit, the atoms of its code and their sum. Needs matplotlib; writes docs/images/code_of_a_digit.png."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from sklearn.preprocessing import normalize
 from ddlearn import sparse_encode
 
 N_NONZERO_COEFS = 5
+MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
 TARGET = Path(__file__).parents[2] / "docs" / "images" / "code_of_a_digit.png"
 
 
@@ -34,7 +35,7 @@ def main() -> None:
     figure, axes = plt.subplots(1, N_NONZERO_COEFS + 2, figsize=(11, 1.9))
     draw(axes[0], sample[0], "a digit")
     for axis, atom, value, sign in zip(axes[1:], code.indices, code.data, "≈++++", strict=False):
-        draw(axis, atoms[atom], f"{sign} {value:.2f} ×" if value > 0 else f"− {-value:.2f} ×")
+        draw(axis, atoms[atom], f"{sign if value > 0 else MINUS} {abs(value):.2f} {TIMES}")
     draw(axes[-1], (code @ atoms)[0], "= its code")
     figure.tight_layout()
     TARGET.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,216 @@
+"""Who is measured: one small function each, and a registry.
+
+A contender's function takes a problem and the number of threads, does what a user does once and not for each call, and
+returns what is timed.  Its own checks and the layout of its output are part of the time, since its users pay for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, vstack
+
+from .problems import SEED, Problem
+
+N_CLASSES = 10  # of the discriminative step, the paper's C
+
+Run = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """Somebody who can be timed.
+
+    Attributes
+    ----------
+    label : str
+        What the tables call it.
+    prepare : callable
+        Takes a problem and the number of threads, returns what is timed.
+    needs : str or None
+        The package without which it cannot run.
+    blas_threads : {"own", "all", "one"}
+        What the environment of its process allows BLAS: nothing said, as the contender limits BLAS itself; all
+        threads of the measurement; or one, as the contender runs several processes.
+    is_slow : bool
+        Measured in the first round only.
+    makes_codes : bool
+        Whether there is something to grade.
+    """
+
+    label: str
+    prepare: Callable[[Problem, int], Run]
+    needs: str | None = None
+    blas_threads: str = "own"
+    is_slow: bool = False
+    makes_codes: bool = True
+
+    def why_not(self) -> str | None:
+        """Say in words why it cannot run here, None if it can."""
+        if self.needs is not None and find_spec(self.needs) is None:
+            return f"the package {self.needs} is not installed (pip install 'ddlearn[bench]')"
+        return None
+
+    def environment(self, n_threads: int) -> dict[str, str]:
+        """Return the variables that a knowledgeable user would set for it."""
+        if self.blas_threads == "own":
+            return {}
+        n_blas = str(n_threads if self.blas_threads == "all" else 1)
+        return {"OPENBLAS_NUM_THREADS": n_blas, "OMP_NUM_THREADS": n_blas, "MKL_NUM_THREADS": n_blas}
+
+
+def collect_codes(result: Any, problem: Problem) -> csr_array:
+    """Return what a contender returned as CSR, one row per sample; not timed."""
+    if isinstance(result, list):  # one RowCodes per block, of those who get D^T Y
+        return vstack([codes.to_csr(len(problem.dictionary)) for codes in result], format="csr")
+    return csr_array(result)
+
+
+def _prepare_product(problem: Problem, n_threads: int) -> Run:
+    return lambda: problem.X @ problem.dictionary.T
+
+
+def _prepare_ours(method: str) -> Callable[[Problem, int], Run]:
+    def prepare(problem: Problem, n_threads: int) -> Run:
+        from ddlearn import sparse_encode
+
+        return lambda: sparse_encode(
+            problem.X,
+            problem.dictionary,
+            n_nonzero_coefs=problem.n_nonzero_coefs,
+            method=method,
+            n_jobs=n_threads,
+        )
+
+    return prepare
+
+
+def _prepare_spams(problem: Problem, n_threads: int) -> Run:
+    import spams
+
+    # Transposed views are the column-major arrays it wants. With its default eps float32 codes come out empty.
+    return lambda: (
+        spams.omp(problem.X.T, problem.dictionary.T, L=problem.n_nonzero_coefs, eps=0.0, numThreads=n_threads).T
+    )
+
+
+def _prepare_dictlearn(problem: Problem, n_threads: int) -> Run:
+    from dictlearn import sparse_encode
+
+    # Its kernel is float64 and serial: threads and float32 serve the matrix products only.
+    return lambda: sparse_encode(
+        problem.X, problem.dictionary, algorithm="omp", n_nonzero_coefs=problem.n_nonzero_coefs
+    )
+
+
+def _prepare_sklearn(problem: Problem, n_threads: int) -> Run:
+    from sklearn.decomposition import sparse_encode
+
+    return lambda: sparse_encode(
+        problem.X,
+        problem.dictionary,
+        algorithm="omp",
+        n_nonzero_coefs=problem.n_nonzero_coefs,
+        n_jobs=n_threads,
+    )
+
+
+@dataclass(frozen=True)
+class _Discrimination:
+    """What discriminative coding needs beyond the problem: random classifiers, labels, and codes to start from."""
+
+    coef: np.ndarray
+    labels: np.ndarray
+    start: csr_array
+    noise_variance: np.ndarray
+
+
+def _make_discrimination(problem: Problem, n_threads: int) -> _Discrimination:
+    rng = np.random.default_rng(SEED)
+    X, dtype = problem.X, problem.X.dtype
+    n_samples, n_features = X.shape
+    coef = rng.standard_normal((N_CLASSES, len(problem.dictionary))).astype(dtype)
+    labels = np.where(rng.integers(N_CLASSES, size=n_samples)[:, None] == np.arange(N_CLASSES), 1, -1).astype(dtype)
+    start = _prepare_ours("omp")(problem, n_threads)()
+    squared_residual = np.sum((X - start @ problem.dictionary) ** 2, axis=1)
+    # The mode of the inverse gamma posterior, as learning sets it; a sample that is an atom has no noise at all.
+    noise_variance = np.maximum(squared_residual, 1e-6) / (n_features + 2)
+    return _Discrimination(coef, labels, start, noise_variance.astype(dtype))
+
+
+def _prepare_discriminative_encode(problem: Problem, n_threads: int) -> Run:
+    from ddlearn import discriminative_encode
+
+    given = _make_discrimination(problem, n_threads)
+    return lambda: discriminative_encode(
+        problem.X,
+        given.labels,
+        problem.dictionary,
+        given.coef,
+        noise_variance=given.noise_variance,
+        class_cost=1.0,
+        loss="logistic",
+        n_nonzero_coefs=problem.n_nonzero_coefs,
+        init_codes=given.start,
+        max_coding_iter=1,
+        n_jobs=n_threads,
+    )[0]
+
+
+def _prepare_traditional_step(problem: Problem, n_threads: int) -> Run:
+    from ddlearn import OMP
+    from ddlearn.blocks import map_blocks, split_rows
+    from ddlearn.sparse_coding import compute_gram, no_classes
+
+    gram = compute_gram(problem.dictionary, n_threads)
+    correlations = problem.X @ problem.dictionary.T
+    coder, blocks = OMP(), split_rows(len(problem.X))
+
+    def encode_block(rows: slice, _: None) -> Any:
+        block = correlations[rows]
+        classes = no_classes(*block.shape, block.dtype)
+        return coder.encode(gram, block, *classes, n_nonzero_coefs=problem.n_nonzero_coefs)
+
+    return lambda: map_blocks(encode_block, blocks, lambda: None, n_jobs=n_threads)
+
+
+def _prepare_discriminative_step(problem: Problem, n_threads: int) -> Run:
+    # The library has no public call for a single step with D^T Y given, so this reaches for what `encode` is made of.
+    from ddlearn import OMP
+    from ddlearn.blocks import map_blocks, split_rows
+    from ddlearn.codes import RowCodes
+    from ddlearn.discriminative_coding import ClassifierState, DiscriminativeCoder, _Rows
+    from ddlearn.losses import resolve_loss
+    from ddlearn.sparse_coding import measure_energies
+
+    given = _make_discrimination(problem, n_threads)
+    dtype, n_nonzero_coefs = problem.X.dtype, problem.n_nonzero_coefs
+    no_intercept, unit_cost = np.zeros(N_CLASSES, dtype), np.ones(N_CLASSES, dtype)
+    classifiers = ClassifierState(given.coef, no_intercept, unit_cost, resolve_loss("logistic"))
+    coder = DiscriminativeCoder(problem.dictionary, classifiers, OMP(), n_nonzero_coefs, 1, 0.0, n_threads)
+    energies = measure_energies(problem.X, 0)
+    everything = _Rows(problem.X @ problem.dictionary.T, energies, given.labels, given.noise_variance)
+    scores = coder._measure(everything, RowCodes.from_csr(given.start, n_nonzero_coefs, dtype)).scores
+    blocks = split_rows(len(problem.X))
+
+    def step_block(rows: slice, _: None) -> RowCodes:
+        return coder._step(_Rows(*(array[rows] for array in everything)), scores[rows]).codes
+
+    return lambda: map_blocks(step_block, blocks, lambda: None, n_jobs=n_threads)
+
+
+CONTENDERS = {
+    "product": Contender("bare product X @ D.T", _prepare_product, blas_threads="all", makes_codes=False),
+    "omp": Contender("ddlearn OMP", _prepare_ours("omp")),
+    "ormp": Contender("ddlearn ORMP", _prepare_ours("ormp")),
+    "spams": Contender("spams.omp (ORMP)", _prepare_spams, needs="spams", blas_threads="all"),
+    "dictlearn": Contender("dictlearn OMP", _prepare_dictlearn, needs="dictlearn", blas_threads="all"),
+    "sklearn": Contender("scikit-learn OMP", _prepare_sklearn, needs="sklearn", blas_threads="one", is_slow=True),
+    "omp_given": Contender("ddlearn OMP, D^T Y given", _prepare_traditional_step),
+    "dsc_step_given": Contender("ddlearn DSC step, D^T Y given", _prepare_discriminative_step),
+    "dsc_encode": Contender("ddlearn DSC encode, 1 iteration", _prepare_discriminative_encode),
+}

@@ -1,0 +1,234 @@
+"""The fit as a whole beside dictlearn and beside K-SVD + logistic regression: ``python -m benchmarks.fit``.
+
+Every contender runs in its own process, compiled before it is timed.  The time of one outer iteration is the
+difference of two fits, so that what each does once, at the start and at the end, does not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+from .labelled import Labelled, training_part
+
+RESULTS = Path(__file__).parent / "results" / "fit.json"
+N_JOBS = 2
+N_REPEATS = 3
+# name: data set, atoms, nonzeros
+SIZES = {"usps-300-3": ("usps", 300, 3), "mnist-500-5": ("mnist", 500, 5), "yale-600-20": ("yale", 600, 20)}
+SCALING_ROWS = (5_000, 50_000, 500_000)
+
+
+def _fit_ddlearn(data: Labelled, n_components: int, n_nonzero_coefs: int, max_iter: int, **settings: Any) -> None:
+    from ddlearn import DDLClassifier
+
+    DDLClassifier(
+        n_components,
+        n_nonzero_coefs=n_nonzero_coefs,
+        max_iter=max_iter,
+        tol=0,
+        refit=False,
+        n_jobs=N_JOBS,
+        random_state=0,
+        **settings,
+    ).fit(*data)
+
+
+def _fit_dksvd(data: Labelled, n_components: int, n_nonzero_coefs: int, max_iter: int) -> None:
+    from dictlearn.classification import DDLClassifier
+
+    DDLClassifier(n_components, n_nonzero_coefs=n_nonzero_coefs, max_iter=max_iter, random_state=0).fit(*data)
+
+
+def _fit_lcksvd(data: Labelled, n_components: int, n_nonzero_coefs: int, max_iter: int) -> None:
+    from dictlearn.classification import LCDLClassifier
+
+    n_classes = len(np.unique(data.y))
+    LCDLClassifier(n_components // n_classes, n_nonzero_coefs=n_nonzero_coefs, max_iter=max_iter, random_state=0).fit(
+        *data
+    )
+
+
+def _fit_ksvd_regression(data: Labelled, n_components: int, n_nonzero_coefs: int, max_iter: int) -> None:
+    from ddlearn import KSVD
+
+    ksvd = KSVD(n_components, n_nonzero_coefs=n_nonzero_coefs, max_iter=max_iter, tol=0, n_jobs=N_JOBS, random_state=0)
+    make_pipeline(ksvd, LogisticRegression(max_iter=200)).fit(*data)
+
+
+def _iteration_seconds(
+    fit: Callable[..., None], few: int, many: int, **settings: Any
+) -> Callable[..., dict[str, float]]:
+    """Return what measures an iteration of ``fit`` as the difference of two fits."""
+
+    def measure(data: Labelled, n_components: int, n_nonzero_coefs: int) -> dict[str, float]:
+        small = data.take(max(1000, 3 * len(np.unique(data.y))))
+        fit(small, min(n_components, 100), n_nonzero_coefs, few, **settings)  # compile
+        times = {few: np.inf, many: np.inf}
+        for _ in range(N_REPEATS if len(data.y) < 20_000 else 1):
+            for max_iter in times:
+                start = perf_counter()
+                fit(data, n_components, n_nonzero_coefs, max_iter, **settings)
+                times[max_iter] = min(times[max_iter], perf_counter() - start)
+        return {"iteration": (times[many] - times[few]) / (many - few)}
+
+    return measure
+
+
+def _measure_products(data: Labelled, n_components: int, n_nonzero_coefs: int) -> dict[str, float]:
+    """Time the bare product D^T Y, all BLAS threads."""
+    dictionary = data.X[:n_components].copy()
+    seconds = []
+    for _ in range(5):
+        start = perf_counter()
+        data.X @ dictionary.T
+        seconds.append(perf_counter() - start)
+    return {"iteration": min(seconds)}
+
+
+def _measure_whole_fit(data: Labelled, n_components: int, n_nonzero_coefs: int) -> dict[str, float]:
+    """Time 20 outer iterations with the logistic loss, with start and refit, and the memory beyond the data."""
+    from ddlearn import DDLClassifier
+
+    model = DDLClassifier(
+        n_components, n_nonzero_coefs=n_nonzero_coefs, loss="logistic", tol=0, n_jobs=N_JOBS, random_state=0
+    )
+    model.fit(*data.take(1000))  # compile
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = perf_counter()
+    model.fit(*data)
+    seconds = perf_counter() - start
+    extra = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    codes = len(data.y) * n_nonzero_coefs * (4 + data.X.itemsize)
+    return {"fit": seconds, "extra_bytes": extra, "data_bytes": data.X.nbytes, "codes_bytes": codes}
+
+
+def _measure_sweep(data: Labelled, n_components: int, n_nonzero_coefs: int) -> dict[str, float]:
+    """Time one approximate K-SVD sweep of ours, one thread."""
+    from ddlearn.dictionary import init_dictionary, resolve_dictionary_update
+    from ddlearn.sparse_coding import encode_rows, resolve_sparse_coder
+
+    rng = np.random.RandomState(0)
+    dictionary = init_dictionary("samples", data.X, data.y, n_components, rng)
+    codes = encode_rows(data.X, dictionary, resolve_sparse_coder("omp"), n_nonzero_coefs, n_jobs=N_JOBS)
+    update, precision = resolve_dictionary_update("ksvd"), np.ones(len(data.y), data.X.dtype)
+    seconds = []
+    for _ in range(6):
+        start = perf_counter()
+        update.update(data.X, codes, dictionary, precision, rng, n_jobs=1)
+        seconds.append(perf_counter() - start)
+    return {"iteration": min(seconds)}
+
+
+def _measure_dictlearn_sweep(data: Labelled, n_components: int, n_nonzero_coefs: int) -> dict[str, float]:
+    """Time one approximate K-SVD sweep of dictlearn on the same codes."""
+    from dictlearn._update._aksvd import aksvd_update_atom
+    from dictlearn._update._driver import atom_sweep  # what DictionaryLearning(fit_algorithm="aksvd") runs
+    from dictlearn._update._ops import LinearOps
+
+    from ddlearn.dictionary import init_dictionary
+    from ddlearn.sparse_coding import encode_rows, resolve_sparse_coder
+
+    dictionary = init_dictionary("samples", data.X, data.y, n_components, np.random.RandomState(0))
+    codes = encode_rows(data.X, dictionary, resolve_sparse_coder("omp"), n_nonzero_coefs, n_jobs=N_JOBS)
+    dense = codes.to_csr(n_components).toarray().T.copy()
+    samples, atoms = data.X.T.astype(np.float64).copy(), dictionary.T.astype(np.float64).copy()
+    seconds = []
+    for _ in range(3):
+        arguments = samples.copy(), atoms.copy(), dense.copy()
+        start = perf_counter()
+        atom_sweep(*arguments, ops=LinearOps(), update_atom=aksvd_update_atom, rng=np.random.default_rng(0))
+        seconds.append(perf_counter() - start)
+    return {"iteration": min(seconds)}
+
+
+CONTENDERS: dict[str, Callable[[Labelled, int, int], dict[str, float]]] = {
+    "product": _measure_products,
+    "ddlearn (square)": _iteration_seconds(_fit_ddlearn, 1, 6, loss="square"),
+    "ddlearn (logistic)": _iteration_seconds(_fit_ddlearn, 1, 6, loss="logistic"),
+    "D-KSVD (dictlearn)": _iteration_seconds(_fit_dksvd, 1, 3),
+    "LC-KSVD (dictlearn)": _iteration_seconds(_fit_lcksvd, 1, 3),
+    "K-SVD, then logistic regression": _iteration_seconds(_fit_ksvd_regression, 1, 6),
+    "K-SVD sweep (ddlearn)": _measure_sweep,
+    "AK-SVD sweep (dictlearn)": _measure_dictlearn_sweep,
+    "whole fit": _measure_whole_fit,
+}
+
+
+def make_synthetic(n_samples: int) -> Labelled:
+    """Return sparse combinations of random atoms, with the class of the first one, for the scaling of cost with N."""
+    rng = np.random.default_rng(0)
+    atoms = rng.standard_normal((100, 64)).astype(np.float32)
+    owners = rng.integers(100, size=(n_samples, 3))
+    X = atoms[owners].sum(axis=1) + 0.1 * rng.standard_normal((n_samples, 64), dtype=np.float32)
+    return Labelled(X, owners[:, 0] % 10)
+
+
+def measure_scaling() -> dict[str, float]:
+    """Return seconds per row and outer iteration for growing numbers of rows."""
+    measure = _iteration_seconds(_fit_ddlearn, 1, 4)
+    return {str(n): measure(make_synthetic(n), 100, 3)["iteration"] / n for n in SCALING_ROWS}
+
+
+def _measure_in_process(*arguments: str) -> dict[str, float]:
+    command = [sys.executable, "-m", "benchmarks.fit", "--worker", *arguments]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    if run.returncode:
+        print(f"{' '.join(arguments)} failed: {run.stderr.strip().splitlines()[-1]}", file=sys.stderr)
+        return {}
+    return json.loads(run.stdout)
+
+
+def _print_table(results: dict[str, dict[str, dict[str, float]]]) -> None:
+    print("| milliseconds | " + " | ".join(results) + " |")
+    print("| --- |" + " --- |" * len(results))
+    for name in CONTENDERS:
+        cells = [
+            f"{1000 * cell['iteration']:,.1f}" if "iteration" in (cell := results[size].get(name, {})) else "-"
+            for size in results
+        ]
+        print(f"| {name} | {' | '.join(cells)} |")
+
+
+def main() -> None:
+    """Measure everything, or one contender on one size as a worker."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--worker", nargs="+", metavar=("CONTENDER", "SIZE"), help=argparse.SUPPRESS)
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
+    parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
+    parser.add_argument("--dtype", choices=["float64", "float32"], default="float64")
+    parser.add_argument("--scaling", action="store_true", help="only the cost per row for growing numbers of rows")
+    arguments = parser.parse_args()
+    if arguments.worker:
+        contender, size, dtype = arguments.worker
+        name, n_components, n_nonzero_coefs = SIZES[size]
+        data = training_part(name)
+        data = Labelled(data.X.astype(dtype), data.y)
+        print(json.dumps(CONTENDERS[contender](data, n_components, n_nonzero_coefs)))
+        return
+    if arguments.scaling:
+        print(json.dumps(measure_scaling(), indent=1))
+        return
+    results: dict[str, dict[str, dict[str, float]]] = {}
+    for size in arguments.sizes:
+        for contender in arguments.contenders:
+            print(f"{size}: {contender}", file=sys.stderr, flush=True)
+            results.setdefault(size, {})[contender] = _measure_in_process(contender, size, arguments.dtype)
+            RESULTS.parent.mkdir(exist_ok=True)
+            RESULTS.write_text(json.dumps(results, indent=1))
+    _print_table(results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""``make demo``: learn scikit-learn's digits, watch it converge, and compare with the obvious alternatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import normalize
+
+from ddlearn import DDLClassifier, IterationRecord, make_baseline
+
+SEED = 0
+COLUMNS = ("objective", "representation", "noise", "classification", "cost")
+
+
+class PrintProgress:
+    """A scikit-learn callback that prints one line an iteration."""
+
+    def setup(self, estimator: BaseEstimator, context: Any) -> None:
+        """Print the head of the table."""
+        print("iteration" + "".join(f"{name:>16}" for name in COLUMNS) + "   training error (label-free)")
+
+    def on_fit_task_begin(self, estimator: BaseEstimator, context: Any) -> None:
+        """Wait for the end of the iteration."""
+
+    def on_fit_task_end(self, estimator: BaseEstimator, context: Any, *, metadata: dict[str, Any]) -> None:
+        """Print the four terms of the objective, and the error with and without the labels' help."""
+        if context.task_name != "fit":
+            record = IterationRecord(**metadata)
+            terms = "".join(f"{getattr(record, name):16,.0f}" for name in COLUMNS)
+            print(
+                f"{record.iteration:9}{terms}{record.training_error:12.1%} ({record.label_free_error:.1%})", flush=True
+            )
+
+    def teardown(self, estimator: BaseEstimator, context: Any) -> None:
+        """Leave a blank line."""
+        print()
+
+
+def evaluate(name: str, fit: Callable[[], BaseEstimator], X_test: np.ndarray, y_test: np.ndarray) -> str:
+    """Fit, and return a line with the test error and the time."""
+    start = perf_counter()
+    model = fit()
+    seconds = perf_counter() - start
+    return f"{name:46}{1 - model.score(X_test, y_test):10.2%}{seconds:9.2f} s"
+
+
+def main() -> None:
+    """Fit three models and print their test errors."""
+    X, y = load_digits(return_X_y=True)
+    X_train, X_test, y_train, y_test = train_test_split(normalize(X), y, train_size=1000, stratify=y, random_state=SEED)
+    print(f"Learning {len(np.unique(y))} digits from {len(X_train)} images of 8 x 8 pixels.\n")
+    model = DDLClassifier(n_jobs=-1, random_state=SEED).set_callbacks(PrintProgress())
+    lines = [evaluate("discriminative dictionary (ddlearn)", lambda: model.fit(X_train, y_train), X_test, y_test)]
+    n_atoms, n_nonzero = len(model.components_), 5
+    baseline = make_baseline(n_atoms, n_nonzero_coefs=n_nonzero, n_jobs=-1, random_state=SEED)
+    lines.append(
+        evaluate(
+            "K-SVD, then classifiers (the paper's baseline)", lambda: baseline.fit(X_train, y_train), X_test, y_test
+        )
+    )
+    plain = LogisticRegression(C=100, max_iter=1000)
+    lines.append(evaluate("logistic regression on the pixels", lambda: plain.fit(X_train, y_train), X_test, y_test))
+    print(f"On {len(X_test)} other images, with {n_atoms} atoms and at most {n_nonzero} of them in a code:\n")
+    print(f"{'':46}{'test error':>10}{'fit':>9}")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
