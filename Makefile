@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+KERNEL_TESTS := $(addprefix tests/test_,omp_kernel.py code_kernel.py dictionary.py classifiers.py)
 
 .PHONY: help demo test lint bench clean
 
@@ -29,7 +30,8 @@ demo: $(VENV)/.core
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest
-	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-boundscheck $(BIN)/python -m pytest -q tests/test_omp_kernel.py tests/test_code_kernel.py
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-boundscheck $(BIN)/python -m pytest -q $(KERNEL_TESTS) -k "kernel or twin"
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q tests/test_code_kernel.py
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

@@ -198,7 +198,8 @@ def _prepare_discriminative_step(problem: Problem, n_threads: int) -> Run:
     blocks = split_rows(len(problem.X))
 
     def step_block(rows: slice, _: None) -> RowCodes:
-        return coder._step(_Rows(*(array[rows] for array in everything)), scores[rows]).codes
+        block = _Rows(*(array[rows] for array in everything))
+        return coder._measure(block, coder._step(block, scores[rows])).codes  # measured, for the guard to judge
 
     return lambda: map_blocks(step_block, blocks, lambda: None, n_jobs=n_threads)
 

@@ -47,7 +47,8 @@ def make_lcksvd(seed: int) -> BaseEstimator:
         max_iter=20,
         random_state=seed,
     )
-    return GridSearchCV(model, {"alpha": LABEL_WEIGHTS, "beta": LABEL_WEIGHTS}, cv=3)
+    pairs = [{"alpha": [weight], "beta": [weight]} for weight in LABEL_WEIGHTS]  # all nine would take ten minutes
+    return GridSearchCV(model, pairs, cv=3)
 
 
 def make_dpl(seed: int) -> BaseEstimator:
@@ -61,6 +62,9 @@ MODELS: dict[str, Callable[[int], BaseEstimator]] = {
     "ddlearn, all defaults": lambda seed: DDLClassifier(n_jobs=-1, random_state=seed),
     "K-SVD, then classifiers (ddlearn.make_baseline)": lambda seed: make_baseline(
         N_ATOMS, n_jobs=-1, random_state=seed
+    ),
+    "the same with OMP and the logistic loss": lambda seed: make_baseline(
+        N_ATOMS, loss="logistic", sparse_coder="omp", n_jobs=-1, random_state=seed
     ),
     "D-KSVD (dictlearn)": make_dksvd,
     "LC-KSVD (dictlearn)": make_lcksvd,

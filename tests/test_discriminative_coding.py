@@ -190,6 +190,14 @@ def test_unlabelled_rows_keep_better_codes_that_they_come_with(problem):
     assert record.n_rejected > 0
 
 
+def test_unlabelled_rows_stop_on_the_coders_tolerance_with_and_without_earlier_codes(problem):
+    arguments = problem.arguments() | {"labels": np.zeros_like(problem.labels), "loss": "square"}
+    coder = SPARSE_CODERS["omp"](tol=5.0)
+    fresh, _ = discriminative_encode(**arguments, sparse_coder=coder)
+    again, _ = discriminative_encode(**arguments, sparse_coder=coder, init_codes=csr_array(fresh.shape))
+    np.testing.assert_array_equal(again.toarray(), fresh.toarray())
+
+
 def test_rows_that_are_done_are_left_alone(problem):
     _, record = discriminative_encode(**problem.arguments(), loss="logistic")
     assert record.n_iter.max() < 100
@@ -314,6 +322,7 @@ def test_read_only_arguments():
         ({"coding_tol": -1e-3}, "coding_tol"),
         ({"init_codes": csr_array((60, 29))}, "init_codes has shape"),
         ({"init_codes": csr_array(np.ones((60, 30)))}, "Row 0 of the codes has 30 nonzeros"),
+        ({"init_codes": csr_array(np.where(np.eye(60, 30) == 1, np.nan, 0))}, "init_codes contains NaN"),
         ({"X": np.full((60, 20), np.nan)}, "X contains NaN in row 0"),
     ],
     ids=str,

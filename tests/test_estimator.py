@@ -74,16 +74,19 @@ def test_history_does_not_rise_with_the_monotone_update(digits, loss):
     assert (np.diff(objective) <= 1e-10 * np.abs(objective[:-1])).all()
 
 
-def test_it_is_better_than_the_baseline_on_digits():
-    # Seeded, average of three splits: 96 % against 94 % when this was written.
+def test_it_is_better_than_the_papers_baseline_on_digits():
+    # Seeded, average of six splits: 95.1 % against 94.3 % when this was written; the margin is half of that.
     X, y = load_digits(return_X_y=True)
     X = normalise(X)
     ours, baseline = [], []
-    for seed in range(3):
-        split = train_test_split(X, y, train_size=1000, random_state=seed, stratify=y)
-        for make, scores in ((DDLClassifier, ours), (make_baseline, baseline)):
-            scores.append(make(100, random_state=seed).fit(split[0], split[2]).score(split[1], split[3]))
-    assert np.mean(ours) > np.mean(baseline) + 0.005
+    for seed in range(6):
+        split = train_test_split(X, y, train_size=500, random_state=seed, stratify=y)
+        for model, scores in (
+            (DDLClassifier(random_state=seed), ours),
+            (make_baseline(125, random_state=seed), baseline),
+        ):
+            scores.append(model.fit(split[0], split[2]).score(split[1], split[3]))
+    assert np.mean(ours) > np.mean(baseline) + 0.0035
 
 
 def test_transform_is_label_free_and_codes_are_not(digits):
@@ -332,6 +335,16 @@ def test_unlabelled_samples(digits, marker, dtype):
     assert np.mean(model.predict(X[1::2]) == target[1::2]) > 0.8
 
 
+def test_a_list_is_not_turned_into_strings(digits):
+    # NumPy makes strings of ["a", nan] and [1, "a"], and "nan" would then be a class.
+    X, y = digits
+    names = ["even" if digit % 2 == 0 else "odd" for digit in y]
+    names[:50] = [np.nan] * 50
+    assert list(quick(unlabeled=np.nan, max_iter=1).fit(X, names).classes_) == ["even", "odd"]
+    with pytest.raises(ValueError, match="mixes labels of the types"):
+        quick().fit(X, [1, "a"] * 300)
+
+
 def test_unlabelled_samples_shape_the_dictionary_and_not_the_classes(digits):
     X, y = digits
     target = y.copy()
@@ -394,6 +407,7 @@ def test_bad_parameters_are_named(digits, parameters, message):
         (lambda X, y: (X, np.array([1, "a"] * 300, dtype=object)), "mixes labels of the types"),
         (lambda X, y: (X, y + 0.5), "Unknown label type"),
         (lambda X, y: (X, np.stack([y, y], axis=1)), "values other than 0 and 1"),
+        (lambda X, y: (X, 5 * np.stack([y < 3, y > 3], axis=1)), "values other than 0 and 1"),
         (lambda X, y: (X, None), "requires y"),
         (lambda X, y: (X[:0], y[:0]), "0 sample"),
         (lambda X, y: (X, np.full(600, None)), "All 600 samples are marked as unlabelled"),
@@ -447,6 +461,23 @@ def test_ctrl_c_leaves_the_model_as_it_was(digits):
     assert model.components_ is components
     assert model.n_iter_ == 3
     assert quick().fit(X, y).score(X, y) > 0.9  # and nothing else was left behind
+
+
+def test_parameters_set_after_the_fit_do_not_change_the_model(digits):
+    X, y = digits
+    model = quick(loss=SmoothHinge(sharpness=2.0)).fit(X, y)
+    decision = model.decision_function(X)
+    model.set_params(loss__sharpness=20.0, n_nonzero_coefs=1, sparse_coder="omp")
+    np.testing.assert_array_equal(model.decision_function(X), decision)
+
+
+def test_warm_start_with_other_samples_keeps_the_number_of_atoms(digits):
+    X, y = digits
+    model = DDLClassifier(max_iter=1, warm_start=True, random_state=0).fit(X[:300], y[:300])
+    n_components = len(model.components_)
+    assert len(model.fit(X, y).components_) == n_components
+    model.set_params(fit_intercept=False).fit(X, y)
+    assert not model.intercept_.any()
 
 
 @every_loss

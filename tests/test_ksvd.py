@@ -44,7 +44,7 @@ def test_error_falls_by_a_lot_and_is_what_transform_leaves(update):
 def test_transform_is_sparse_encode_with_the_atoms():
     X = normalise(load_digits().data)[:300]
     model = KSVD(40, n_nonzero_coefs=3, max_iter=3, random_state=0).fit(X)
-    expected = sparse_encode(X, model.components_, n_nonzero_coefs=3)
+    expected = sparse_encode(X, model.components_, n_nonzero_coefs=3, method="ormp")
     np.testing.assert_array_equal(model.transform(X).toarray(), expected.toarray())
     dense = KSVD(40, n_nonzero_coefs=3, max_iter=3, sparse_output=False, random_state=0).fit_transform(X)
     np.testing.assert_array_equal(dense, expected.toarray())
@@ -65,7 +65,7 @@ def test_code_classifier_equals_logistic_regression_at_the_same_penalty():
     from ddlearn.ksvd import _lay_out
 
     trainer = LogitBoost(ridge=1e-2, max_rounds=100, tol=1e-12)
-    model = CodeClassifier(classifier_trainer=trainer).fit(codes, y == 3)
+    model = CodeClassifier("logistic", classifier_trainer=trainer).fit(codes, y == 3)
     labels = np.where(y[:, None] == 3, 1.0, -1.0)
     penalty = trainer.penalties(_lay_out(codes), labels, LOSSES["logistic"](), 40)[0]
     expected = LogisticRegression(C=1 / penalty, tol=1e-10, max_iter=10_000).fit(codes, y == 3)
@@ -79,12 +79,21 @@ def test_code_classifier_equals_logistic_regression_at_the_same_penalty():
         ({"n_components": 0}, "n_components must be an integer of at least 1, got 0"),
         ({"n_components": 3, "n_nonzero_coefs": 4}, "exceeds the 3 atoms"),
         ({"dictionary_update": "svd"}, "svd"),
+        ({"max_iter": -1}, "max_iter must be an integer of at least 0, got -1"),
     ],
     ids=str,
 )
 def test_errors(parameters, message):
     with pytest.raises(ValueError, match=message):
         KSVD(**parameters).fit(np.ones((5, 4)))
+
+
+def test_a_failed_fit_leaves_the_model_as_it_was():
+    X = normalise(load_digits().data)[:100]
+    model = KSVD(10, max_iter=1, random_state=0).fit(X)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        model.fit(X[:, :5], np.zeros(3))
+    assert model.transform(X).shape == (100, 10)
 
 
 def test_one_class_is_refused():

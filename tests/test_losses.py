@@ -183,6 +183,11 @@ class FalselyQuadratic(Logistic):
     is_quadratic = True
 
 
+class LowSurrogate(Logistic):
+    def surrogate_curvature(self, margin):
+        return self.curvature(margin) / 2
+
+
 class Negative(Square):
     def value(self, margin):
         return (1 - margin) ** 2 - 1
@@ -201,6 +206,7 @@ class Negative(Square):
         (NotElementwise(), "not element-wise"),
         (FalselyQuadratic(), "is_quadratic"),
         (Negative(), "value is negative"),
+        (LowSurrogate(), "surrogate_curvature is below curvature"),
     ],
     ids=lambda parameter: parameter if isinstance(parameter, str) else type(parameter).__name__,
 )
@@ -225,3 +231,10 @@ def test_resolve_names_the_choices():
         resolve_loss(type("Half", (), {"value": lambda self, z: z})())
     with pytest.raises(TypeError, match="not a class"):
         resolve_loss(Square)
+    with pytest.raises(ValueError, match="sharpness must be a positive number, got 0"):
+        resolve_loss(SmoothHinge(sharpness=0))
+
+
+def test_a_loss_with_a_method_missing_cannot_be_made():
+    with pytest.raises(TypeError, match="curvature"):
+        type("Half", (Loss,), {"value": lambda self, z: z, "gradient": lambda self, z: z})()

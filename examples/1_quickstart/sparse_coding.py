@@ -1,4 +1,4 @@
-"""``make demo``: scikit-learn's handwritten digits through both coders of the paper."""
+"""scikit-learn's handwritten digits through both coders of the paper: residuals, nonzeros and speed."""
 
 from __future__ import annotations
 

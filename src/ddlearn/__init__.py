@@ -10,7 +10,19 @@ from .classifiers import (
     SquareLev,
     check_classifier_trainer,
 )
-from .dictionary import DICTIONARY_UPDATES, DictionaryUpdate, check_dictionary_update
+from .codes import RowCodes
+from .dictionary import (
+    DICTIONARY_UPDATES,
+    AtomUpdate,
+    BlockCoordinateUpdate,
+    DictionaryUpdate,
+    ExactKSVDUpdate,
+    KSVDUpdate,
+    MODUpdate,
+    UpdatedDictionary,
+    WeightedKSVDUpdate,
+    check_dictionary_update,
+)
 from .discriminative_coding import CodingRecord, discriminative_encode
 from .estimator import DDLClassifier
 from .fitting import IterationRecord
@@ -30,24 +42,32 @@ __all__ = [
     "ORMP",
     "SPARSE_CODERS",
     "AdaBoost",
+    "AtomUpdate",
+    "BlockCoordinateUpdate",
     "ClassifierTrainer",
     "CodeClassifier",
     "CodingRecord",
     "DDLClassifier",
     "DictionaryUpdate",
+    "ExactKSVDUpdate",
     "Exponential",
     "IterationRecord",
+    "KSVDUpdate",
     "LinearSVM",
     "Logistic",
     "LogitBoost",
     "Loss",
+    "MODUpdate",
     "MapObjective",
     "Newton",
+    "RowCodes",
     "SmoothHinge",
     "SoftplusHinge",
     "SparseCoder",
     "Square",
     "SquareLev",
+    "UpdatedDictionary",
+    "WeightedKSVDUpdate",
     "check_classifier_trainer",
     "check_dictionary_update",
     "check_loss",

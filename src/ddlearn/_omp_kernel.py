@@ -1,6 +1,6 @@
 """Orthogonal matching pursuit over a block of rows, the TSC step inside Algorithm 1, in Numba.
 
-Each row holds one problem of its own (design.md 6.2, in row notation):
+Each row holds one problem of its own (docs/discriminative_coding.md):
 
     minimise  x'Qx - 2c'x  over x with at most T nonzeros,
     Q = gram + coef' diag(weight) coef,        c = correlation + coef' pull.

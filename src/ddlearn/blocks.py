@@ -68,16 +68,18 @@ class _BlasLimit:
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        with self._lock:
-            if self._n_inside == 0:
-                self._limiter = _blas_controller().limit(limits=1, user_api="blas")
-            self._n_inside += 1
+        is_inside = False  # Ctrl-C may come at any line
         try:
+            with self._lock:
+                if self._n_inside == 0:
+                    self._limiter = _blas_controller().limit(limits=1, user_api="blas")
+                is_inside = True
+                self._n_inside += 1
             yield
         finally:
             with self._lock:
-                self._n_inside -= 1
-                if self._n_inside == 0:
+                self._n_inside -= is_inside
+                if is_inside and self._n_inside == 0:
                     self._limiter.restore_original_limits()
 
 
@@ -122,8 +124,8 @@ def map_blocks(
     pending = deque(enumerate(blocks))
 
     def run() -> None:
-        workspace = make_workspace()
         try:
+            workspace = make_workspace()
             while True:
                 try:
                     position, block = pending.popleft()
@@ -140,8 +142,12 @@ def map_blocks(
             run()
             return results
         with ThreadPoolExecutor(n_helpers) as helpers:
-            futures = [helpers.submit(run) for _ in range(n_helpers)]
-            run()
+            try:
+                futures = [helpers.submit(run) for _ in range(n_helpers)]
+                run()
+            except BaseException:  # Ctrl-C while the helpers were being started
+                pending.clear()
+                raise
         for future in futures:
             future.result()
     return results

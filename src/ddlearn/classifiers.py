@@ -628,7 +628,7 @@ def _find_array_problems(trainer: ClassifierTrainer, loss: Loss) -> Iterator[str
         (codes, labels), start = _draw_trial(dtype), _draw_start(1, dtype)
         inputs = (*codes, labels, *start)
         kept = [array.copy() for array in inputs]
-        trained = trainer.train(codes, labels, loss, *start)
+        trained = trainer.train(codes, labels, loss, *start, fit_intercept=True, n_jobs=1)
         if any(not np.array_equal(array, copy) for array, copy in zip(inputs, kept, strict=True)):
             yield "it changes its arguments in place; return new arrays."
         for name, given, result in zip(("coef", "intercept"), start, trained, strict=True):

@@ -18,12 +18,24 @@ from scipy.sparse import csr_array
 class RowCodes(NamedTuple):
     """Codes of some samples, at most T entries each.
 
-    Attributes
+    Parameters
     ----------
     indices : ndarray of shape (n_samples, n_nonzero_coefs), int32
         The atoms used, ascending; 0 where not used.
     values : ndarray of shape (n_samples, n_nonzero_coefs)
         Their coefficients; 0 where not used.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> from ddlearn import RowCodes
+    >>> codes = RowCodes.from_csr(csr_array([[0.0, 2.0, 3.0], [0.0, 0.0, 1.0]]), 2, float)
+    >>> codes.indices
+    array([[1, 2],
+           [2, 0]], dtype=int32)
+    >>> codes.to_csr(3).toarray()
+    array([[0., 2., 3.],
+           [0., 0., 1.]])
     """
 
     indices: NDArray[np.int32]
@@ -31,7 +43,7 @@ class RowCodes(NamedTuple):
 
     @classmethod
     def empty(cls, n_samples: int, n_nonzero_coefs: int, dtype: DTypeLike) -> RowCodes:
-        """Codes without any entry."""
+        """Return codes without any entry."""
         shape = (n_samples, n_nonzero_coefs)
         return cls(np.zeros(shape, np.int32), np.zeros(shape, dtype))
 

@@ -5,7 +5,7 @@ Given the codes :math:`x_i` of the samples :math:`y_i`, the atoms :math:`d_k` (u
 .. math:: \sum_i \frac{1}{\sigma_i^2} \Big\| y_i - \sum_k x_{ik} d_k \Big\|_2^2 ,
 
 the dictionary's part of the MAP objective (Eq. 3).  The paper prints one sweep of approximate K-SVD, which ignores the
-:math:`\sigma_i` and changes the codes, so it can raise the objective (design.md 6.5).  The strategies here are that
+:math:`\sigma_i` and changes the codes, so it can raise the objective.  The strategies here are that
 sweep and those that use the weights, keep the codes, or both.  In code :math:`1/\sigma_i^2` is ``precision``, rows are
 samples and atoms, and codes are :class:`~ddlearn.codes.RowCodes`.
 """
@@ -13,7 +13,7 @@ samples and atoms, and codes are :class:`~ddlearn.codes.RowCodes`.
 from __future__ import annotations
 
 import pickle
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -179,7 +179,7 @@ def init_dictionary(
 class UpdatedDictionary(NamedTuple):
     """What a dictionary update returns.
 
-    Attributes
+    Parameters
     ----------
     dictionary : ndarray of shape (n_components, n_features)
         The new atoms, of unit norm.
@@ -243,7 +243,7 @@ class CodeStatistics:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-class DictionaryUpdate(BaseEstimator):
+class DictionaryUpdate(BaseEstimator, ABC):
     r"""One step that improves the atoms, given codes.
 
     Subclasses implement :meth:`update`, which must not change its arguments, and declare what it promises.  A class
@@ -253,7 +253,8 @@ class DictionaryUpdate(BaseEstimator):
     Attributes
     ----------
     updates_codes : bool
-        The values of the codes change too (their support never does, but for replaced atoms).
+        The values of the codes change too.  Their support never does, but that users of a replaced near-duplicate
+        atom go over to its twin.
     is_weighted : bool
         The error is weighted by ``precision``.
     is_monotone : bool
@@ -372,7 +373,7 @@ _CANDIDATES_PER_ATOM = 10
 
 
 class _MaintainedUpdate(DictionaryUpdate):
-    """Improve the atoms by :meth:`_improve`, then replace those that are no use (methods.md 4.3).
+    """Improve the atoms by :meth:`_improve`, then replace those that are no use.
 
     An atom that no sample uses is replaced by a badly represented sample, and so is the lesser used of two atoms that
     nearly coincide, unless the update is monotone: to take away an atom in use can raise the error.
@@ -905,7 +906,7 @@ def _make_problem(dtype: type[np.floating]) -> _Problem:
 
 
 def _run(update: DictionaryUpdate, problem: _Problem) -> UpdatedDictionary:
-    return update.update(*problem, np.random.RandomState(0))
+    return update.update(*problem, np.random.RandomState(0), n_jobs=1)
 
 
 def _weighted_error(problem: _Problem, codes: RowCodes, dictionary: Array) -> float:

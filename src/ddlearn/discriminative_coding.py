@@ -23,6 +23,7 @@ Such a step is rejected and the sample keeps its code: no sample's objective eve
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import NamedTuple
@@ -98,6 +99,10 @@ class ClassifierState:
     class_cost: Floats  # (n_classes,)
     loss: Loss
 
+    @property
+    def is_quadratic(self) -> bool:
+        return bool(getattr(self.loss, "is_quadratic", False))
+
 
 class _Rows(NamedTuple):
     """What belongs to the rows of a block."""
@@ -132,6 +137,15 @@ class _Point(NamedTuple):
             (self.objective, other.objective),
         ):
             mine[positions[chosen]] = theirs[chosen]
+
+
+@dataclass
+class _Tally:
+    """What a :class:`CodingRecord` counts."""
+
+    n_iter: NDArray[np.int32]
+    n_accepted: int = 0
+    n_rejected: int = 0
 
 
 class DiscriminativeCoder:
@@ -198,34 +212,47 @@ class DiscriminativeCoder:
         """Take guarded Newton steps; a row that converged, or whose step was rejected, leaves the active set."""
         point = self._measure(rows, RowCodes(start.indices.copy(), start.values.copy()))
         objective_before = point.objective.copy()
-        n_iter = np.zeros(len(rows.energies), np.int32)
-        n_accepted = n_rejected = 0
+        tally = _Tally(np.zeros(len(rows.energies), np.int32))
         is_labelled = rows.labels.any(axis=1)
-        # One step solves a problem that is quadratic as it stands: a quadratic loss, or no label and so no loss.
-        is_quadratic = np.logical_or(~is_labelled, getattr(self.classifiers.loss, "is_quadratic", False))
-        active = np.flatnonzero(is_labelled | (not is_start_traditional))
-        for _ in range(self.max_coding_iter):
-            if active.size == 0:
-                break
-            current = point.take(active)
-            proposal = self._step(rows.take(active), current.scores)
-            is_lower = proposal.objective < current.objective
-            is_same = self._is_same(current.codes, proposal.codes)
-            point.put(active, proposal, is_lower)
-            n_iter[active] += 1
-            n_accepted += int(np.count_nonzero(is_lower))
-            n_rejected += int(np.count_nonzero(~is_lower & ~is_same))
-            active = active[is_lower & ~is_same & ~is_quadratic[active]]
-        return point.codes, CodingRecord(n_iter, n_accepted, n_rejected, objective_before, point.objective)
+        if not is_start_traditional:  # without labels, a traditional code is all there is to try
+            self._try(lambda rows, _: self._start(rows), rows, point, np.flatnonzero(~is_labelled), tally)
+        # One step solves a problem that is quadratic as it stands.
+        max_iter = min(self.max_coding_iter, 1) if self.classifiers.is_quadratic else self.max_coding_iter
+        active = np.flatnonzero(is_labelled)
+        for _ in range(max_iter):
+            active = self._try(self._step, rows, point, active, tally)
+        return point.codes, CodingRecord(
+            tally.n_iter, tally.n_accepted, tally.n_rejected, objective_before, point.objective
+        )
 
-    def _step(self, rows: _Rows, scores: Floats) -> _Point:
+    def _try(
+        self,
+        propose: Callable[[_Rows, Floats], RowCodes],
+        rows: _Rows,
+        point: _Point,
+        positions: NDArray[np.intp],
+        tally: _Tally,
+    ) -> NDArray[np.intp]:
+        """Move rows to the codes proposed where that lowers their objective; return those worth going on with."""
+        if positions.size == 0:
+            return positions
+        current, tried = point.take(positions), rows.take(positions)
+        proposal = self._measure(tried, propose(tried, current.scores))
+        is_lower = proposal.objective < current.objective
+        is_same = self._is_same(current.codes, proposal.codes)
+        point.put(positions, proposal, is_lower)
+        tally.n_iter[positions] += 1
+        tally.n_accepted += int(np.count_nonzero(is_lower))
+        tally.n_rejected += int(np.count_nonzero(~is_lower & ~is_same))
+        return positions[is_lower & ~is_same]
+
+    def _step(self, rows: _Rows, scores: Floats) -> RowCodes:
         """Solve the parabola at the current scores."""
         classifiers = self.classifiers
         weight, pull = expand_loss(classifiers, rows.labels, rows.noise_variance, scores)
-        codes = self.sparse_coder.encode(
+        return self.sparse_coder.encode(
             self.gram, rows.correlations, classifiers.coef, weight, pull, n_nonzero_coefs=self.n_nonzero_coefs
         )
-        return self._measure(rows, codes)
 
     def _measure(self, rows: _Rows, codes: RowCodes) -> _Point:
         """Compute scores and the objective F of codes."""
@@ -414,6 +441,7 @@ def discriminative_encode(
     if not isinstance(coding_tol, Real) or not coding_tol >= 0:
         raise ValueError(f"coding_tol must be a number of at least 0, got {coding_tol!r}.")
     if init_codes is not None:
+        init_codes = check_array(init_codes, accept_sparse="csr", dtype=X.dtype, input_name="init_codes")
         if init_codes.shape != (n_samples, n_components):
             raise ValueError(f"init_codes has shape {init_codes.shape}, expected {(n_samples, n_components)}.")
         init_codes = RowCodes.from_csr(init_codes, n_nonzero_coefs, X.dtype)

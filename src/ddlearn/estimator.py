@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import issparse
 from scipy.special import softmax
-from sklearn.base import ClassifierMixin
+from sklearn.base import ClassifierMixin, clone
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils import Tags, check_array, check_random_state, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from .classifiers import ClassifierTrainer, resolve_trainer
@@ -24,15 +21,17 @@ from .inference import compute_evidence, label_probabilities
 from .losses import Loss, resolve_loss
 from .objective import NOISE_MODELS, compute_scores
 from .sparse_coding import SparseCoder, check_budget, resolve_sparse_coder
-from .transformer import DictionaryTransformer
+from .transformer import DictionaryTransformer, check_number
 
 __all__ = ["DDLClassifier"]
 
 Floats = NDArray[np.floating]
 
-# Without n_components: so many samples for each atom, and so many atoms at most (docs/defaults.md).
+# Without n_components (docs/defaults.md): so many labelled samples for each atom, but so many atoms at most, and so
+# many for each class at least. With more atoms than labelled samples, most atoms would have no say in the classes.
 _SAMPLES_PER_ATOM = 4
 _MOST_ATOMS = 500
+_ATOMS_PER_CLASS = 5
 
 
 class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer):
@@ -52,12 +51,13 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     Parameters
     ----------
     n_components : int or None, default=None
-        Number of atoms, the paper's K.  By default a quarter of the number of samples, but at most 500.
+        Number of atoms, the paper's K.  By default a quarter of the number of labelled samples, at most 500, but at
+        least five for each class.
     n_nonzero_coefs : int or None, default=None
         Atoms in a code at most, the paper's T.  By default 5, or all atoms if there are fewer.
-    loss : str or Loss, default="logistic"
+    loss : str or Loss, default="square"
         The classification cost: "square", "exponential", "logistic", "smooth_hinge", "softplus_hinge", or an object.
-    sparse_coder : {"omp", "ormp"} or SparseCoder, default="omp"
+    sparse_coder : {"omp", "ormp"} or SparseCoder, default="ormp"
         What finds codes.
     dictionary_update : str or DictionaryUpdate, default="ksvd"
         "ksvd" (one approximate K-SVD sweep, as printed in the paper), "exact_ksvd", "weighted_ksvd", "atom" (never
@@ -74,13 +74,15 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     noise_floor : float, default=0.1
         No noise variance falls below this share of the first codes' median.  The objective has no minimum without a
         floor.
-    cost_floor : float, default=0.1
+    cost_floor : float, default=0.3
         The same for class costs.
     refit : bool, default=True
-        Train the classifiers once more in the end, on codes made without labels, such as new samples have.
+        Train the classifiers once more in the end, on codes made without labels, such as new samples have.  ``coef_``,
+        ``intercept_`` and ``class_cost_`` are then those of label-free codes, while ``codes_``, ``noise_variance_`` and
+        ``history_`` tell of the fit itself.
     max_iter : int, default=20
         Outer iterations at most.
-    tol : float, default=1e-4
+    tol : float, default=1e-3
         Stop when the objective changes by less, relative to the size of its terms.
     max_coding_iter : int, default=100
         Newton steps of discriminative coding at most.
@@ -88,6 +90,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         A code is done when it changes by less, relative to its size.
     unlabeled : object, default=None
         The value in y that marks a sample without label.  Such samples shape the dictionary, but not the classifiers.
+        Not for multilabel targets.
     warm_start : bool, default=False
         Begin with the dictionary and classifiers of the previous fit.
     sparse_output : bool, default=True
@@ -117,6 +120,10 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         The loss object.
     is_multilabel_ : bool
         Whether y was a matrix of zeros and ones.
+    sparse_coder_ : SparseCoder
+        The coder object.
+    n_nonzero_coefs_ : int
+        The budget T.
     n_iter_ : int
         Outer iterations done.
     converged_ : bool
@@ -148,18 +155,18 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         n_components: int | None = None,
         *,
         n_nonzero_coefs: int | None = None,
-        loss: str | Loss = "logistic",
-        sparse_coder: str | SparseCoder = "omp",
+        loss: str | Loss = "square",
+        sparse_coder: str | SparseCoder = "ormp",
         dictionary_update: str | DictionaryUpdate = "ksvd",
         classifier_trainer: str | ClassifierTrainer = "auto",
         init: str | ArrayLike = "samples",
         fit_intercept: bool = True,
         noise: str = "per_sample",
         noise_floor: float = 0.1,
-        cost_floor: float = 0.1,
+        cost_floor: float = 0.3,
         refit: bool = True,
         max_iter: int = 20,
-        tol: float = 1e-4,
+        tol: float = 1e-3,
         max_coding_iter: int = 100,
         coding_tol: float = 1e-4,
         unlabeled: Any = None,
@@ -212,23 +219,11 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             self._fit(X, *self._encode_labels(y))
         return self
 
-    @contextmanager
-    def _unchanged_on_failure(self) -> Iterator[None]:
-        """Put the fitted attributes back to what they were if anything stops the fit, Ctrl-C included."""
-        before = {name: value for name, value in vars(self).items() if _is_fitted_attribute(name)}
-        try:
-            yield
-        except BaseException:
-            for name in [name for name in vars(self) if _is_fitted_attribute(name)]:
-                delattr(self, name)
-            self.__dict__.update(before)
-            raise
-
-    def _encode_labels(self, y: ArrayLike) -> tuple[Floats, NDArray[Any], bool]:
+    def _encode_labels(self, y: ArrayLike) -> tuple[NDArray[np.int8], NDArray[Any], bool]:
         """Return labels of -1, 0 (unlabelled) and +1, the classes, and whether the target is multilabel."""
         if y is None:
             raise ValueError("DDLClassifier requires y to be passed, but the target y is None.")
-        y = y.toarray() if issparse(y) else np.asarray(y)
+        y = _to_array(y)
         if y.ndim == 2 and y.shape[1] > 1:
             return (*_encode_indicator(y), True)
         y = column_or_1d(y, warn=True)
@@ -247,18 +242,18 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     def _resolve_settings(self, n_components: int, is_multilabel: bool) -> FitSettings:
         """Look up the strategies and check the numbers."""
         for name in ("max_iter", "max_coding_iter"):
-            _check_number(name, getattr(self, name), Integral)
+            check_number(name, getattr(self, name), Integral)
         for name in ("tol", "coding_tol", "noise_floor", "cost_floor"):
-            _check_number(name, getattr(self, name), Real)
+            check_number(name, getattr(self, name), Real)
         for name in ("noise_floor", "cost_floor"):
             if getattr(self, name) == 0:
                 raise ValueError(f"{name} must be above 0: without a floor the objective is unbounded below.")
         if self.noise not in NOISE_MODELS:
             raise ValueError(f"noise={self.noise!r} is not known; choose one of {sorted(NOISE_MODELS)}.")
-        loss = resolve_loss(self.loss)
+        loss = clone(resolve_loss(self.loss), safe=False)  # a later set_params must not change the fitted model
         return FitSettings(
             loss=loss,
-            sparse_coder=resolve_sparse_coder(self.sparse_coder),
+            sparse_coder=clone(resolve_sparse_coder(self.sparse_coder), safe=False),
             dictionary_update=resolve_dictionary_update(self.dictionary_update),
             classifier_trainer=resolve_trainer(self.classifier_trainer, loss),
             noise=self.noise,
@@ -274,19 +269,24 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             n_jobs=self.n_jobs,
         )
 
-    def _count_components(self, n_samples: int) -> int:
+    def _count_components(self, n_labelled: int, n_classes: int) -> int:
         if self.n_components is None:
-            given = 0 if isinstance(self.init, str) else len(np.asarray(self.init))
-            return given or max(min(n_samples // _SAMPLES_PER_ATOM, _MOST_ATOMS), self.n_nonzero_coefs or 1)
+            if self.warm_start and hasattr(self, "components_"):
+                return len(self.components_)
+            if not isinstance(self.init, str) and self.init is not None:
+                return len(np.atleast_2d(self.init))
+            n_nonzero_coefs = check_budget(self.n_nonzero_coefs, np.iinfo(np.int32).max)
+            n_components = min(n_labelled // _SAMPLES_PER_ATOM, _MOST_ATOMS)
+            return min(max(n_components, _ATOMS_PER_CLASS * n_classes, n_nonzero_coefs), n_labelled)
         if not isinstance(self.n_components, Integral) or self.n_components < 1:
             raise ValueError(f"n_components must be None or an integer of at least 1, got {self.n_components!r}.")
         return int(self.n_components)
 
-    def _fit(self, X: Floats, labels: Floats, classes: NDArray[Any], is_multilabel: bool) -> None:
+    def _fit(self, X: Floats, labels: NDArray[Any], classes: NDArray[Any], is_multilabel: bool) -> None:
         rng = check_random_state(self.random_state)
-        n_components = self._count_components(len(X))
+        n_components = self._count_components(int(np.count_nonzero(labels.any(axis=1))), labels.shape[1])
         settings = self._resolve_settings(n_components, is_multilabel)
-        labels = np.ascontiguousarray(labels, X.dtype)
+        labels = labels.astype(X.dtype)
         fitting = AlternatingFit(X, labels, settings, rng)
         state, floors, objective = fitting.initialise(*self._start(X, labels, n_components, rng))
 
@@ -299,7 +299,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 X=X,
                 y=labels,
                 metadata=record._asdict(),
-                reconstruction_attributes=lambda: self._model_attributes(state, classes, settings.loss, is_multilabel),
+                reconstruction_attributes=lambda: self._model_attributes(state, classes, settings),
             )
 
         result = fitting.run(state, floors, objective, on_iteration)
@@ -311,14 +311,14 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             "history_": result.history,
         }
         state = fitting.refit_classifiers(result.state, floors) if self.refit else result.state
-        for name, value in (attributes | self._model_attributes(state, classes, settings.loss, is_multilabel)).items():
+        for name, value in (attributes | self._model_attributes(state, classes, settings)).items():
             setattr(self, name, value)
         context.call_on_fit_task_end(
             estimator=self,
             X=X,
             y=labels,
             metadata=result.history[-1]._asdict(),
-            reconstruction_attributes=lambda: self._model_attributes(state, classes, settings.loss, is_multilabel),
+            reconstruction_attributes=lambda: self._model_attributes(state, classes, settings),
         )
 
     def _start(
@@ -333,12 +333,15 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                     f"of shape {self.coef_.shape}, while this one needs {shapes[0]} and {shapes[1]}: "
                     "set warm_start=False."
                 )
-            return self.components_.astype(X.dtype), self.coef_.astype(X.dtype), self.intercept_.astype(X.dtype)
-        class_index = np.where(labels.any(axis=1), labels.argmax(axis=1), -1)
+            intercept = self.intercept_ if self.fit_intercept else np.zeros_like(self.intercept_)
+            return self.components_.astype(X.dtype), self.coef_.astype(X.dtype), intercept.astype(X.dtype)
+        # Of several labels the first counts; samples with none of them are a class too, unlabelled ones are not.
+        first_label = np.where((labels > 0).any(axis=1), labels.argmax(axis=1), labels.shape[1])
+        class_index = np.where(labels.any(axis=1), first_label, -1)
         return init_dictionary(self.init, X, class_index, n_components, rng), None, None
 
     @staticmethod
-    def _model_attributes(state: FitState, classes: NDArray[Any], loss: Loss, is_multilabel: bool) -> dict[str, Any]:
+    def _model_attributes(state: FitState, classes: NDArray[Any], settings: FitSettings) -> dict[str, Any]:
         """Return what prediction needs."""
         return {
             "classes_": classes,
@@ -346,12 +349,14 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             "coef_": state.coef,
             "intercept_": state.intercept,
             "class_cost_": state.class_cost,
-            "loss_": loss,
-            "is_multilabel_": is_multilabel,
+            "loss_": settings.loss,
+            "is_multilabel_": settings.is_multilabel,
+            "sparse_coder_": settings.sparse_coder,
+            "n_nonzero_coefs_": settings.n_nonzero_coefs,
         }
 
     def _evidence(self, X: ArrayLike) -> Floats:
-        codes = self.encode(X)
+        codes = self._encode(X)
         dtype = codes.values.dtype
         scores = compute_scores(codes, self.coef_.astype(dtype, copy=False), self.intercept_.astype(dtype, copy=False))
         return compute_evidence(scores, self.loss_, self.class_cost_)
@@ -446,25 +451,23 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         return tags
 
 
-def _is_fitted_attribute(name: str) -> bool:
-    return name.endswith("_") and not name.startswith("_")
-
-
-def _check_number(name: str, value: Any, kind: type) -> None:
-    is_number = isinstance(value, kind)
-    if not is_number or isinstance(value, bool) or not 0 <= value < np.inf:
-        word = "an integer" if kind is Integral else "a number"
-        raise ValueError(f"{name} must be {word} of at least 0, got {value!r}.")
+def _to_array(y: Any) -> NDArray[Any]:
+    """Return the target as an array; NumPy alone would make strings of a list such as ["a", nan] or [1, "a"]."""
+    if hasattr(y, "toarray"):  # a sparse matrix
+        return y.toarray()
+    if hasattr(y, "dtype") or np.asarray(y, dtype=object).ndim > 1:
+        return np.asarray(y)
+    return np.asarray(y, dtype=object)
 
 
 def _equals(y: NDArray[Any], marker: Any) -> NDArray[np.bool_]:
     """Where y is the marker; NaN equals NaN."""
-    if isinstance(marker, float) and np.isnan(marker):
+    if isinstance(marker, float | np.floating) and np.isnan(marker):
         return np.array([isinstance(value, float) and np.isnan(value) for value in y.tolist()])
     return np.array([value is marker or value == marker for value in y.tolist()], dtype=bool)
 
 
-def _encode_classes(y: NDArray[Any], is_labelled: NDArray[np.bool_]) -> tuple[Floats, NDArray[Any]]:
+def _encode_classes(y: NDArray[Any], is_labelled: NDArray[np.bool_]) -> tuple[NDArray[np.int8], NDArray[Any]]:
     """Return labels of -1, 0 and +1, and the classes, of a target with one class per sample."""
     known = y[is_labelled]
     types = sorted({type(value).__name__ for value in known.tolist()})
@@ -475,18 +478,20 @@ def _encode_classes(y: NDArray[Any], is_labelled: NDArray[np.bool_]) -> tuple[Fl
     check_classification_targets(known)
     classes, positions = np.unique(known, return_inverse=True)
     if len(classes) < 2:
-        raise ValueError(f"y holds only one class, {classes[0]!r}: a classifier needs samples of at least two classes.")
-    labels = np.zeros((len(y), len(classes)))
+        raise ValueError(
+            f"y holds only one class, {classes.tolist()[0]!r}: a classifier needs samples of at least two classes."
+        )
+    labels = np.zeros((len(y), len(classes)), np.int8)  # small until the fit gives it the dtype of X
     labels[is_labelled] = np.where(positions[:, None] == np.arange(len(classes)), 1, -1)
     return labels, classes
 
 
-def _encode_indicator(y: NDArray[Any]) -> tuple[Floats, NDArray[np.intp]]:
+def _encode_indicator(y: NDArray[Any]) -> tuple[NDArray[np.int8], NDArray[np.intp]]:
     """Return labels of -1 and +1, and the columns as classes, of a multilabel target."""
     indicator = check_array(y, ensure_all_finite=True, dtype=None, input_name="y")
-    if type_of_target(indicator) != "multilabel-indicator":
+    if not np.isin(indicator, (0, 1)).all():
         raise ValueError(
             f"y has {indicator.shape[1]} columns, but holds values other than 0 and 1: "
             "give one class per sample, or a matrix of zeros and ones."
         )
-    return np.where(indicator == 1, 1.0, -1.0), np.arange(indicator.shape[1])
+    return np.where(indicator == 1, np.int8(1), np.int8(-1)), np.arange(indicator.shape[1])

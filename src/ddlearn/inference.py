@@ -1,7 +1,7 @@
 r"""From scores to labels (Section 3.5 of the paper): the fast rule, one label-free code per sample.
 
 With one +1 in each label vector, the log-probability of class j is, up to a constant that all classes share
-(design.md 6.7),
+,
 
 .. math:: e_j = \frac{\Omega(-s_j) - \Omega(s_j)}{\gamma_j}, \qquad s_j = w_j^T x + b_j .
 
@@ -35,7 +35,7 @@ def label_probabilities(evidence: Floats) -> Floats:
 
 
 def count_errors(labels: Floats, evidence: Floats, is_multilabel: bool) -> float:
-    """Return the share of labelled samples whose class, or for multilabel targets of labels that, is wrong."""
+    """Return the share of labelled samples with a wrong class; for multilabel targets, the share of wrong labels."""
     labelled = labels.any(axis=1)
     labels, evidence = labels[labelled], evidence[labelled]
     if is_multilabel:

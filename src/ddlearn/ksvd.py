@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.pipeline import Pipeline
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags, check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from .classifiers import ClassifierTrainer, resolve_trainer
 from .codes import RowCodes
@@ -20,7 +20,7 @@ from .dictionary import DictionaryUpdate, init_dictionary, resolve_dictionary_up
 from .losses import Loss, resolve_loss
 from .objective import compute_scores, measure_residuals
 from .sparse_coding import SparseCoder, check_budget, encode_rows, resolve_sparse_coder
-from .transformer import DictionaryTransformer
+from .transformer import DictionaryTransformer, check_number
 
 __all__ = ["KSVD", "CodeClassifier", "make_baseline"]
 
@@ -37,7 +37,7 @@ class KSVD(DictionaryTransformer):
         Number of atoms, K.
     n_nonzero_coefs : int or None, default=None
         Atoms in a code at most, the paper's T.  By default 5, or all atoms if there are fewer.
-    sparse_coder : {"omp", "ormp"} or SparseCoder, default="omp"
+    sparse_coder : {"omp", "ormp"} or SparseCoder, default="ormp"
         What finds codes.
     dictionary_update : str or DictionaryUpdate, default="ksvd"
         What improves the atoms: "ksvd", "exact_ksvd", "atom", "block_coordinate", "mod", or an object.
@@ -62,6 +62,10 @@ class KSVD(DictionaryTransformer):
         The sum of squared residuals at the start and after each turn.
     n_iter_ : int
         Turns done.
+    sparse_coder_ : SparseCoder
+        The coder object.
+    n_nonzero_coefs_ : int
+        The budget T.
     n_features_in_ : int
         Number of features.
 
@@ -84,7 +88,7 @@ class KSVD(DictionaryTransformer):
         n_components: int = 100,
         *,
         n_nonzero_coefs: int | None = None,
-        sparse_coder: str | SparseCoder = "omp",
+        sparse_coder: str | SparseCoder = "ormp",
         dictionary_update: str | DictionaryUpdate = "ksvd",
         init: str | ArrayLike = "samples",
         max_iter: int = 20,
@@ -121,11 +125,18 @@ class KSVD(DictionaryTransformer):
         """
         if not isinstance(self.n_components, Integral) or self.n_components < 1:
             raise ValueError(f"n_components must be an integer of at least 1, got {self.n_components!r}.")
+        check_number("max_iter", self.max_iter, Integral)
+        check_number("tol", self.tol, Real)
+        with self._unchanged_on_failure():
+            X = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
+            self._fit(X, None if y is None else _index_classes(X, y))
+        return self
+
+    def _fit(self, X: NDArray[np.floating], class_index: NDArray[np.intp] | None) -> None:
         n_nonzero_coefs = check_budget(self.n_nonzero_coefs, self.n_components)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
         rng = check_random_state(self.random_state)
-        coder, update = resolve_sparse_coder(self.sparse_coder), resolve_dictionary_update(self.dictionary_update)
-        class_index = None if y is None else np.unique(np.asarray(y), return_inverse=True)[1]
+        coder = clone(resolve_sparse_coder(self.sparse_coder), safe=False)
+        update = resolve_dictionary_update(self.dictionary_update)
         dictionary = init_dictionary(self.init, X, class_index, self.n_components, rng)
         precision = np.ones(len(X), X.dtype)
         errors = []
@@ -141,7 +152,8 @@ class KSVD(DictionaryTransformer):
         self.components_ = dictionary
         self.error_ = np.array(errors)
         self.n_iter_ = len(errors) - 1
-        return self
+        self.sparse_coder_ = coder
+        self.n_nonzero_coefs_ = n_nonzero_coefs
 
     def _error(self, X: NDArray[np.floating], codes: RowCodes, dictionary: NDArray[np.floating]) -> float:
         return float(measure_residuals(X, codes, dictionary, self.n_jobs).sum(dtype=np.float64))
@@ -155,7 +167,7 @@ class CodeClassifier(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    loss : str or Loss, default="logistic"
+    loss : str or Loss, default="square"
         The classification cost.
     classifier_trainer : str or ClassifierTrainer, default="auto"
         What trains for it.
@@ -182,7 +194,7 @@ class CodeClassifier(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        loss: str | Loss = "logistic",
+        loss: str | Loss = "square",
         *,
         classifier_trainer: str | ClassifierTrainer = "auto",
         n_jobs: int | None = None,
@@ -208,15 +220,16 @@ class CodeClassifier(ClassifierMixin, BaseEstimator):
         """
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
         check_classification_targets(y)
-        self.classes_, positions = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(f"y holds only one class, {self.classes_[0]!r}: a classifier needs at least two.")
-        labels = np.where(positions[:, None] == np.arange(len(self.classes_)), 1, -1).astype(X.dtype)
+        classes, positions = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(f"y holds only one class, {classes.tolist()[0]!r}: a classifier needs at least two.")
+        labels = np.where(positions[:, None] == np.arange(len(classes)), 1, -1).astype(X.dtype)
         loss = resolve_loss(self.loss)
-        start = np.zeros((len(self.classes_), X.shape[1]), X.dtype), np.zeros(len(self.classes_), X.dtype)
+        start = np.zeros((len(classes), X.shape[1]), X.dtype), np.zeros(len(classes), X.dtype)
         self.coef_, self.intercept_ = resolve_trainer(self.classifier_trainer, loss).train(
             _lay_out(X), labels, loss, *start, n_jobs=self.n_jobs
         )
+        self.classes_ = classes
         return self
 
     def decision_function(self, X: csr_array | ArrayLike) -> NDArray[np.floating]:
@@ -265,6 +278,11 @@ class CodeClassifier(ClassifierMixin, BaseEstimator):
         return tags
 
 
+def _index_classes(X: NDArray[np.floating], y: ArrayLike) -> NDArray[np.intp]:
+    check_consistent_length(X, y)
+    return np.unique(column_or_1d(y), return_inverse=True)[1]
+
+
 def _lay_out(X: csr_array | NDArray[np.floating]) -> RowCodes:
     codes = csr_array(X)
     return RowCodes.from_csr(codes, max(int(np.diff(codes.indptr).max(initial=0)), 1), codes.dtype)
@@ -274,12 +292,16 @@ def make_baseline(
     n_components: int = 100,
     *,
     n_nonzero_coefs: int | None = None,
-    loss: str | Loss = "logistic",
+    loss: str | Loss = "square",
+    sparse_coder: str | SparseCoder = "ormp",
     max_iter: int = 20,
     n_jobs: int | None = None,
     random_state: int | np.random.RandomState | None = None,
 ) -> Pipeline:
     """Return the paper's baseline: K-SVD, then one classifier per class on its codes, winner takes all.
+
+    Defaults are those of :class:`DDLClassifier`, so that the two differ in one thing: whether dictionary and
+    classifiers know of each other.
 
     Parameters
     ----------
@@ -287,8 +309,10 @@ def make_baseline(
         Number of atoms.
     n_nonzero_coefs : int or None, default=None
         Atoms in a code at most; by default 5, or all atoms if there are fewer.
-    loss : str or Loss, default="logistic"
+    loss : str or Loss, default="square"
         The classification cost.
+    sparse_coder : {"omp", "ormp"} or SparseCoder, default="ormp"
+        What finds codes; "omp" is what the paper used.
     max_iter : int, default=20
         Turns of K-SVD at most.
     n_jobs : int or None, default=None
@@ -310,6 +334,11 @@ def make_baseline(
     True
     """
     ksvd = KSVD(
-        n_components, n_nonzero_coefs=n_nonzero_coefs, max_iter=max_iter, n_jobs=n_jobs, random_state=random_state
+        n_components,
+        n_nonzero_coefs=n_nonzero_coefs,
+        sparse_coder=sparse_coder,
+        max_iter=max_iter,
+        n_jobs=n_jobs,
+        random_state=random_state,
     )
     return Pipeline([("ksvd", ksvd), ("classifier", CodeClassifier(loss, n_jobs=n_jobs))])

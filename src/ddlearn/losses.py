@@ -3,14 +3,15 @@ r"""The classification costs :math:`\Omega(z)` of the paper (Section 3.1, Fig. 1
 The margin of a sample for one class is :math:`z = l\,(w^T x + b)`.  Discriminative sparse coding needs a
 cost, its first derivative :math:`\Omega_1` and its second derivative :math:`\Omega_2`, element by element.
 The ratio :math:`\Omega_1/\Omega_2` of the paper is never formed: for the logistic cost it overflows where
-both derivatives are harmless (design.md 6.2).
+both derivatives are harmless.
 """
 
 from __future__ import annotations
 
 import pickle
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,7 @@ __all__ = [
 Margins = NDArray[np.floating]
 
 
-class Loss(BaseEstimator):
+class Loss(BaseEstimator, ABC):
     r"""A convex classification cost :math:`\Omega(z)` and its two derivatives.
 
     Subclasses implement :meth:`value`, :meth:`gradient` and :meth:`curvature`.  Each maps an array of
@@ -72,6 +73,9 @@ class Loss(BaseEstimator):
     @abstractmethod
     def curvature(self, margin: Margins) -> Margins:
         r"""Return the second derivative :math:`\Omega_2(z)`, not negative."""
+
+    def check_parameters(self) -> None:
+        """Raise a ValueError if a constructor parameter makes no sense; called before the loss is used."""
 
     def surrogate_curvature(self, margin: Margins) -> Margins:
         r"""Return the curvature of the parabola that stands in for the cost in one coding step.
@@ -182,6 +186,9 @@ class SmoothHinge(Loss):
     def __init__(self, sharpness: float = 2.0):
         self.sharpness = sharpness
 
+    def check_parameters(self) -> None:
+        _check_sharpness(self.sharpness)
+
     def _depth(self, margin: Margins) -> Margins:
         """How far the margin is inside the band, from 0 at its right end to 2 / sharpness at its left."""
         return np.clip(1 - margin + 1 / self.sharpness, 0, 2 / self.sharpness)
@@ -223,6 +230,9 @@ class SoftplusHinge(Loss):
     def __init__(self, sharpness: float = 5.0):
         self.sharpness = sharpness
 
+    def check_parameters(self) -> None:
+        _check_sharpness(self.sharpness)
+
     def value(self, margin: Margins) -> Margins:
         return np.logaddexp(0, self.sharpness * (1 - margin)) / self.sharpness
 
@@ -232,6 +242,11 @@ class SoftplusHinge(Loss):
     def curvature(self, margin: Margins) -> Margins:
         exponent = self.sharpness * (1 - margin)
         return self.sharpness * expit(exponent) * expit(-exponent)
+
+
+def _check_sharpness(sharpness: float) -> None:
+    if not (isinstance(sharpness, Real) and 0 < sharpness < np.inf):
+        raise ValueError(f"sharpness must be a positive number, got {sharpness!r}.")
 
 
 LOSSES: dict[str, type[Loss]] = {
@@ -271,6 +286,7 @@ def resolve_loss(loss: str | Loss) -> Loss:
             f"loss={loss!r} cannot serve as a loss: it must be a name from {sorted(LOSSES)} or an object (not a class) "
             f"with the methods value, gradient and curvature{'; missing: ' + ', '.join(missing) if missing else ''}."
         )
+    getattr(loss, "check_parameters", lambda: None)()
     return loss
 
 
@@ -329,6 +345,10 @@ def _find_derivative_problems(loss: Loss) -> Iterator[str]:
     wrong = np.diff(loss.gradient(margins)) < -_DERIVATIVE_TOLERANCE
     if wrong.any():
         yield f"gradient decreases after {_first(margins[:-1], wrong)}: the loss is not convex."
+    surrogate = getattr(loss, "surrogate_curvature", loss.curvature)(margins)
+    wrong = ~(surrogate >= (1 - _DERIVATIVE_TOLERANCE) * loss.curvature(margins))
+    if wrong.any():
+        yield f"surrogate_curvature is below curvature at {_first(margins, wrong)}: it must be an upper bound."
     wrong = _differs_from_slope(loss.value, loss.gradient(_COMMON_MARGINS))
     if wrong.any():
         yield f"gradient is not the derivative of value at {_first(_COMMON_MARGINS, wrong)}."

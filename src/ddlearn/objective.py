@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
+from sklearn.utils import check_array
 
 from ._code_kernel import score_rows
 from ._ksvd_kernel import measure_errors
@@ -178,47 +179,56 @@ def map_objective(
 
     Parameters
     ----------
-    X : array-like of shape (n_samples, n_features)
-        The samples.
-    labels : array-like of shape (n_samples, n_classes)
-        +1, -1, or 0 where the label is not known.
-    dictionary : array-like of shape (n_components, n_features)
-        One atom a row.
-    coef : array-like of shape (n_classes, n_components)
-        One classifier a row.
-    intercept : array-like of shape (n_classes,)
-        The classifiers' intercepts.
-    codes : sparse matrix of shape (n_samples, n_components)
-        The codes.
-    noise_variance : array-like of shape (n_samples,)
-        The paper's :math:`\sigma_i^2`.
-    class_cost : array-like of shape (n_classes,)
-        The paper's :math:`\gamma_j`.
-    loss : str or Loss
-        The classification cost.
+        X : array-like of shape (n_samples, n_features)
+            The samples.
+        labels : array-like of shape (n_samples, n_classes)
+            +1, -1, or 0 where the label is not known.
+        dictionary : array-like of shape (n_components, n_features)
+            One atom a row.
+        coef : array-like of shape (n_classes, n_components)
+            One classifier a row.
+        intercept : array-like of shape (n_classes,)
+            The classifiers' intercepts.
+        codes : sparse matrix of shape (n_samples, n_components)
+            The codes.
+        noise_variance : array-like of shape (n_samples,)
+            The paper's :math:`\sigma_i^2`.
+        class_cost : array-like of shape (n_classes,)
+            The paper's :math:`\gamma_j`.
+        loss : str or Loss
+            The classification cost.
 
     Returns
     -------
-    MapObjective
-        The four terms; their sum is ``total``.
+        MapObjective
+            The four terms; their sum is ``total``.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from scipy.sparse import csr_array
-    >>> from ddlearn import map_objective
-    >>> terms = map_objective(
-    ...     [[1.0, 1.0]], [[1]], [[1.0, 0.0]], [[0.5]], [0.0], csr_array([[1.0]]),
-    ...     noise_variance=[1.0], class_cost=[0.5], loss="square",
-    ... )
-    >>> terms.representation, terms.noise, terms.classification
-    (0.5, 0.0, 0.5)
+        >>> import numpy as np
+        >>> from scipy.sparse import csr_array
+        >>> from ddlearn import map_objective
+        >>> terms = map_objective(
+        ...     [[1.0, 1.0]], [[1]], [[1.0, 0.0]], [[0.5]], [0.0], csr_array([[1.0]]),
+        ...     noise_variance=[1.0], class_cost=[0.5], loss="square",
+        ... )
+        >>> terms.representation, terms.noise, terms.classification
+        (0.5, 0.0, 0.5)
     """
-    X, dictionary, labels = (np.asarray(array, dtype=np.float64) for array in (X, dictionary, labels))
-    residuals = X - codes @ dictionary
-    scores = codes @ np.asarray(coef).T + np.asarray(intercept)
+    X = check_array(X, dtype=[np.float64, np.float32], order="C", input_name="X")
+    dictionary, labels, coef = (
+        check_array(array, dtype=X.dtype, order="C", input_name=name)
+        for name, array in (("dictionary", dictionary), ("labels", labels), ("coef", coef))
+    )
+    codes = csr_array(codes)
+    shapes = {"codes": (len(X), len(dictionary)), "labels": (len(X), len(coef)), "coef": (len(coef), len(dictionary))}
+    for name, array in (("codes", codes), ("labels", labels), ("coef", coef)):
+        if array.shape != shapes[name]:
+            raise ValueError(f"{name} has shape {array.shape}, expected {shapes[name]}.")
+    rows = RowCodes.from_csr(codes, max(int(np.diff(codes.indptr).max(initial=0)), 1), X.dtype)
+    scores = compute_scores(rows, coef, np.asarray(intercept, dtype=X.dtype))
     return evaluate_objective(
-        np.vecdot(residuals, residuals),
+        measure_residuals(X, rows, dictionary),
         np.broadcast_to(np.asarray(noise_variance, dtype=np.float64), len(X)),
         sum_costs(labels, scores, resolve_loss(loss)),
         np.broadcast_to(np.asarray(class_cost, dtype=np.float64), labels.shape[1]),

@@ -12,7 +12,7 @@ classes.
 from __future__ import annotations
 
 import pickle
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from numbers import Integral, Real
 from typing import Any
@@ -44,7 +44,7 @@ _GRAM_ROWS = 64
 _FEW_ATOMS = 400
 
 
-class SparseCoder(BaseEstimator):
+class SparseCoder(BaseEstimator, ABC):
     r"""Solves the row problems of sparse coding.
 
     For each row, with :math:`G` the Gram matrix of the atoms and :math:`W` the classifiers as rows,
@@ -441,7 +441,7 @@ def _find_coder_problems(coder: SparseCoder, dtype: np.dtype) -> Iterator[str]:
     samples[0], pull[0] = 0, 0
     given = (atoms @ atoms.T, samples @ atoms.T, coef, np.abs(pull[:, ::-1]).copy(), pull)
     kept = [argument.copy() for argument in given]
-    codes = coder.encode(*given, n_nonzero_coefs=n_nonzero_coefs)
+    codes = coder.encode(*given, n_nonzero_coefs=n_nonzero_coefs, energies=None)
     if not all(np.array_equal(now, before) for now, before in zip(given, kept, strict=True)):
         yield "it changes its arguments in place; work on copies."
     layout_problems = list(_find_layout_problems(codes, given[1], n_nonzero_coefs))
@@ -463,6 +463,10 @@ def _find_coder_problems(coder: SparseCoder, dtype: np.dtype) -> Iterator[str]:
         if not np.array_equal(alone.values[0], codes.values[row]):
             yield "a row's code changes with the other rows; each row is a problem of its own."
             break
+    terms, energies = no_classes(n_rows, n_components, dtype), np.vecdot(samples, samples)
+    traditional = coder.encode(gram, correlations, *terms, n_nonzero_coefs=n_nonzero_coefs, energies=energies)
+    for problem in _find_layout_problems(traditional, correlations, n_nonzero_coefs):
+        yield f"without classes, {problem}"
 
 
 def check_sparse_coder(sparse_coder: str | SparseCoder) -> None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from numbers import Integral
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
@@ -10,29 +15,53 @@ from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .codes import RowCodes
-from .sparse_coding import SparseCoder, check_budget, encode_rows, resolve_sparse_coder
+from .sparse_coding import SparseCoder, encode_rows
 
 Floats = NDArray[np.floating]
 
 
-class DictionaryTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """What estimators with a dictionary share; their constructors set the parameters named here."""
+def check_number(name: str, value: Any, kind: type) -> None:
+    """Raise unless a parameter is a finite number of that kind, not negative."""
+    is_number = isinstance(value, kind)
+    if not is_number or isinstance(value, bool) or not 0 <= value < np.inf:
+        word = "an integer" if kind is Integral else "a number"
+        raise ValueError(f"{name} must be {word} of at least 0, got {value!r}.")
 
-    components_: Floats
-    n_nonzero_coefs: int | None
-    sparse_coder: str | SparseCoder
+
+def _is_fitted_attribute(name: str) -> bool:
+    return name.endswith("_") and not name.startswith("_")
+
+
+class DictionaryTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """What estimators with a dictionary share; they set what is named here."""
+
     sparse_output: bool
     n_jobs: int | None
+    components_: Floats
+    n_nonzero_coefs_: int
+    sparse_coder_: SparseCoder
 
-    def encode(self, X: ArrayLike) -> RowCodes:
+    @contextmanager
+    def _unchanged_on_failure(self) -> Iterator[None]:
+        """Put the fitted attributes back to what they were if anything stops the fit, Ctrl-C included."""
+        before = {name: value for name, value in vars(self).items() if _is_fitted_attribute(name)}
+        try:
+            yield
+        except BaseException:
+            for name in [name for name in vars(self) if _is_fitted_attribute(name)]:
+                delattr(self, name)
+            self.__dict__.update(before)
+            raise
+
+    def _encode(self, X: ArrayLike) -> RowCodes:
         """Code samples without labels, in the library's own layout."""
         check_is_fitted(self, "components_")
         X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False, reset=False)
         return encode_rows(
             X,
             self.components_.astype(X.dtype, copy=False),
-            resolve_sparse_coder(self.sparse_coder),
-            check_budget(self.n_nonzero_coefs, len(self.components_)),
+            self.sparse_coder_,
+            self.n_nonzero_coefs_,
             n_jobs=self.n_jobs,
         )
 
@@ -49,7 +78,7 @@ class DictionaryTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         csr_array or ndarray of shape (n_samples, n_components)
             At most ``n_nonzero_coefs`` entries a row.
         """
-        codes = self.encode(X).to_csr(len(self.components_))
+        codes = self._encode(X).to_csr(len(self.components_))
         return codes if self.sparse_output else codes.toarray()
 
     def inverse_transform(self, X: csr_array | ArrayLike) -> Floats:
