@@ -27,11 +27,10 @@ __all__ = ["DDLClassifier"]
 
 Floats = NDArray[np.floating]
 
-# Without n_components (docs/defaults.md): so many labelled samples for each atom, but so many atoms at most, and so
-# many for each class at least. With more atoms than labelled samples, most atoms would have no say in the classes.
-_SAMPLES_PER_ATOM = 4
+# Without n_components (docs/defaults.md): so many labelled samples for each atom, and so many atoms at most. With more
+# atoms than labelled samples, most atoms would have no say in the classes.
+_SAMPLES_PER_ATOM = 2
 _MOST_ATOMS = 500
-_ATOMS_PER_CLASS = 5
 
 
 class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer):
@@ -51,8 +50,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     Parameters
     ----------
     n_components : int or None, default=None
-        Number of atoms, the paper's K.  By default a quarter of the number of labelled samples, at most 500, but at
-        least five for each class.
+        Number of atoms, the paper's K.  By default half the number of labelled samples, but at most 500.
     n_nonzero_coefs : int or None, default=None
         Atoms in a code at most, the paper's T.  By default 5, or all atoms if there are fewer.
     loss : str or Loss, default="square"
@@ -269,22 +267,21 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             n_jobs=self.n_jobs,
         )
 
-    def _count_components(self, n_labelled: int, n_classes: int) -> int:
+    def _count_components(self, n_labelled: int) -> int:
         if self.n_components is None:
             if self.warm_start and hasattr(self, "components_"):
                 return len(self.components_)
             if not isinstance(self.init, str) and self.init is not None:
                 return len(np.atleast_2d(self.init))
             n_nonzero_coefs = check_budget(self.n_nonzero_coefs, np.iinfo(np.int32).max)
-            n_components = min(n_labelled // _SAMPLES_PER_ATOM, _MOST_ATOMS)
-            return min(max(n_components, _ATOMS_PER_CLASS * n_classes, n_nonzero_coefs), n_labelled)
+            return max(min(n_labelled // _SAMPLES_PER_ATOM, _MOST_ATOMS), min(n_nonzero_coefs, n_labelled))
         if not isinstance(self.n_components, Integral) or self.n_components < 1:
             raise ValueError(f"n_components must be None or an integer of at least 1, got {self.n_components!r}.")
         return int(self.n_components)
 
     def _fit(self, X: Floats, labels: NDArray[Any], classes: NDArray[Any], is_multilabel: bool) -> None:
         rng = check_random_state(self.random_state)
-        n_components = self._count_components(int(np.count_nonzero(labels.any(axis=1))), labels.shape[1])
+        n_components = self._count_components(int(np.count_nonzero(labels.any(axis=1))))
         settings = self._resolve_settings(n_components, is_multilabel)
         labels = labels.astype(X.dtype)
         fitting = AlternatingFit(X, labels, settings, rng)
