@@ -285,13 +285,15 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         settings = self._resolve_settings(n_components, is_multilabel)
         labels = labels.astype(X.dtype)
         fitting = AlternatingFit(X, labels, settings, rng)
-        state, floors, objective = fitting.initialise(*self._start(X, labels, n_components, rng))
+        start = self._start(X, labels, n_components, rng)
 
         context = self._init_callback_context(max_subtasks=settings.max_iter)
         context.call_on_fit_task_begin(estimator=self, X=X, y=labels)
 
         def on_iteration(state: FitState, record: IterationRecord) -> bool:
-            return context.subcontext(task_name="iteration").call_on_fit_task_end(
+            iteration = context.subcontext(task_name="iteration")
+            iteration.call_on_fit_task_begin(estimator=self, X=X, y=labels)
+            return iteration.call_on_fit_task_end(
                 estimator=self,
                 X=X,
                 y=labels,
@@ -299,7 +301,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 reconstruction_attributes=lambda: self._model_attributes(state, classes, settings),
             )
 
-        result = fitting.run(state, floors, objective, on_iteration)
+        result = fitting.run(*fitting.initialise(*start), on_iteration)
         attributes = {
             "codes_": result.state.codes.to_csr(n_components),
             "noise_variance_": result.state.noise_variance,
@@ -307,7 +309,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             "converged_": result.converged,
             "history_": result.history,
         }
-        state = fitting.refit_classifiers(result.state, floors) if self.refit else result.state
+        state = fitting.refit_classifiers(result.state, result.floors) if self.refit else result.state
         for name, value in (attributes | self._model_attributes(state, classes, settings)).items():
             setattr(self, name, value)
         context.call_on_fit_task_end(

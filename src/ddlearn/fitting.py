@@ -152,6 +152,7 @@ class FitResult(NamedTuple):
     """Where the loop ended."""
 
     state: FitState
+    floors: Floors
     history: list[IterationRecord]
     n_iter: int
     converged: bool
@@ -321,7 +322,7 @@ class AlternatingFit:
             converged = abs(previous.total - objective.total) <= settings.tol * objective.size
             if on_iteration(state, history[-1]) or converged:
                 break
-        return FitResult(state, history, len(history) - 1, converged)
+        return FitResult(state, floors, history, len(history) - 1, converged)
 
     def _record(
         self,

@@ -7,8 +7,8 @@ r"""The MAP objective (Eq. 3 of the paper) in its four terms, and the scales tha
     + \underbrace{\sum_j (N_j + 1) \ln \gamma_j}_{\text{cost}}
 
 over N samples with M features, of which :math:`N_j` are labelled for class j.  It is unbounded below: a sample that
-is an atom has
-:math:`\sigma_i \to 0`, separable classes have :math:`\gamma_j \to 0`.  So floors on both are part of the model.
+is an atom has :math:`\sigma_i \to 0`, separable classes have :math:`\gamma_j \to 0`.  So floors on both are part of
+the model.
 """
 
 from __future__ import annotations
