@@ -70,6 +70,7 @@ def main() -> None:
     print(f"On {len(X_test)} other images, with {n_atoms} atoms and at most {n_nonzero} of them in a code:\n")
     print(f"{'':46}{'test error':>10}{'fit':>9}")
     print("\n".join(lines))
+    print("\n(The first fit on a machine compiles, which takes some seconds; run it again.)")
 
 
 if __name__ == "__main__":
