@@ -95,7 +95,9 @@ def test_a_map_inside_a_map_does_not_wait_for_itself():
 @pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal")
 def test_ctrl_c_ends_a_long_coding_at_once():
     script = (
-        "import numpy as np, ddlearn\n"
+        "import signal, numpy as np, ddlearn\n"
+        # A job in the background inherits that Ctrl-C is ignored; this test must not.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "rng = np.random.default_rng(0)\n"
         "X, D = rng.standard_normal((200_000, 64)), rng.standard_normal((400, 64))\n"
         "ddlearn.sparse_encode(X[:300], D, n_nonzero_coefs=20)\n"
@@ -103,13 +105,16 @@ def test_ctrl_c_ends_a_long_coding_at_once():
         "while True:\n"
         "    ddlearn.sparse_encode(X, D, n_nonzero_coefs=20, n_jobs=2)\n"
     )
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout.readline() == "coding\n"
-    time.sleep(0.3)
-    start = time.perf_counter()
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
+    ) as process:
+        try:
+            assert process.stdout.readline() == "coding\n"
+            time.sleep(0.3)
+            start = time.perf_counter()
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=20)
+        finally:
+            process.kill()
     assert time.perf_counter() - start < 3
     assert "KeyboardInterrupt" in errors
