@@ -107,8 +107,12 @@ def main() -> None:
     """Measure all models on all splits and print a Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--splits", type=int, default=10)
-    n_splits = parser.parse_args().splits
-    results = {name: [measure(make, seed) for seed in range(n_splits)] for name, make in MODELS.items()}
+    parser.add_argument("--first-seed", type=int, default=0, help="seed of the first split")
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    arguments = parser.parse_args()
+    n_splits = arguments.splits
+    seeds = range(arguments.first_seed, arguments.first_seed + n_splits)
+    results = {name: [measure(MODELS[name], seed) for seed in seeds] for name in arguments.models}
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(results, indent=1))
     print(f"| {n_splits} splits, {N_TRAINING} training images | correct (%) | deviation | seconds to fit |")

@@ -287,11 +287,9 @@ def test_warm_start_goes_on_from_the_last_fit(digits):
     X, y = digits
     model = quick(warm_start=True, dictionary_update="atom", refit=False).fit(X, y)
     components = model.components_.copy()
-    first = model.history_[-1].objective
     model.fit(X, y)
     assert np.abs(np.vecdot(model.components_, components)).mean() > 0.9  # the same atoms, moved on
     assert model.history_[-1].representation < 1.1 * model.history_[0].representation
-    assert model.history_[0].objective < 0.9 * first if first > 0 else True
     with pytest.raises(ValueError, match="set warm_start=False"):
         model.set_params(n_components=50).fit(X, y)
 
