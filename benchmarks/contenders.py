@@ -183,7 +183,7 @@ def _prepare_discriminative_step(problem: Problem, n_threads: int) -> Run:
     from ddlearn import OMP
     from ddlearn.blocks import map_blocks, split_rows
     from ddlearn.codes import RowCodes
-    from ddlearn.discriminative_coding import ClassifierState, DiscriminativeCoder, _Rows
+    from ddlearn.discriminative_coding import ClassifierState, DiscriminativeCoder, Rows
     from ddlearn.losses import resolve_loss
     from ddlearn.sparse_coding import measure_energies
 
@@ -193,13 +193,13 @@ def _prepare_discriminative_step(problem: Problem, n_threads: int) -> Run:
     classifiers = ClassifierState(given.coef, no_intercept, unit_cost, resolve_loss("logistic"))
     coder = DiscriminativeCoder(problem.dictionary, classifiers, OMP(), n_nonzero_coefs, 1, 0.0, n_threads)
     energies = measure_energies(problem.X, 0)
-    everything = _Rows(problem.X @ problem.dictionary.T, energies, given.labels, given.noise_variance)
-    scores = coder._measure(everything, RowCodes.from_csr(given.start, n_nonzero_coefs, dtype)).scores
+    everything = Rows(coder.gram, problem.X @ problem.dictionary.T, energies, given.labels, given.noise_variance)
+    scores = coder.measure(everything, RowCodes.from_csr(given.start, n_nonzero_coefs, dtype)).scores
     blocks = split_rows(len(problem.X))
 
     def step_block(rows: slice, _: None) -> RowCodes:
-        block = _Rows(*(array[rows] for array in everything))
-        return coder._measure(block, coder._step(block, scores[rows])).codes  # measured, for the guard to judge
+        block = Rows(everything.gram, *(array[rows] for array in everything[1:]))
+        return coder.measure(block, coder._step(block, scores[rows])).codes  # measured, for the guard to judge
 
     return lambda: map_blocks(step_block, blocks, lambda: None, n_jobs=n_threads)
 

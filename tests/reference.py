@@ -46,6 +46,35 @@ def pursue_stacked(A, b, n_nonzero_coefs, *, is_off_support_norm=False):
     return x
 
 
+def pursue_with_errors(y, dictionary, n_nonzero_coefs, n_errors, threshold, is_known):
+    """OMP over the columns of [D' I] on the known features, T atoms and so many errors: the code, the wrong features.
+
+    Norms are those of the whole atoms.  Of an atom and a feature that are equally correlated the atom is chosen.
+    """
+    known = np.flatnonzero(is_known)
+    A = np.hstack([dictionary[:, known].T, np.eye(len(known))])
+    n_atoms = len(dictionary)
+    norms = np.concatenate([np.linalg.norm(dictionary, axis=1), np.ones(len(known))])
+    support: list[int] = []
+    z = np.zeros(A.shape[1])
+    first = np.max(np.abs(y[known] @ A[:, :n_atoms]) / norms[:n_atoms])
+    while True:
+        score = np.abs((y[known] - A @ z) @ A) / norms
+        score[support] = 0
+        atom, error = int(np.argmax(score[:n_atoms])), n_atoms + int(np.argmax(score[n_atoms:]))
+        n_chosen = sum(column < n_atoms for column in support)
+        may_use = n_chosen < n_nonzero_coefs and score[atom] > 1e-13 * first
+        may_be_wrong = len(support) - n_chosen < n_errors and score[error] > threshold
+        if may_use and not (may_be_wrong and score[error] > score[atom]):
+            support.append(atom)
+        elif may_be_wrong:
+            support.append(error)
+        else:
+            return z[:n_atoms], known[[column - n_atoms for column in support if column >= n_atoms]]
+        z = np.zeros(A.shape[1])
+        z[support] = np.linalg.lstsq(A[:, support], y[known], rcond=None)[0]
+
+
 def dsc_objective(x, y, labels, dictionary, coef, intercept, noise_variance, class_cost, loss):
     """Eq. 4 of the paper for one sample, with intercepts."""
     residual = y - x @ dictionary

@@ -12,12 +12,25 @@ from ddlearn._omp_kernel import make_pursuit_workspace, pursue_rows
 from ddlearn.codes import RowCodes
 
 
-def run_kernel(gram, correlations, coef, weight, pull, budget, *, is_off_support_norm, energies=None, tol=-np.inf):
+def run_kernel(
+    gram,
+    correlations,
+    coef,
+    weight,
+    pull,
+    budget,
+    *,
+    is_off_support_norm,
+    energies=None,
+    tol=-np.inf,
+    directions=None,
+):
     dtype = gram.dtype
+    directions = np.empty((len(correlations), 0, len(gram)), dtype) if directions is None else directions
     codes = RowCodes.empty(len(correlations), budget, dtype)
     codes.values[:] = np.nan  # what was there before must not matter
     energies = np.zeros(len(correlations), dtype) if energies is None else energies
-    workspace = make_pursuit_workspace(budget, len(gram), len(coef), dtype)
+    workspace = make_pursuit_workspace(budget, len(gram), len(coef), directions.shape[1], dtype)
     floors = {np.dtype(np.float64): (4e-28, 1e-10), np.dtype(np.float32): (1e-10, 1e-5)}[dtype]
     pursue_rows(
         gram,
@@ -25,6 +38,7 @@ def run_kernel(gram, correlations, coef, weight, pull, budget, *, is_off_support
         coef,
         weight,
         pull,
+        directions.reshape(-1, len(gram)),
         energies,
         np.full(len(correlations), tol, dtype),
         *map(dtype.type, floors),
@@ -146,3 +160,128 @@ def test_of_equal_atoms_the_first_is_chosen():
     codes = run_kernel(gram, np.ones((1, 70)), np.empty((0, 70)), *np.empty((2, 1, 0)), 3, is_off_support_norm=False)
     np.testing.assert_array_equal(codes.indices, [[0, 0, 0]])
     np.testing.assert_array_equal(codes.values, [[1, 0, 0]])
+
+
+def leave_out(atoms, X, is_kept):
+    """Return the row problems of samples of which only some features count: the features are the classes."""
+    weight = np.where(is_kept, 0, -1).astype(X.dtype)
+    return atoms @ atoms.T, (X * is_kept) @ atoms.T, np.ascontiguousarray(atoms.T), weight, np.zeros_like(weight)
+
+
+@pursuits
+@given(
+    n_rows=st.integers(1, 4),
+    n_atoms=st.integers(1, 140),
+    n_features=st.integers(4, 12),
+    n_directions=st.integers(1, 6),
+    n_classes=st.integers(0, 5),
+    seed=st.integers(0, 10_000),
+    data=st.data(),
+)
+def test_equals_the_slow_twin_with_directions(
+    is_off_support_norm, n_rows, n_atoms, n_features, n_directions, n_classes, seed, data
+):
+    n_directions = min(n_directions, n_features - 2)
+    budget = data.draw(st.integers(1, min(n_atoms, n_features - n_directions - 1)))
+    rng = np.random.default_rng(seed)
+    atoms, X = rng.standard_normal((n_atoms, n_features)), rng.standard_normal((n_rows, n_features))
+    basis = np.linalg.qr(rng.standard_normal((n_rows, n_features, n_directions)))[0]
+    basis *= data.draw(st.sampled_from([0.3, 1.0]), label="share that is projected out")
+    directions = np.ascontiguousarray(basis.transpose(0, 2, 1) @ atoms.T)
+    projected = X - np.einsum("nmp,nqp,nq->nm", basis, basis, X)
+    coef, pull = rng.standard_normal((n_classes, n_atoms)), rng.standard_normal((n_rows, n_classes))
+    problem = atoms @ atoms.T, projected @ atoms.T, coef, rng.uniform(0, 2, (n_rows, n_classes)), pull
+    codes = run_kernel(*problem, budget, is_off_support_norm=is_off_support_norm, directions=directions)
+    x = codes.to_csr(n_atoms).toarray()
+    for row in range(n_rows):
+        Q, c = row_problem(*problem, row)
+        Q -= directions[row].T @ directions[row]
+        expected = pursue(Q, c, budget, is_off_support_norm=is_off_support_norm)
+        np.testing.assert_allclose(x[row], expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
+
+
+@pursuits
+@given(
+    n_rows=st.integers(1, 4), n_atoms=st.integers(1, 140), n_features=st.integers(3, 12), seed=st.integers(0, 10_000)
+)
+def test_weights_of_minus_one_leave_features_out_as_in_the_slow_twin(
+    is_off_support_norm, n_rows, n_atoms, n_features, seed
+):
+    rng = np.random.default_rng(seed)
+    atoms, X = rng.standard_normal((n_atoms, n_features)), rng.standard_normal((n_rows, n_features))
+    is_kept = rng.random((n_rows, n_features)) < 0.7
+    is_kept[:, :2] = True
+    budget = min(n_atoms, is_kept.sum(axis=1).min() - 1)
+    x = run_kernel(*leave_out(atoms, X, is_kept), budget, is_off_support_norm=is_off_support_norm).to_csr(n_atoms)
+    for row, kept in enumerate(is_kept):
+        reduced = atoms[:, kept]
+        expected = pursue(reduced @ reduced.T, reduced @ X[row, kept], budget, is_off_support_norm=is_off_support_norm)
+        np.testing.assert_allclose(x[[row]].toarray()[0], expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
+
+
+@pursuits
+@given(n_classes=st.integers(1, 12), seed=st.integers(0, 10_000))
+def test_classes_without_weight_and_pull_make_no_difference_at_all(is_off_support_norm, n_classes, seed):
+    gram, correlations, coef, weight, pull = draw(1, 30, 12, n_classes, seed)
+    is_used = np.random.default_rng(seed).random(n_classes) < 0.5
+    weight[:, ~is_used] = pull[:, ~is_used] = 0
+    codes = run_kernel(gram, correlations, coef, weight, pull, 6, is_off_support_norm=is_off_support_norm)
+    used = [np.ascontiguousarray(array) for array in (coef[is_used], weight[:, is_used], pull[:, is_used])]
+    expected = run_kernel(gram, correlations, *used, 6, is_off_support_norm=is_off_support_norm)
+    np.testing.assert_array_equal(codes.indices, expected.indices)
+    np.testing.assert_array_equal(codes.values, expected.values)
+
+
+@pursuits
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("first", [0, 3])
+def test_an_atom_that_lies_in_the_features_left_out_is_never_chosen(is_off_support_norm, seed, first):
+    # The budget is for more atoms than are independent; then no atom is left that offers anything.
+    rng = np.random.default_rng(seed)
+    atoms, X = rng.standard_normal((8, 7)), rng.standard_normal((3, 7))
+    is_kept = np.arange(7) < 4
+    atoms[first : first + 2, is_kept] = 0
+    x = run_kernel(*leave_out(atoms, X, np.tile(is_kept, (3, 1))), 8, is_off_support_norm=is_off_support_norm)
+    x = x.to_csr(8).toarray()
+    assert not x[:, first : first + 2].any()
+    np.testing.assert_allclose((x @ atoms)[:, is_kept], X[:, is_kept], atol=1e-8)
+
+
+@pursuits
+@pytest.mark.parametrize("seed", range(20))
+def test_atoms_that_lie_in_the_directions_are_never_chosen(is_off_support_norm, seed):
+    rng = np.random.default_rng(seed)
+    basis, _ = np.linalg.qr(rng.standard_normal((9, 3)))
+    atoms, y = rng.standard_normal((5, 3)) @ basis.T, rng.standard_normal(9)
+    correlations = atoms @ (y - basis @ (basis.T @ y))  # rounding errors
+    directions = np.ascontiguousarray(basis.T @ atoms.T)[None]
+    terms = np.empty((0, 5)), *np.empty((2, 1, 0))
+    codes = run_kernel(
+        atoms @ atoms.T, correlations[None], *terms, 3, is_off_support_norm=is_off_support_norm, directions=directions
+    )
+    assert not codes.values.any()
+
+
+@pursuits
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(("dtype", "left"), [(np.float64, 1e-4), (np.float32, 0.1)])
+def test_atoms_that_are_equal_in_the_kept_features_are_not_chosen_twice_however_little_is_kept(
+    is_off_support_norm, seed, dtype, left
+):
+    # What the Gram matrix of the kept features has in rounding errors is measured by the whole atoms.
+    rng = np.random.default_rng(seed)
+    atoms, X = rng.standard_normal((6, 12)), rng.standard_normal((1, 12))
+    is_kept = np.arange(12)[None] < 4
+    atoms[:, :4] *= left
+    atoms[3:, :4] = atoms[:3, :4]
+    problem = (array.astype(dtype) for array in leave_out(atoms, X, is_kept))
+    codes = run_kernel(*problem, 6, is_off_support_norm=is_off_support_norm)
+    assert np.count_nonzero(codes.values) <= 3
+
+
+@pursuits
+@pytest.mark.parametrize("n_directions", [0, 2])
+def test_no_rows_give_no_codes(is_off_support_norm, n_directions):
+    problem = draw(0, 5, 4, 2, seed=0)
+    codes = run_kernel(*problem, 3, is_off_support_norm=is_off_support_norm, directions=np.empty((0, n_directions, 5)))
+    assert codes.values.shape == (0, 3)

@@ -3,9 +3,10 @@
 Each row holds one problem of its own (docs/discriminative_coding.md):
 
     minimise  x'Qx - 2c'x  over x with at most T nonzeros,
-    Q = gram + coef' diag(weight) coef,        c = correlation + coef' pull.
+    Q = gram + coef' diag(weight) coef - directions' directions,        c = correlation + coef' pull.
 
-With no classes (``coef`` of shape (0, K)) this is traditional sparse coding.
+With no classes (``coef`` of shape (0, K)) and no directions this is traditional sparse coding.  Directions belong to
+the row, as the tangents of an image do; classes are shared, and those of weight zero cost no time.
 
 Q is never formed.  With L the Cholesky factor of Q on the support chosen so far, row t of ``projections`` is row t of
 inv(L) Q[support], built from the one new column of Q that step t selects:
@@ -46,7 +47,9 @@ class PursuitWorkspace(NamedTuple):
     cholesky: np.ndarray  # (budget, budget)
     steps: np.ndarray  # (budget,)
     support: np.ndarray  # (budget,) in order of selection
-    class_column: np.ndarray  # (1, n_classes) weight * coef[:, k]
+    weighted: np.ndarray  # (n_classes,) the classes whose weight in this row is not zero
+    factors: np.ndarray  # (as many as there can be) of a combination of rows that is being added
+    chosen: np.ndarray  # (the same) those rows
 
 
 def _allocate_rows(n_rows, length, dtype):
@@ -60,8 +63,9 @@ def _allocate_rows(n_rows, length, dtype):
     return buffer[start : start + n_rows * stride].reshape(n_rows, stride)
 
 
-def make_pursuit_workspace(budget, n_atoms, n_classes, dtype):
+def make_pursuit_workspace(budget, n_atoms, n_classes, n_directions, dtype):
     """Allocate the workspace of one thread."""
+    n_factors = max(budget, n_classes, n_directions)
     rows = _allocate_rows(7 + budget, n_atoms, dtype)
     squared_norms, inverse_squared_norms, correlation, norms, inverse_norms, score, projection = rows[:7, :n_atoms]
     return PursuitWorkspace(
@@ -78,7 +82,9 @@ def make_pursuit_workspace(budget, n_atoms, n_classes, dtype):
         cholesky=np.empty((budget, budget), dtype),
         steps=np.empty(budget, dtype),
         support=np.empty(budget, np.int32),
-        class_column=np.empty((1, n_classes), dtype),
+        weighted=np.empty(n_classes, np.int32),
+        factors=np.empty(n_factors, dtype),
+        chosen=np.empty(n_factors, np.int32),
     )
 
 
@@ -103,21 +109,25 @@ def _position_of_largest(ordered):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _add_combination(factors, i, rows, n_rows, out):
-    # out += factors[i, :n_rows] @ rows[:n_rows], four rows at a time: `out` is read and written once for four. Where
-    # fewer are left, the last row stands in for the missing ones with factor zero.
+def _add_combination(factors, chosen, n_chosen, rows, out):
+    # out += factors[:n_chosen] @ rows[chosen[:n_chosen]], four rows at a time: `out` is read and written once for four.
+    # Where fewer are left, the last row stands in for the missing ones with factor zero.
     # (Rows are indexed, not sliced: a slice costs an atomic reference count, as much as the whole loop.)
     zero = out.dtype.type(0)
-    for a in range(0, n_rows, 4):
-        b = min(a + 1, n_rows - 1)
-        c = min(a + 2, n_rows - 1)
-        d = min(a + 3, n_rows - 1)
-        factor_a = factors[i, a]
-        factor_b = factors[i, b] if b == a + 1 else zero
-        factor_c = factors[i, c] if c == a + 2 else zero
-        factor_d = factors[i, d] if d == a + 3 else zero
+    last = n_chosen - 1
+    for a in range(0, n_chosen, 4):
+        row_a = chosen[a]
+        row_b = chosen[min(a + 1, last)]
+        row_c = chosen[min(a + 2, last)]
+        row_d = chosen[min(a + 3, last)]
+        factor_a = factors[a]
+        factor_b = factors[a + 1] if a + 1 <= last else zero
+        factor_c = factors[a + 2] if a + 2 <= last else zero
+        factor_d = factors[a + 3] if a + 3 <= last else zero
         for k in range(out.shape[0]):
-            out[k] += (factor_a * rows[a, k] + factor_b * rows[b, k]) + (factor_c * rows[c, k] + factor_d * rows[d, k])
+            out[k] += (factor_a * rows[row_a, k] + factor_b * rows[row_b, k]) + (
+                factor_c * rows[row_c, k] + factor_d * rows[row_d, k]
+            )
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -148,6 +158,7 @@ def pursue_rows(
     coef,  # (n_classes, n_atoms)
     weight,  # (n_rows, n_classes)
     pull,  # (n_rows, n_classes)
+    directions,  # (n_rows * n_directions, n_atoms) those of the first row first
     energies,  # (n_rows,) squared residual of the zero code
     tolerances,  # (n_rows,) a row ends when its squared residual is no larger
     correlation_floor,  # ... or when the squared correlation is a rounding error: below this share of the first one
@@ -162,13 +173,15 @@ def pursue_rows(
     one = gram.dtype.type(1)
     n_rows, n_atoms = correlations.shape
     n_classes = coef.shape[0]
+    n_directions = directions.shape[0] // max(n_rows, 1)
     budget = indices.shape[1]
     correlation, norms, inverse_norms = workspace.correlation, workspace.norms, workspace.inverse_norms
     score, ordered = workspace.score, workspace.ordered
     projection, projections = workspace.projection, workspace.projections
     cholesky, steps, support = workspace.cholesky, workspace.steps, workspace.support
     squared_norms, inverse_squared_norms = workspace.squared_norms, workspace.inverse_squared_norms
-    squared_coef, class_column = workspace.squared_coef, workspace.class_column
+    squared_coef, weighted = workspace.squared_coef, workspace.weighted
+    factors, chosen = workspace.factors, workspace.chosen
 
     for k in range(n_atoms):
         squared_norms[k] = gram[k, k]
@@ -182,11 +195,28 @@ def pursue_rows(
             correlation[k] = correlations[i, k]
             norms[k] = squared_norms[k]
             inverse_norms[k] = inverse_squared_norms[k]
-        if n_classes > 0:
-            _add_combination(pull, i, coef, n_classes, correlation)
-            _add_combination(weight, i, squared_coef, n_classes, norms)
+        first_direction = i * n_directions
+        n_weighted = 0
+        n_pulling = 0
+        for j in range(n_classes):
+            if weight[i, j] != zero:
+                weighted[n_weighted] = j
+                n_weighted += 1
+            if pull[i, j] != zero:
+                chosen[n_pulling] = j
+                factors[n_pulling] = pull[i, j]
+                n_pulling += 1
+        _add_combination(factors, chosen, n_pulling, coef, correlation)
+        if n_weighted + n_directions > 0:
+            for a in range(n_weighted):
+                factors[a] = weight[i, weighted[a]]
+            _add_combination(factors, weighted, n_weighted, squared_coef, norms)
+            for d in range(first_direction, first_direction + n_directions):
+                for k in range(n_atoms):
+                    norms[k] -= directions[d, k] * directions[d, k]
+            # Of an atom that negative weights or directions take away whole, only rounding errors are left.
             for k in range(n_atoms):
-                inverse_norms[k] = one / norms[k] if norms[k] > zero else zero
+                inverse_norms[k] = one / norms[k] if norms[k] > pivot_floor * squared_norms[k] else zero
         for k in range(n_atoms):
             score[k] = correlation[k] * correlation[k] * inverse_norms[k]
 
@@ -197,10 +227,12 @@ def pursue_rows(
             # Select the atom that lowers the error most.
             atom = _position_of_largest(ordered)
             norm = squared_norms[atom]
-            for j in range(n_classes):
-                norm += weight[i, j] * squared_coef[j, atom]
+            for a in range(n_weighted):
+                norm += weight[i, weighted[a]] * squared_coef[weighted[a], atom]
+            for d in range(first_direction, first_direction + n_directions):
+                norm -= directions[d, atom] * directions[d, atom]
             squared_correlation = correlation[atom] * correlation[atom]
-            if squared_correlation <= lowest * norm:
+            if inverse_norms[atom] == zero or squared_correlation <= lowest * norm:  # zero: no atom is left
                 break
             if n_selected == 0:
                 lowest = correlation_floor * squared_correlation / norm
@@ -211,7 +243,7 @@ def pursue_rows(
                 factor = projections[s, atom]
                 cholesky[n_selected, s] = factor
                 pivot -= factor * factor
-            if pivot <= pivot_floor * norm:
+            if pivot <= pivot_floor * max(norm, squared_norms[atom]):  # a difference of numbers this large
                 break
             pivot = np.sqrt(pivot)
             cholesky[n_selected, n_selected] = pivot
@@ -229,11 +261,17 @@ def pursue_rows(
             new = n_selected - 1
             for k in range(n_atoms):
                 projection[k] = -gram[atom, k]
-            if n_classes > 0:
-                for j in range(n_classes):
-                    class_column[0, j] = -weight[i, j] * coef[j, atom]
-                _add_combination(class_column, 0, coef, n_classes, projection)
-            _add_combination(cholesky, new, projections, new, projection)
+            for a in range(n_weighted):
+                factors[a] = -weight[i, weighted[a]] * coef[weighted[a], atom]
+            _add_combination(factors, weighted, n_weighted, coef, projection)
+            for d in range(n_directions):
+                chosen[d] = first_direction + d
+                factors[d] = directions[first_direction + d, atom]
+            _add_combination(factors, chosen, n_directions, directions, projection)
+            for s in range(new):
+                chosen[s] = s
+                factors[s] = cholesky[new, s]
+            _add_combination(factors, chosen, new, projections, projection)
             scale = -one / pivot
             if is_off_support_norm:
                 for k in range(n_atoms):

@@ -82,3 +82,9 @@ class RowCodes(NamedTuple):
     def rows(self, rows: slice | NDArray[np.intp]) -> RowCodes:
         """Return the codes of some rows: a view for a slice, a copy for an array of positions."""
         return RowCodes(self.indices[rows], self.values[rows])
+
+    def sort(self) -> RowCodes:
+        """Return the same codes with the atoms of each row in order, unused places last."""
+        order = np.argsort(np.where(self.values != 0, self.indices, np.iinfo(np.int32).max), axis=1, kind="stable")
+        values = np.take_along_axis(self.values, order, axis=1)
+        return RowCodes(np.where(values != 0, np.take_along_axis(self.indices, order, axis=1), np.int32(0)), values)

@@ -104,36 +104,39 @@ class ClassifierState:
         return bool(getattr(self.loss, "is_quadratic", False))
 
 
-class _Rows(NamedTuple):
+class Rows(NamedTuple):
     """What belongs to the rows of a block."""
 
+    gram: Floats  # (n_components, n_components) shared by all rows
     correlations: Floats  # (n_rows, n_components)
     energies: Floats  # (n_rows,)
     labels: Floats  # (n_rows, n_classes)
     noise_variance: Floats  # (n_rows,)
 
-    def take(self, positions: NDArray[np.intp]) -> _Rows:
+    def take(self, positions: NDArray[np.intp]) -> Rows:
         if len(positions) == len(self.energies):
             return self
-        return _Rows(*(array[positions] for array in self))
+        return Rows(self.gram, *(array[positions] for array in self[1:]))
 
 
-class _Point(NamedTuple):
+class Point(NamedTuple):
     """Codes of the rows of a block, with what is computed from them."""
 
     codes: RowCodes
     scores: Floats  # (n_rows, n_classes) without intercept
+    squared_residual: Floats  # (n_rows,)
     objective: Floats  # (n_rows,)
 
-    def take(self, positions: NDArray[np.intp]) -> _Point:
-        return _Point(self.codes.rows(positions), self.scores[positions], self.objective[positions])
+    def take(self, positions: NDArray[np.intp]) -> Point:
+        return Point(self.codes.rows(positions), *(array[positions] for array in self[1:]))
 
-    def put(self, positions: NDArray[np.intp], other: _Point, chosen: NDArray[np.bool_]) -> None:
+    def put(self, positions: NDArray[np.intp], other: Point, chosen: NDArray[np.bool_]) -> None:
         """Overwrite some rows with those of `other` that are chosen."""
         for mine, theirs in (
             (self.codes.indices, other.codes.indices),
             (self.codes.values, other.codes.values),
             (self.scores, other.scores),
+            (self.squared_residual, other.squared_residual),
             (self.objective, other.objective),
         ):
             mine[positions[chosen]] = theirs[chosen]
@@ -160,9 +163,10 @@ class DiscriminativeCoder:
         max_coding_iter: int,
         coding_tol: float,
         n_jobs: int | None = None,
+        gram: Floats | None = None,
     ):
         self.dictionary = dictionary
-        self.gram = compute_gram(dictionary, n_jobs)
+        self.gram = compute_gram(dictionary, n_jobs) if gram is None else gram
         self.classifiers = classifiers
         self.coef_by_atom = np.ascontiguousarray(classifiers.coef.T)
         self.sparse_coder = sparse_coder
@@ -184,33 +188,34 @@ class DiscriminativeCoder:
         blocks = split_rows(len(X), block_rows)
 
         def encode_block(block: slice, correlations: Floats) -> CodingRecord:
-            rows = _Rows(
+            rows = Rows(
+                self.gram,
                 correlate(X[block], self.dictionary, correlations),
                 measure_energies(X[block], block.start),
                 labels[block],
                 noise_variance[block],
             )
             start = self._start(rows) if init_codes is None else init_codes.rows(block)
-            encoded, record = self._descend(rows, start, is_start_traditional=init_codes is None)
-            codes.indices[block] = encoded.indices
-            codes.values[block] = encoded.values
+            point, record = self.descend(rows, start, is_start_traditional=init_codes is None)
+            codes.indices[block] = point.codes.indices
+            codes.values[block] = point.codes.values
             return record
 
         workspace = make_correlations(blocks, len(self.dictionary), X.dtype)
         records = map_blocks(encode_block, blocks, workspace, n_jobs=self.n_jobs)
         return codes, _join_records(records)
 
-    def _start(self, rows: _Rows) -> RowCodes:
+    def _start(self, rows: Rows) -> RowCodes:
         """Traditional codes, with which a sample without earlier codes begins."""
         n_rows, n_components = rows.correlations.shape
         terms = no_classes(n_rows, n_components, rows.correlations.dtype)
         return self.sparse_coder.encode(
-            self.gram, rows.correlations, *terms, n_nonzero_coefs=self.n_nonzero_coefs, energies=rows.energies
+            rows.gram, rows.correlations, *terms, n_nonzero_coefs=self.n_nonzero_coefs, energies=rows.energies
         )
 
-    def _descend(self, rows: _Rows, start: RowCodes, is_start_traditional: bool) -> tuple[RowCodes, CodingRecord]:
+    def descend(self, rows: Rows, start: RowCodes, is_start_traditional: bool) -> tuple[Point, CodingRecord]:
         """Take guarded Newton steps; a row that converged, or whose step was rejected, leaves the active set."""
-        point = self._measure(rows, RowCodes(start.indices.copy(), start.values.copy()))
+        point = self.measure(rows, RowCodes(start.indices.copy(), start.values.copy()))
         objective_before = point.objective.copy()
         tally = _Tally(np.zeros(len(rows.energies), np.int32))
         is_labelled = rows.labels.any(axis=1)
@@ -221,15 +226,13 @@ class DiscriminativeCoder:
         active = np.flatnonzero(is_labelled)
         for _ in range(max_iter):
             active = self._try(self._step, rows, point, active, tally)
-        return point.codes, CodingRecord(
-            tally.n_iter, tally.n_accepted, tally.n_rejected, objective_before, point.objective
-        )
+        return point, CodingRecord(tally.n_iter, tally.n_accepted, tally.n_rejected, objective_before, point.objective)
 
     def _try(
         self,
-        propose: Callable[[_Rows, Floats], RowCodes],
-        rows: _Rows,
-        point: _Point,
+        propose: Callable[[Rows, Floats], RowCodes],
+        rows: Rows,
+        point: Point,
         positions: NDArray[np.intp],
         tally: _Tally,
     ) -> NDArray[np.intp]:
@@ -237,7 +240,7 @@ class DiscriminativeCoder:
         if positions.size == 0:
             return positions
         current, tried = point.take(positions), rows.take(positions)
-        proposal = self._measure(tried, propose(tried, current.scores))
+        proposal = self.measure(tried, propose(tried, current.scores))
         is_lower = proposal.objective < current.objective
         is_same = self._is_same(current.codes, proposal.codes)
         point.put(positions, proposal, is_lower)
@@ -246,27 +249,27 @@ class DiscriminativeCoder:
         tally.n_rejected += int(np.count_nonzero(~is_lower & ~is_same))
         return positions[is_lower & ~is_same]
 
-    def _step(self, rows: _Rows, scores: Floats) -> RowCodes:
+    def _step(self, rows: Rows, scores: Floats) -> RowCodes:
         """Solve the parabola at the current scores."""
         classifiers = self.classifiers
         weight, pull = expand_loss(classifiers, rows.labels, rows.noise_variance, scores)
         return self.sparse_coder.encode(
-            self.gram, rows.correlations, classifiers.coef, weight, pull, n_nonzero_coefs=self.n_nonzero_coefs
+            rows.gram, rows.correlations, classifiers.coef, weight, pull, n_nonzero_coefs=self.n_nonzero_coefs
         )
 
-    def _measure(self, rows: _Rows, codes: RowCodes) -> _Point:
+    def measure(self, rows: Rows, codes: RowCodes) -> Point:
         """Compute scores and the objective F of codes."""
         classifiers = self.classifiers
-        scores = np.empty((len(codes.indices), len(classifiers.coef)), self.gram.dtype)
+        scores = np.empty((len(codes.indices), len(classifiers.coef)), rows.gram.dtype)
         score_rows(codes.indices, codes.values, self.coef_by_atom, scores)
         squared_residual = np.empty_like(rows.energies)
-        expand_square_rows(self.gram, rows.correlations, codes.indices, codes.values, squared_residual)
+        expand_square_rows(rows.gram, rows.correlations, codes.indices, codes.values, squared_residual)
         squared_residual += rows.energies
         np.maximum(squared_residual, 0, out=squared_residual)  # below zero only by rounding
         # A label of 0 says nothing about its class, and costs nothing.
         cost = np.abs(rows.labels) * classifiers.loss.value(rows.labels * (scores + classifiers.intercept))
         objective = squared_residual / rows.noise_variance + 2 * np.sum(cost / classifiers.class_cost, axis=1)
-        return _Point(codes, scores, objective)
+        return Point(codes, scores, squared_residual, objective)
 
     def _is_same(self, old: RowCodes, new: RowCodes) -> NDArray[np.bool_]:
         """Whether a code has changed by no more than ``coding_tol``, relative to its size."""

@@ -37,7 +37,7 @@ _ROUNDING_ERRORS_OF_CORRELATION = 100
 _ROUNDING_ERRORS_OF_RESIDUAL = 4
 # An atom is dependent on others when so small a share of its squared norm lies outside their span: half the digits and
 # a margin, since coefficients lose twice as many digits as the share has.
-_PIVOT_FLOOR = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
+PIVOT_FLOOR = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
 _FEW_NONZERO_COEFS = 5
 # Rows of the Gram matrix that one thread computes at a time, and atoms below which one thread is faster than several.
 _GRAM_ROWS = 64
@@ -50,10 +50,13 @@ class SparseCoder(BaseEstimator, ABC):
     For each row, with :math:`G` the Gram matrix of the atoms and :math:`W` the classifiers as rows,
 
     .. math::
-        \min_x\; x^T (G + W^T \mathrm{diag}(h) W)\, x - 2 (c + W^T p)^T x
+        \min_x\; x^T (G + W^T \mathrm{diag}(h) W - B^T B)\, x - 2 (c + W^T p)^T x
         \quad\text{subject to}\quad \|x\|_0 \le T,
 
-    with the row's correlations :math:`c`, class weights :math:`h \ge 0` and class pull :math:`p`.
+    with the row's correlations :math:`c`, class weights :math:`h` and class pull :math:`p`.  A coder that sets
+    ``projects_directions`` also takes directions :math:`B`, different in each row, which alignment projects out of the
+    problem; the others are never given any.  Weights may be negative, as those of missing features are, but the matrix
+    in brackets never has a negative eigenvalue.
 
     Examples
     --------
@@ -64,6 +67,8 @@ class SparseCoder(BaseEstimator, ABC):
     >>> OMP().encode(gram, correlations, *no_classes, n_nonzero_coefs=2)
     RowCodes(indices=array([[1, 2]], dtype=int32), values=array([[ 3., -2.]]))
     """
+
+    projects_directions = False
 
     @abstractmethod
     def encode(
@@ -76,6 +81,7 @@ class SparseCoder(BaseEstimator, ABC):
         *,
         n_nonzero_coefs: int,
         energies: Floats | None = None,
+        directions: Floats | None = None,
     ) -> RowCodes:
         """Return the codes of some rows; all arrays are C-contiguous and of one dtype.
 
@@ -88,7 +94,7 @@ class SparseCoder(BaseEstimator, ABC):
         coef : ndarray of shape (n_classes, n_components)
             The classifiers; no rows for traditional sparse coding.
         weight : ndarray of shape (n_rows, n_classes)
-            Weight of each class in each row's problem, not negative.
+            Weight of each class in each row's problem.
         pull : ndarray of shape (n_rows, n_classes)
             Linear term of each class in each row's problem.
         n_nonzero_coefs : int
@@ -96,6 +102,8 @@ class SparseCoder(BaseEstimator, ABC):
         energies : ndarray of shape (n_rows,) or None, default=None
             Squared norms of the samples, given in traditional sparse coding only, where a coder may stop on the
             residual.
+        directions : ndarray of shape (n_rows, n_directions, n_components) or None, default=None
+            Directions to project out, given only to coders that set ``projects_directions``.
 
         Returns
         -------
@@ -107,6 +115,7 @@ class SparseCoder(BaseEstimator, ABC):
 class _Pursuit(SparseCoder):
     """What OMP and ORMP share: a greedy choice of atoms, least squares on those chosen."""
 
+    projects_directions = True
     is_off_support_norm: bool
 
     def __init__(self, tol: float | None = None):
@@ -122,9 +131,11 @@ class _Pursuit(SparseCoder):
         *,
         n_nonzero_coefs: int,
         energies: Floats | None = None,
+        directions: Floats | None = None,
     ) -> RowCodes:
         dtype = gram.dtype
         n_rows, n_components = correlations.shape
+        directions = np.empty((n_rows, 0, n_components), dtype) if directions is None else directions
         if energies is None:
             energies, tolerances = np.zeros(n_rows, dtype), np.full(n_rows, -np.inf, dtype)
         else:
@@ -140,12 +151,13 @@ class _Pursuit(SparseCoder):
             coef,
             weight,
             pull,
+            directions.reshape(-1, n_components),
             energies,
             tolerances,
             dtype.type((_ROUNDING_ERRORS_OF_CORRELATION * np.finfo(dtype).eps) ** 2),
-            dtype.type(_PIVOT_FLOOR[dtype]),
+            dtype.type(PIVOT_FLOOR[dtype]),
             self.is_off_support_norm,
-            make_pursuit_workspace(n_nonzero_coefs, n_components, coef.shape[0], dtype),
+            make_pursuit_workspace(n_nonzero_coefs, n_components, len(coef), directions.shape[1], dtype),
             codes.indices,
             codes.values,
         )
