@@ -1,5 +1,6 @@
 """Discriminative dictionary learning after Ghanem and Ahuja (2011)."""
 
+from .alignment import Alignment
 from .classifiers import (
     CLASSIFIER_TRAINERS,
     AdaBoost,
@@ -26,9 +27,11 @@ from .dictionary import (
 from .discriminative_coding import CodingRecord, discriminative_encode
 from .estimator import DDLClassifier
 from .fitting import IterationRecord
+from .gross_errors import ERROR_ROUTES, AlternatingErrors, ErrorRoute, GreedyErrors
 from .ksvd import KSVD, CodeClassifier, make_baseline
 from .losses import LOSSES, Exponential, Logistic, Loss, SmoothHinge, SoftplusHinge, Square, check_loss
 from .objective import MapObjective, map_objective
+from .prediction import Explanation
 from .sparse_coding import OMP, ORMP, SPARSE_CODERS, SparseCoder, check_sparse_coder, sparse_encode
 
 __version__ = "0.1.0.dev0"
@@ -36,12 +39,15 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "CLASSIFIER_TRAINERS",
     "DICTIONARY_UPDATES",
+    "ERROR_ROUTES",
     "KSVD",
     "LOSSES",
     "OMP",
     "ORMP",
     "SPARSE_CODERS",
     "AdaBoost",
+    "Alignment",
+    "AlternatingErrors",
     "AtomUpdate",
     "BlockCoordinateUpdate",
     "ClassifierTrainer",
@@ -49,8 +55,11 @@ __all__ = [
     "CodingRecord",
     "DDLClassifier",
     "DictionaryUpdate",
+    "ErrorRoute",
     "ExactKSVDUpdate",
+    "Explanation",
     "Exponential",
+    "GreedyErrors",
     "IterationRecord",
     "KSVDUpdate",
     "LinearSVM",

@@ -7,19 +7,26 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import softmax
+from scipy.special import logit, softmax
 from sklearn.base import ClassifierMixin, clone
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils import Tags, check_array, check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
+from .alignment import Alignment, resolve_alignment
 from .classifiers import ClassifierTrainer, resolve_trainer
+from .codes import RowCodes
 from .dictionary import DictionaryUpdate, init_dictionary, resolve_dictionary_update
+from .discriminative_coding import ClassifierState
 from .fitting import AlternatingFit, FitSettings, FitState, IterationRecord
-from .inference import compute_evidence, label_probabilities
+from .gross_errors import ErrorRoute, resolve_error_route
+from .inference import INFERENCE_RULES, TEST_NOISE, LabelModel, TrainingNoise, label_probabilities
 from .losses import Loss, resolve_loss
-from .objective import NOISE_MODELS, compute_scores
+from .masked_coding import Flags, MaskedCoder
+from .noisy_coding import MISSING, NoisyCoder, check_error_budget, check_mask
+from .objective import NOISE_MODELS, Floors
+from .prediction import Explanation, Predictor
 from .sparse_coding import SparseCoder, check_budget, resolve_sparse_coder
 from .transformer import DictionaryTransformer, check_number
 
@@ -31,6 +38,8 @@ Floats = NDArray[np.floating]
 # atoms than labelled samples, most atoms would have no say in the classes.
 _SAMPLES_PER_ATOM = 2
 _MOST_ATOMS = 500
+# No class is impossible, nor certain, because the training samples happened to have none or nothing else.
+_SMALLEST_PRIOR = 1e-6
 
 
 class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer):
@@ -45,7 +54,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     over the dictionary :math:`D`, codes :math:`x_i` with at most :math:`T` nonzeros, one-vs-all classifiers
     :math:`w_j, b_j`, noise variances :math:`\sigma_i^2` and class costs :math:`\gamma_j`, by turns.  A new sample is
     coded without labels; its class is that of largest evidence :math:`(\Omega(-s_j) - \Omega(s_j))/\gamma_j` for
-    scores :math:`s_j = w_j^T x + b_j`.
+    scores :math:`s_j = w_j^T x + b_j`.  Parameters from ``inference`` to ``image_shape`` say how new samples are
+    treated; they can be changed after the fit by ``set_params``.
 
     Parameters
     ----------
@@ -86,6 +96,27 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         Newton steps of discriminative coding at most.
     coding_tol : float, default=1e-4
         A code is done when it changes by less, relative to its size.
+    inference : {"fast", "full"}, default="fast"
+        How the class of a new sample is found: from its label-free code, or by coding it once for each class as if it
+        were of that class and comparing the costs (Eq. 5 of the paper).  "full" is not for multilabel targets.
+    n_candidates : int or None, default=None
+        How many of the best classes of the fast rule the full rule looks at; by default all.
+    test_noise : {"per_sample", "shared", "profiled"}, default="per_sample"
+        The noise variance of a new sample in the full rule, which the paper leaves open: from the residual of its
+        label-free code, the median of the training samples, or anew for each hypothesis.
+    error_budget : int or float, default=0
+        How many features (an integer) or what share of them (a float below 1) of a new sample may be grossly wrong, as
+        by occlusion.  They are found and left out.
+    error_route : {"alternating", "greedy"} or ErrorRoute, default="alternating"
+        How they are found.
+    missing : {"error", "mask"}, default="error"
+        Whether NaN in a new sample is an error, or a feature that is missing.  Training samples must be complete.
+    alignment : {"translation", "euclidean", "similarity", "affine"}, Alignment or None, default=None
+        Whether new images are registered to the dictionary while they are coded, and by which maps.
+    image_shape : tuple of int or None, default=None
+        Height and width of the images that are the rows of X, which alignment needs.
+    align_training : bool, default=False
+        Whether training images are registered too, a little in each iteration.
     unlabeled : object, default=None
         The value in y that marks a sample without label.  Such samples shape the dictionary, but not the classifiers.
         Not for multilabel targets.
@@ -114,6 +145,12 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         The paper's :math:`\sigma_i^2` of the training samples.
     codes_ : csr_array of shape (n_samples, n_components)
         Codes of the training samples, which saw the labels; :meth:`transform` cannot and gives others.
+    median_noise_variance_ : float
+        The median :math:`\sigma_i^2` of the codes that the classifiers were last trained on.
+    noise_floor_ : float
+        The smallest noise variance that the fit allowed.
+    class_prior_ : ndarray of shape (n_classes,)
+        Share of each class among the labelled training samples; what a sample with nothing known is judged by.
     loss_ : Loss
         The loss object.
     is_multilabel_ : bool
@@ -167,6 +204,15 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         tol: float = 1e-3,
         max_coding_iter: int = 100,
         coding_tol: float = 1e-4,
+        inference: str = "fast",
+        n_candidates: int | None = None,
+        test_noise: str = "per_sample",
+        error_budget: float = 0,
+        error_route: str | ErrorRoute = "alternating",
+        missing: str = "error",
+        alignment: str | Alignment | None = None,
+        image_shape: tuple[int, int] | None = None,
+        align_training: bool = False,
         unlabeled: Any = None,
         warm_start: bool = False,
         sparse_output: bool = True,
@@ -189,6 +235,15 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         self.tol = tol
         self.max_coding_iter = max_coding_iter
         self.coding_tol = coding_tol
+        self.inference = inference
+        self.n_candidates = n_candidates
+        self.test_noise = test_noise
+        self.error_budget = error_budget
+        self.error_route = error_route
+        self.missing = missing
+        self.alignment = alignment
+        self.image_shape = image_shape
+        self.align_training = align_training
         self.unlabeled = unlabeled
         self.warm_start = warm_start
         self.sparse_output = sparse_output
@@ -237,7 +292,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             )
         return (*_encode_classes(y, is_labelled), False)
 
-    def _resolve_settings(self, n_components: int, is_multilabel: bool) -> FitSettings:
+    def _resolve_settings(self, n_components: int, n_features: int, is_multilabel: bool) -> FitSettings:
         """Look up the strategies and check the numbers."""
         for name in ("max_iter", "max_coding_iter"):
             check_number(name, getattr(self, name), Integral)
@@ -248,10 +303,15 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 raise ValueError(f"{name} must be above 0: without a floor the objective is unbounded below.")
         if self.noise not in NOISE_MODELS:
             raise ValueError(f"noise={self.noise!r} is not known; choose one of {sorted(NOISE_MODELS)}.")
-        loss = clone(resolve_loss(self.loss), safe=False)  # a later set_params must not change the fitted model
+        # A later set_params must not change the fitted model.
+        loss = clone(resolve_loss(self.loss), safe=False)
+        sparse_coder = clone(resolve_sparse_coder(self.sparse_coder), safe=False)
+        registration = resolve_alignment(self.alignment, self.image_shape, n_features, sparse_coder)
+        if self.align_training and registration is None:
+            raise ValueError("align_training=True needs an alignment, such as alignment='affine'.")
         return FitSettings(
             loss=loss,
-            sparse_coder=clone(resolve_sparse_coder(self.sparse_coder), safe=False),
+            sparse_coder=sparse_coder,
             dictionary_update=resolve_dictionary_update(self.dictionary_update),
             classifier_trainer=resolve_trainer(self.classifier_trainer, loss),
             noise=self.noise,
@@ -265,6 +325,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             noise_floor=self.noise_floor,
             cost_floor=self.cost_floor,
             n_jobs=self.n_jobs,
+            registration=registration if self.align_training else None,
         )
 
     def _count_components(self, n_labelled: int) -> int:
@@ -282,10 +343,13 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     def _fit(self, X: Floats, labels: NDArray[Any], classes: NDArray[Any], is_multilabel: bool) -> None:
         rng = check_random_state(self.random_state)
         n_components = self._count_components(int(np.count_nonzero(labels.any(axis=1))))
-        settings = self._resolve_settings(n_components, is_multilabel)
+        settings = self._resolve_settings(n_components, X.shape[1], is_multilabel)
         labels = labels.astype(X.dtype)
         fitting = AlternatingFit(X, labels, settings, rng)
-        start = self._start(X, labels, n_components, rng)
+        initial_state, floors, objective = fitting.initialise(*self._start(X, labels, n_components, rng))
+
+        def model_attributes(state: FitState) -> dict[str, Any]:
+            return self._model_attributes(state, floors, labels, classes, settings)
 
         context = self._init_callback_context(max_subtasks=settings.max_iter)
         context.call_on_fit_task_begin(estimator=self, X=X, y=labels)
@@ -298,10 +362,10 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 X=X,
                 y=labels,
                 metadata=record._asdict(),
-                reconstruction_attributes=lambda: self._model_attributes(state, classes, settings),
+                reconstruction_attributes=lambda: model_attributes(state),
             )
 
-        result = fitting.run(*fitting.initialise(*start), on_iteration)
+        result = fitting.run(initial_state, floors, objective, on_iteration)
         attributes = {
             "codes_": result.state.codes.to_csr(n_components),
             "noise_variance_": result.state.noise_variance,
@@ -310,14 +374,14 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             "history_": result.history,
         }
         state = fitting.refit_classifiers(result.state, result.floors) if self.refit else result.state
-        for name, value in (attributes | self._model_attributes(state, classes, settings)).items():
+        for name, value in (attributes | model_attributes(state)).items():
             setattr(self, name, value)
         context.call_on_fit_task_end(
             estimator=self,
             X=X,
             y=labels,
             metadata=result.history[-1]._asdict(),
-            reconstruction_attributes=lambda: self._model_attributes(state, classes, settings),
+            reconstruction_attributes=lambda: model_attributes(state),
         )
 
     def _start(
@@ -340,10 +404,15 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         return init_dictionary(self.init, X, class_index, n_components, rng), None, None
 
     @staticmethod
-    def _model_attributes(state: FitState, classes: NDArray[Any], settings: FitSettings) -> dict[str, Any]:
+    def _model_attributes(
+        state: FitState, floors: Floors, labels: Floats, classes: NDArray[Any], settings: FitSettings
+    ) -> dict[str, Any]:
         """Return what prediction needs."""
         return {
             "classes_": classes,
+            "class_prior_": np.mean(labels[labels.any(axis=1)] > 0, axis=0),
+            "median_noise_variance_": float(np.median(state.noise_variance)),
+            "noise_floor_": float(floors.noise_variance),
             "components_": state.dictionary,
             "coef_": state.coef,
             "intercept_": state.intercept,
@@ -354,19 +423,74 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             "n_nonzero_coefs_": settings.n_nonzero_coefs,
         }
 
-    def _evidence(self, X: ArrayLike) -> Floats:
-        codes = self._encode(X)
-        dtype = codes.values.dtype
-        scores = compute_scores(codes, self.coef_.astype(dtype, copy=False), self.intercept_.astype(dtype, copy=False))
-        return compute_evidence(scores, self.loss_, self.class_cost_)
+    def _make_predictor(self, dtype: np.dtype) -> Predictor:
+        """Look up how new samples are coded and judged."""
+        for name, known in (("inference", INFERENCE_RULES), ("test_noise", TEST_NOISE), ("missing", MISSING)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name}={getattr(self, name)!r} is not known; choose one of {sorted(known)}.")
+        rule = INFERENCE_RULES[self.inference]
+        if self.is_multilabel_ and not rule.takes_multilabel:
+            raise ValueError(
+                f"inference={self.inference!r} supposes one class at a time, but this model was fitted to multilabel "
+                "targets: use inference='fast'."
+            )
+        n_classes, n_features = len(self.coef_), self.components_.shape[1]
+        coder = MaskedCoder(
+            self.components_.astype(dtype, copy=False), self.sparse_coder_, self.n_nonzero_coefs_, self.n_jobs
+        )
+        coef, intercept, class_cost = (
+            array.astype(dtype, copy=False) for array in (self.coef_, self.intercept_, self.class_cost_)
+        )
+        noisy_coder = NoisyCoder(
+            coder,
+            resolve_error_route(self.error_route),
+            check_error_budget(self.error_budget, n_features),
+            float(np.sqrt(self.median_noise_variance_)),
+            resolve_alignment(self.alignment, self.image_shape, n_features, self.sparse_coder_),
+            self.n_jobs,
+        )
+        model = LabelModel(
+            coder.dictionary,
+            coder.gram,
+            ClassifierState(coef, intercept, class_cost, self.loss_),
+            self.sparse_coder_,
+            self.n_nonzero_coefs_,
+            self.max_coding_iter,
+            self.coding_tol,
+            TEST_NOISE[self.test_noise],
+            TrainingNoise(self.noise_floor_, self.median_noise_variance_),
+            _check_candidates(self.n_candidates, n_classes),
+        )
+        return Predictor(noisy_coder, rule(model), self._prior_evidence(), self.missing == "mask")
 
-    def decision_function(self, X: ArrayLike) -> Floats:
+    def _prior_evidence(self) -> Floats:
+        """Return the evidence of the class frequencies, for samples of which nothing else is known."""
+        prior = np.clip(self.class_prior_, _SMALLEST_PRIOR, 1 - _SMALLEST_PRIOR)
+        return logit(prior) if self.is_multilabel_ else np.log(prior)
+
+    def _check_new(self, X: ArrayLike, mask: ArrayLike | None) -> tuple[Floats, Flags | None]:
+        check_is_fitted(self, "components_")
+        X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False, reset=False)
+        return X, check_mask(mask, X.shape)
+
+    def _encode(self, X: ArrayLike) -> RowCodes:
+        """Code new samples without labels, as :meth:`predict` does."""
+        X, _ = self._check_new(X, None)
+        return self._make_predictor(X.dtype).encode(X)
+
+    def _weigh(self, X: ArrayLike, mask: ArrayLike | None) -> Floats:
+        X, mask = self._check_new(X, mask)
+        return self._make_predictor(X.dtype).weigh(X, mask)
+
+    def decision_function(self, X: ArrayLike, mask: ArrayLike | None = None) -> Floats:
         """Return the evidence for each class.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Samples.
+        mask : array-like of shape (n_samples, n_features) or (n_features,), default=None
+            True where a feature is missing; the value there does not matter.
 
         Returns
         -------
@@ -374,52 +498,58 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             The log-probability of each class up to a constant; for two classes, that of the second less that of the
             first.
         """
-        evidence = self._evidence(X)
+        evidence = self._weigh(X, mask)
         if evidence.shape[1] == 2 and not self.is_multilabel_:
             return evidence[:, 1] - evidence[:, 0]
         return evidence
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
+    def predict(self, X: ArrayLike, mask: ArrayLike | None = None) -> NDArray[Any]:
         """Return the class of largest evidence, or for multilabel targets every label whose evidence is positive.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Samples.
+        mask : array-like of shape (n_samples, n_features) or (n_features,), default=None
+            True where a feature is missing; the value there does not matter.
 
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
             The classes, or a matrix of zeros and ones.
         """
-        evidence = self._evidence(X)
+        evidence = self._weigh(X, mask)
         if self.is_multilabel_:
             return (evidence > 0).astype(int)
         return self.classes_[evidence.argmax(axis=1)]
 
-    def predict_proba(self, X: ArrayLike) -> Floats:
-        """Return the probability of each class under the model (Eq. 2), which is not calibrated.
+    def predict_proba(self, X: ArrayLike, mask: ArrayLike | None = None) -> Floats:
+        """Return the probability of each class under the model (Eq. 2, or Eq. 5 in full inference), not calibrated.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Samples.
+        mask : array-like of shape (n_samples, n_features) or (n_features,), default=None
+            True where a feature is missing; the value there does not matter.
 
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
             Rows sum to one; for multilabel targets, the probability of each label alone.
         """
-        evidence = self._evidence(X)
+        evidence = self._weigh(X, mask)
         return label_probabilities(evidence) if self.is_multilabel_ else softmax(evidence, axis=1)
 
-    def predict_log_proba(self, X: ArrayLike) -> Floats:
+    def predict_log_proba(self, X: ArrayLike, mask: ArrayLike | None = None) -> Floats:
         """Return the logarithm of :meth:`predict_proba`.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Samples.
+        mask : array-like of shape (n_samples, n_features) or (n_features,), default=None
+            True where a feature is missing; the value there does not matter.
 
         Returns
         -------
@@ -427,7 +557,25 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             Log-probabilities, minus infinity where a probability underflows; :meth:`decision_function` does not.
         """
         with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
+            return np.log(self.predict_proba(X, mask))
+
+    def explain(self, X: ArrayLike, mask: ArrayLike | None = None) -> Explanation:
+        """Take samples apart: code, gross error, reconstruction, and what they say for each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        mask : array-like of shape (n_samples, n_features) or (n_features,), default=None
+            True where a feature is missing; the value there does not matter.
+
+        Returns
+        -------
+        Explanation
+            All of it, under the names of the parts.
+        """
+        X, mask = self._check_new(X, mask)
+        return self._make_predictor(X.dtype).explain(X, mask)
 
     def history_frame(self) -> Any:
         """Return ``history_`` as a pandas data frame, one row an iteration.
@@ -448,6 +596,16 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         return tags
+
+
+def _check_candidates(n_candidates: int | None, n_classes: int) -> int:
+    """Return how many hypotheses to try."""
+    if n_candidates is None:
+        return n_classes
+    check_number("n_candidates", n_candidates, Integral)
+    if n_candidates > n_classes:
+        raise ValueError(f"n_candidates={n_candidates}, but there are only {n_classes} classes: use None for all.")
+    return int(n_candidates)
 
 
 def _to_array(y: Any) -> NDArray[Any]:

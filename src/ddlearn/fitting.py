@@ -15,12 +15,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .alignment import Registration
 from .classifiers import ClassifierTrainer
 from .codes import RowCodes
 from .dictionary import DictionaryUpdate
 from .discriminative_coding import ClassifierState, CodingRecord, DiscriminativeCoder
 from .inference import compute_evidence, count_errors
 from .losses import Loss
+from .masked_coding import MaskedCoder
+from .noisy_coding import NoisyCoder
 from .objective import (
     NOISE_MODELS,
     Floors,
@@ -60,6 +63,7 @@ class FitSettings:
     noise_floor: float
     cost_floor: float
     n_jobs: int | None
+    registration: Registration | None = None  # of training samples
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,7 @@ class FitState:
     intercept: Floats
     noise_variance: Floats
     class_cost: Floats
+    positions: Floats | None = None  # parameters of the maps through which the samples are seen
 
 
 class IterationRecord(NamedTuple):
@@ -162,6 +167,7 @@ class AlternatingFit:
     """Algorithm 2 on one training set: the four steps, and the loop over them."""
 
     def __init__(self, X: Floats, labels: Floats, settings: FitSettings, rng: np.random.RandomState):
+        self.images = X  # as they came; X is what is seen of them when they are registered
         self.X = X
         self.labels = labels
         self.settings = settings
@@ -188,6 +194,18 @@ class AlternatingFit:
         )
         state, objective = self.update_scales(state, floors)
         return state, floors, objective
+
+    def align(self, state: FitState) -> FitState:
+        """One more round of registration of the samples, where that is asked for; ``X`` is what is seen then."""
+        if self.settings.registration is None:
+            return state
+        self.X, positions = self._make_registration(state).register(self.images, state.positions, n_rounds=1)
+        return replace(state, positions=positions)
+
+    def _make_registration(self, state: FitState) -> NoisyCoder:
+        settings = self.settings
+        coder = MaskedCoder(state.dictionary, settings.sparse_coder, settings.n_nonzero_coefs, settings.n_jobs)
+        return NoisyCoder(coder, registration=settings.registration, n_jobs=settings.n_jobs)
 
     def encode(self, state: FitState) -> tuple[FitState, CodingRecord]:
         """Discriminative sparse coding, starting from the codes there are."""
@@ -220,6 +238,8 @@ class AlternatingFit:
     def refit_classifiers(self, state: FitState, floors: Floors) -> FitState:
         """Train on label-free codes, such as new samples have; their costs make the class costs."""
         settings = self.settings
+        if settings.registration is not None:  # from the start, as new samples are
+            self.X, _ = self._make_registration(state).register(self.images, None)
         codes = encode_rows(
             self.X, state.dictionary, settings.sparse_coder, settings.n_nonzero_coefs, n_jobs=settings.n_jobs
         )
@@ -298,6 +318,7 @@ class AlternatingFit:
         converged = False
         for iteration in range(1, settings.max_iter + 1):
             start = perf_counter()
+            state = self.align(state)
             state, coding = self.encode(state)
             coded = perf_counter()
             state = self.train_classifiers(state)

@@ -1,0 +1,119 @@
+"""From new samples to evidence: coding (``noisy_coding.py``), then a label rule (``inference.py``)."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from .codes import RowCodes
+from .inference import InferenceRule
+from .masked_coding import Flags
+from .noisy_coding import CodedBlock, NoisyCoder
+from .sparse_coding import Floats
+
+__all__ = ["Explanation"]
+
+
+class Explanation(NamedTuple):
+    r"""Why samples got their classes: the parts of :math:`y \circ \tau = D^T x + e + n`.
+
+    Parameters
+    ----------
+    samples : ndarray of shape (n_samples, n_features)
+        The samples as they were coded: after alignment, with zeros where features are missing.
+    codes : csr_array of shape (n_samples, n_components)
+        The label-free codes, the paper's x.
+    reconstruction : ndarray of shape (n_samples, n_features)
+        What the codes stand for.
+    error : ndarray of shape (n_samples, n_features)
+        The gross errors found, the paper's e: sample less reconstruction where a feature is wrong, 0 elsewhere.
+    is_missing : ndarray of shape (n_samples, n_features)
+        The features that were not known.
+    evidence : ndarray of shape (n_samples, n_classes)
+        The evidence for each class.
+    transforms : ndarray of shape (n_samples, 2, 3) or None
+        The affine maps found by alignment: a pixel at (u, v) from the centre of the image, columns first, shows what
+        was at ``transforms[i] @ (u, v, 1)``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from ddlearn import DDLClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = DDLClassifier(n_components=100, random_state=0).fit(X[100:], y[100:])
+    >>> broken = X[:1].copy()
+    >>> broken[0, :8] = 30.0  # the upper row of the image
+    >>> found = model.set_params(error_budget=0.2).explain(broken)
+    >>> bool((found.error[0, :8] > 10).all())
+    True
+    """
+
+    samples: Floats
+    codes: csr_array
+    reconstruction: Floats
+    error: Floats
+    is_missing: Flags
+    evidence: Floats
+    transforms: Floats | None
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """Codes and judges new samples; all settings have been checked."""
+
+    coder: NoisyCoder
+    rule: InferenceRule
+    prior_evidence: Floats  # (n_classes,) for samples of which nothing is known
+    is_nan_missing: bool
+
+    def encode(self, X: Floats) -> RowCodes:
+        """Return label-free codes."""
+        blocks = self.coder.map(lambda coded: coded.codes, X, None, self.is_nan_missing)
+        return RowCodes(*(np.concatenate(arrays) for arrays in zip(*blocks, strict=True)))
+
+    def weigh(self, X: Floats, mask: Flags | None) -> Floats:
+        """Return the evidence for each class."""
+        blocks = self.coder.map(self._judge, X, mask, self.is_nan_missing)
+        _warn_of_blank_rows(sum(n_blank for _, n_blank in blocks))
+        return np.concatenate([evidence for evidence, _ in blocks])
+
+    def _judge(self, coded: CodedBlock) -> tuple[Floats, int]:
+        evidence = self.rule.weigh(coded.samples, coded.is_kept, coded.codes)
+        is_blank = ~coded.is_known.any(axis=1)
+        evidence[is_blank] = self.prior_evidence
+        return evidence, int(np.count_nonzero(is_blank))
+
+    def explain(self, X: Floats, mask: Flags | None) -> Explanation:
+        """Return the parts that samples were taken apart into."""
+        blocks = self.coder.map(lambda coded: (coded, *self._judge(coded)), X, mask, self.is_nan_missing)
+        _warn_of_blank_rows(sum(n_blank for _, _, n_blank in blocks))
+        coded = [block for block, _, _ in blocks]
+        dictionary = self.coder.coder.dictionary
+        codes = RowCodes(*(np.concatenate(arrays) for arrays in zip(*(block.codes for block in coded), strict=True)))
+        codes = codes.to_csr(len(dictionary))
+        samples = np.concatenate([block.samples for block in coded])
+        reconstruction = codes @ dictionary
+        is_wrong = np.concatenate([block.is_wrong for block in coded])
+        return Explanation(
+            samples=samples,
+            codes=codes,
+            reconstruction=reconstruction,
+            error=np.where(is_wrong, samples - reconstruction, 0),
+            is_missing=~np.concatenate([block.is_known for block in coded]),
+            evidence=np.concatenate([evidence for _, evidence, _ in blocks]),
+            transforms=self.coder.to_affine(np.concatenate([block.parameters for block in coded])),
+        )
+
+
+def _warn_of_blank_rows(n_blank: int) -> None:
+    if n_blank:
+        warnings.warn(
+            f"In {n_blank} sample(s) all features are missing: they are judged by the class frequencies of the "
+            "training samples.",
+            UserWarning,
+            stacklevel=4,
+        )
