@@ -79,13 +79,21 @@ def imported_siblings(path: Path) -> set[str]:
 
 
 def test_every_file_has_its_layer():
-    assert {path.stem for path in SOURCE.glob("*.py")} == set(LAYERS)
+    folders = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    assert {path.stem for path in SOURCE.glob("*.py")} | folders == set(LAYERS)
 
 
 @pytest.mark.parametrize("name", [path.stem for path in SOURCE.glob("*.py")])
 def test_imports_go_one_way(name):
     allowed = set(LAYERS[: LAYERS.index(name)])
     assert imported_siblings(SOURCE / f"{name}.py") <= allowed
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.glob("*/*.py")), ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_folders_import_from_lower_layers_only(path):
+    allowed = set(LAYERS[: LAYERS.index(path.parent.name)])
+    imports = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+    assert {node.module for node in imports if node.level == 2} <= allowed
 
 
 def imported_packages(path: Path) -> set[str]:

@@ -115,7 +115,7 @@ class Alignment(BaseEstimator):
         How often tangents are taken and the image is moved, at most.
     damping : float, default=0.01
         The cost of a movement by one pixel, relative to the squared norm of the image.
-    tol : float, default=0.1
+    tol : float, default=0.2
         An image that a round has moved by no more pixels stays there.
     max_shift : float or None, default=None
         The largest shift in pixels; by default a ninth of the shorter side: 2 for images of 16 x 16, 3 for 28 x 28.
@@ -134,7 +134,7 @@ class Alignment(BaseEstimator):
         *,
         n_rounds: int = 3,
         damping: float = 0.01,
-        tol: float = 0.1,
+        tol: float = 0.2,
         max_shift: float | None = None,
     ):
         self.transform = transform
