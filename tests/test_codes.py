@@ -44,3 +44,19 @@ def test_to_csr_is_canonical():
     codes = RowCodes(np.array([[1, 4]], np.int32), np.array([[2.0, 3.0]])).to_csr(5)
     codes.check_format(full_check=True)
     assert codes.has_canonical_format
+
+
+@given(n_samples=st.integers(0, 5), n_components=st.integers(1, 9), seed=st.integers(0, 999), data=st.data())
+def test_sorting_keeps_the_codes_and_returns_the_layout_of_from_csr(n_samples, n_components, seed, data):
+    rng = np.random.default_rng(seed)
+    n_places = data.draw(st.integers(1, n_components))
+    shape = (n_samples, n_places)
+    atoms = rng.permuted(np.tile(np.arange(n_components, dtype=np.int32), (n_samples, 1)), axis=1)[:, :n_places]
+    values = rng.standard_normal(shape).astype(np.float32) * (rng.random(shape) < 0.7)
+    dense = np.zeros((n_samples, n_components), np.float32)
+    np.put_along_axis(dense, atoms, values, axis=1)
+    codes = RowCodes(atoms, values).sort()
+    expected = RowCodes.from_csr(csr_array(dense), n_places, np.float32)
+    for mine, theirs in zip(codes, expected, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+        assert mine.dtype == theirs.dtype

@@ -249,17 +249,27 @@ def test_an_atom_that_lies_in_the_features_left_out_is_never_chosen(is_off_suppo
 
 @pursuits
 @pytest.mark.parametrize("seed", range(20))
-def test_atoms_that_lie_in_the_directions_are_never_chosen(is_off_support_norm, seed):
+@pytest.mark.parametrize("planted", [[0, 0], [2, 3e-9]])
+def test_atoms_that_lie_in_the_directions_are_never_chosen_nor_in_the_way_of_others(is_off_support_norm, seed, planted):
+    # What directions leave of an atom, and of its correlation, are rounding errors; their quotient can be anything.
     rng = np.random.default_rng(seed)
     basis, _ = np.linalg.qr(rng.standard_normal((9, 3)))
-    atoms, y = rng.standard_normal((5, 3)) @ basis.T, rng.standard_normal(9)
-    correlations = atoms @ (y - basis @ (basis.T @ y))  # rounding errors
+    others = rng.standard_normal((2, 9))
+    atoms = np.concatenate([rng.standard_normal((25, 3)) @ basis.T, others])
+    y = planted @ others
+    correlations = atoms @ (y - basis @ (basis.T @ y))
     directions = np.ascontiguousarray(basis.T @ atoms.T)[None]
-    terms = np.empty((0, 5)), *np.empty((2, 1, 0))
     codes = run_kernel(
-        atoms @ atoms.T, correlations[None], *terms, 3, is_off_support_norm=is_off_support_norm, directions=directions
+        atoms @ atoms.T,
+        correlations[None],
+        *(np.empty((0, 27)), *np.empty((2, 1, 0))),
+        4,
+        is_off_support_norm=is_off_support_norm,
+        directions=directions,
     )
-    assert not codes.values.any()
+    x = codes.to_csr(27).toarray()[0]
+    assert not x[:25].any()
+    np.testing.assert_allclose(x[25:], planted, rtol=1e-5)
 
 
 @pursuits

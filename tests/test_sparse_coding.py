@@ -311,6 +311,10 @@ class Forgetful(SparseCoder):
             correlations *= 0.5
         if self.fault == "places":
             return RowCodes(codes.indices[:, :1], codes.values[:, :1])
+        if self.fault == "root" and (weight < 0).any():
+            codes.values[0, 0] = np.nan
+        if self.fault == "left out" and (weight < 0).any():
+            return RowCodes(codes.indices, 10 * codes.values)
         return codes
 
 
@@ -323,9 +327,34 @@ class Forgetful(SparseCoder):
         ("rows", "changes with the other rows"),
         ("in place", "in place"),
         ("places", "places"),
+        ("root", "with negative weights, it returns coefficients that are not finite"),
+        ("left out", "with negative weights, a code costs more than the zero code"),
     ],
 )
 def test_the_check_says_what_is_wrong_with_a_coder(fault, message):
     check_sparse_coder(Forgetful())
     with pytest.raises(ValueError, match=message):
         check_sparse_coder(Forgetful(fault))
+
+
+class Directed(SparseCoder):
+    """A coder that declares directions, and takes them into account, mixes up whose they are, or ignores them."""
+
+    projects_directions = True
+
+    def __init__(self, fault="none"):
+        self.fault = fault
+
+    def encode(self, *terms, n_nonzero_coefs, energies=None, directions=None):
+        if self.fault == "rows" and directions is not None:
+            directions = np.ascontiguousarray(directions[::-1])
+        if self.fault == "ignored":
+            directions = None
+        return OMP().encode(*terms, n_nonzero_coefs=n_nonzero_coefs, directions=directions)
+
+
+@pytest.mark.parametrize("fault", ["ignored", "rows"])
+def test_the_check_finds_directions_that_are_declared_but_not_taken_into_account(fault):
+    check_sparse_coder(Directed())
+    with pytest.raises(ValueError, match="with directions, codes differ from those for the matrix gram - B'B"):
+        check_sparse_coder(Directed(fault))

@@ -17,8 +17,9 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _solve(support, n_selected, columns, products, cholesky, x, pivot_floor):
-    # Least squares of the chosen atoms on the features that are left; False if they are dependent there.
+def _solve(support, n_selected, columns, products, inverse_norms, cholesky, x, pivot_floor):
+    # Least squares of the chosen atoms on the features that are left; False if they are dependent there. The pivot is
+    # compared with the whole atom, as rounding errors are: of an atom in wrong features nothing else may be left.
     for t in range(n_selected):
         for s in range(t + 1):
             total = columns[t, support[s]]
@@ -26,7 +27,7 @@ def _solve(support, n_selected, columns, products, cholesky, x, pivot_floor):
                 total -= cholesky[t, r] * cholesky[s, r]
             if s < t:
                 cholesky[t, s] = total / cholesky[s, s]
-            elif total <= pivot_floor * columns[t, support[t]] or total <= 0:
+            elif total * inverse_norms[support[t]] ** 2 <= pivot_floor:
                 return False
             else:
                 cholesky[t, t] = np.sqrt(total)
@@ -126,10 +127,8 @@ def pursue_with_errors(
                     if kept[f]:
                         for k in range(n_atoms):
                             columns[n_selected, k] += atoms_by_feature[f, atom] * atoms_by_feature[f, k]
-                if _solve(support, n_selected + 1, columns, products, cholesky, x, pivot_floor):
+                if _solve(support, n_selected + 1, columns, products, inverse_norms, cholesky, x, pivot_floor):
                     n_selected += 1
-                else:
-                    _solve(support, n_selected, columns, products, cholesky, x, pivot_floor)
             elif is_wrong:
                 kept[feature] = False
                 n_wrong += 1
@@ -139,7 +138,7 @@ def pursue_with_errors(
                     share = atoms_by_feature[feature, support[t]]
                     for k in range(n_atoms):
                         columns[t, k] -= share * atoms_by_feature[feature, k]
-                while not _solve(support, n_selected, columns, products, cholesky, x, pivot_floor):
+                while not _solve(support, n_selected, columns, products, inverse_norms, cholesky, x, pivot_floor):
                     n_selected -= 1  # without this feature the last atom is dependent on the others
             else:
                 break

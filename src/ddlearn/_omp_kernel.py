@@ -232,7 +232,7 @@ def pursue_rows(
             for d in range(first_direction, first_direction + n_directions):
                 norm -= directions[d, atom] * directions[d, atom]
             squared_correlation = correlation[atom] * correlation[atom]
-            if inverse_norms[atom] == zero or squared_correlation <= lowest * norm:  # zero: no atom is left
+            if squared_correlation <= lowest * norm:
                 break
             if n_selected == 0:
                 lowest = correlation_floor * squared_correlation / norm

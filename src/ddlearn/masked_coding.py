@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from ._warp_kernel import factor_rows, pull_rows, solve_rows
 from .blocks import TILE_ROWS
 from .codes import RowCodes
-from .sparse_coding import Floats, SparseCoder, compute_gram, correlate, measure_energies, no_classes
+from .sparse_coding import Floats, SparseCoder, compute_gram, correlate, no_classes
 
 Flags = NDArray[np.bool_]
 
@@ -97,7 +97,7 @@ class MaskedCoder:
             left_out = np.where(is_kept, dtype.type(0), dtype.type(-1))
             terms = self.atoms_by_feature, left_out, np.zeros_like(left_out)
         correlations = correlate(samples, self.dictionary, np.empty((n_rows, n_components), dtype))
-        energies = measure_energies(samples, 0)
+        energies = np.vecdot(samples, samples)
         if tangents is None:
             encoded = self.sparse_coder.encode(
                 self.gram, correlations, *terms, n_nonzero_coefs=n_nonzero_coefs, energies=energies

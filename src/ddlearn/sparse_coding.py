@@ -445,6 +445,55 @@ def _find_layout_problems(codes: RowCodes, correlations: Floats, n_nonzero_coefs
         yield "unused places must hold index 0 and value 0."
 
 
+def _measure_cost(
+    codes: RowCodes, gram: Floats, correlations: Floats, coef: Floats, weight: Floats, pull: Floats
+) -> Floats:
+    """Return what is to be minimised, row by row: 0 for a zero code."""
+    x = codes.to_csr(len(gram)).toarray()
+    scores = x @ coef.T
+    return np.sum(x * (x @ gram - 2 * correlations), axis=1) + np.sum(scores * (weight * scores - 2 * pull), axis=1)
+
+
+def _exceeds_zero_code(cost: Floats) -> bool:
+    return bool((cost > 1e-5 * np.abs(cost).max()).any())
+
+
+def _find_weight_problems(coder: SparseCoder, atoms: Floats, samples: Floats, n_nonzero_coefs: int) -> Iterator[str]:
+    """Leave every third feature out, a different third in each row: the features are classes of weight -1."""
+    n_rows, n_features = samples.shape
+    is_kept = (np.arange(n_features) + np.arange(n_rows)[:, None]) % 3 > 0
+    weight = np.where(is_kept, 0, -1).astype(atoms.dtype)
+    samples = np.where(is_kept, samples, 0)
+    given = atoms @ atoms.T, samples @ atoms.T, np.ascontiguousarray(atoms.T), weight, np.zeros_like(weight)
+    codes = coder.encode(*given, n_nonzero_coefs=n_nonzero_coefs, energies=np.vecdot(samples, samples))
+    problems = list(_find_layout_problems(codes, given[1], n_nonzero_coefs))
+    yield from problems
+    if not problems and _exceeds_zero_code(_measure_cost(codes, *given)):
+        yield "a code costs more than the zero code does."
+
+
+def _find_direction_problems(coder: SparseCoder, atoms: Floats, samples: Floats, n_nonzero_coefs: int) -> Iterator[str]:
+    """Project a plane of the features out of each row, and compare with the projected Gram matrix."""
+    (n_rows, n_features), n_components, dtype = samples.shape, len(atoms), atoms.dtype
+    planes = np.random.default_rng(0).standard_normal((n_rows, n_features, 2))
+    basis = np.linalg.qr(planes)[0].astype(dtype)
+    directions = np.ascontiguousarray(basis.mT @ atoms.T)
+    gram, correlations = atoms @ atoms.T, (samples - (basis @ (basis.mT @ samples[:, :, None]))[:, :, 0]) @ atoms.T
+    given = gram, correlations, *no_classes(n_rows, n_components, dtype)
+    codes = coder.encode(*given, n_nonzero_coefs=n_nonzero_coefs, directions=directions)
+    problems = list(_find_layout_problems(codes, correlations, n_nonzero_coefs))
+    yield from problems
+    if problems:
+        return
+    for row, own in enumerate(directions):
+        projected = gram - own.T @ own, correlations[[row]], *no_classes(1, n_components, dtype)
+        cost = _measure_cost(codes.rows(slice(row, row + 1)), *projected)
+        expected = _measure_cost(coder.encode(*projected, n_nonzero_coefs=n_nonzero_coefs), *projected)
+        if abs(cost - expected) > 1e-3 * abs(expected):
+            yield "codes differ from those for the matrix gram - B'B: take B into account, or drop projects_directions."
+            return
+
+
 def _find_coder_problems(coder: SparseCoder, dtype: np.dtype) -> Iterator[str]:
     rng = np.random.default_rng(0)
     n_rows, n_components, n_nonzero_coefs = 7, 12, 4
@@ -463,10 +512,7 @@ def _find_coder_problems(coder: SparseCoder, dtype: np.dtype) -> Iterator[str]:
     if codes.values[0].any():
         yield "a zero sample that no class pulls on must get a zero code."
     gram, correlations, coef, weight, pull = given
-    x = codes.to_csr(n_components).toarray()
-    scores = x @ coef.T
-    cost = np.sum(x * (x @ gram - 2 * correlations), axis=1) + np.sum(scores * (weight * scores - 2 * pull), axis=1)
-    if (cost > 1e-5 * np.abs(cost).max()).any():
+    if _exceeds_zero_code(_measure_cost(codes, *given)):
         yield "a code costs more than the zero code does."
     for row in range(n_rows):
         alone = coder.encode(
@@ -479,13 +525,19 @@ def _find_coder_problems(coder: SparseCoder, dtype: np.dtype) -> Iterator[str]:
     traditional = coder.encode(gram, correlations, *terms, n_nonzero_coefs=n_nonzero_coefs, energies=energies)
     for problem in _find_layout_problems(traditional, correlations, n_nonzero_coefs):
         yield f"without classes, {problem}"
+    for problem in _find_weight_problems(coder, atoms, samples, n_nonzero_coefs):
+        yield f"with negative weights, {problem}"
+    if getattr(coder, "projects_directions", False):
+        for problem in _find_direction_problems(coder, atoms, samples, n_nonzero_coefs):
+            yield f"with directions, {problem}"
 
 
 def check_sparse_coder(sparse_coder: str | SparseCoder) -> None:
     """Verify numerically that an object can serve as a sparse coder.
 
     Looks at the layout of the codes, at dtypes, at the cost of the codes against that of the zero code, at the
-    independence of rows, and at clone and pickle.
+    independence of rows, at negative weights, at directions if it declares ``projects_directions``, and at clone and
+    pickle.
 
     Parameters
     ----------
