@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-KERNEL_TESTS := $(addprefix tests/test_,omp_kernel.py code_kernel.py dictionary.py classifiers.py)
+KERNEL_TESTS := $(addprefix tests/test_,omp_kernel.py code_kernel.py warp_kernel.py error_kernel.py dictionary.py classifiers.py)
 
 .PHONY: help demo test lint bench clean
 

@@ -329,25 +329,31 @@ def test_tables_of_faces_hold_what_the_cells_hold(tmp_path, calls):
 
 def test_digits_share_fits_and_their_table_holds_what_the_cells_hold(tmp_path, calls):
     pytest.importorskip("matplotlib", reason="draws figures")
-    records = experiments.run_usps(tmp_path, n_jobs=1)
+    records = experiments.run_usps(tmp_path, seeds=(0, 1), n_jobs=1)
     fits = [call for what, call in calls if what == "fit"]
-    assert [call["align_training"] for call in fits] == [False, True]
+    assert [(call["random_state"], call["align_training"]) for call in fits] == [
+        (0, False),
+        (0, True),
+        (1, False),
+        (1, True),
+    ]
     predictions = [call for what, call in calls if what == "predict"]
     for record, call in zip(records, predictions, strict=True):
         for name in ("inference", "alignment", "align_training"):
             assert record["parameters"][name] == call[name]
     markdown = (tmp_path / "usps.md").read_text()
-    for record in records:
-        assert f"{100 * (1 - record['result']['accuracy']):.2f} (" in markdown
+    for first, second in zip(records[:9], records[9:], strict=True):
+        errors = [100 * (1 - record["result"]["accuracy"]) for record in (first, second)]
+        assert f"{np.mean(errors):.2f} ± {np.std(errors):.2f}" in markdown
     n_calls = len(calls)
-    assert experiments.run_usps(tmp_path, n_jobs=1) == records
+    assert experiments.run_usps(tmp_path, seeds=(0, 1), n_jobs=1) == records
     assert len(calls) == n_calls
 
 
 def test_figures_are_written(tmp_path, calls):
     pytest.importorskip("matplotlib", reason="draws figures")
     run_small_faces(tmp_path)
-    experiments.run_usps(tmp_path)
+    experiments.run_usps(tmp_path, seeds=(0,))
     experiments.draw_occluded_faces(tmp_path, size=SIZE, n_faces=2)
     experiments.draw_misaligned_digits(tmp_path)
     for name in ("faces", "usps", "occluded_faces", "misaligned_digits"):
@@ -364,7 +370,7 @@ def test_the_real_classifier_runs_through_it_all(tmp_path, synthetic, monkeypatc
     accuracy = {(r["name"].split("-")[1], r["parameters"]["method"]): r["result"]["accuracy"] for r in records}
     assert accuracy["none", "ddlearn"] == 1
     assert accuracy["occlusion", "ddlearn, gross errors"] > 0.9
-    assert len(experiments.run_usps(tmp_path)) == len(digits.DIGIT_SETTINGS)
+    assert len(experiments.run_usps(tmp_path, seeds=(0,))) == len(digits.DIGIT_SETTINGS)
     pictures.draw_pictures(tmp_path)
 
 
@@ -377,5 +383,5 @@ def test_the_command_runs_an_experiment(tmp_path, monkeypatch):
     command.main()
     assert ran == [
         (tmp_path, {"n_jobs": 2}),
-        (tmp_path / "quick", {"n_jobs": -1, "max_train": 1000, "max_test": 200}),
+        (tmp_path / "quick", {"n_jobs": -1, "seeds": (0,), "max_train": 1000, "max_test": 200}),
     ]

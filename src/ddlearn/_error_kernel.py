@@ -77,7 +77,7 @@ def _largest_residual(sample, is_kept, support, x, n_selected, atoms_by_feature)
 @njit(cache=True, nogil=True, error_model="numpy")
 def pursue_with_errors(
     atoms_by_feature,  # (n_features, n_atoms)
-    inverse_norms,  # (n_atoms,) 0 for a zero atom
+    inverse_norms,  # (n_atoms,) of whole atoms, as in matching pursuit over [D I]; 0 for a zero atom
     samples,  # (n_rows, n_features)
     budgets,  # (n_rows,) features that may be wrong
     thresholds,  # (n_rows,) a feature with a smaller residual is never wrong

@@ -31,7 +31,7 @@ def _fill_weights(t, weights, changes):
 @njit(cache=True, nogil=True, error_model="numpy")
 def warp_rows(
     images,  # (n_rows, height, width)
-    affine,  # (n_rows, 2, 3)
+    affine,  # (n_rows, 2, 3) always float64: in pixels, float32 would be coarse
     warped,  # out, (n_rows, height, width)
     slopes_u,  # out, (n_rows, height, width) derivative of the input along u where the output shows it
     slopes_v,  # out, the same along v
@@ -100,7 +100,7 @@ def differentiate_rows(
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc"})  # sums in vectors: 3x
 def factor_rows(
     basis,  # in: tangents J of each row, out: inv(L) J, (n_rows, n_parameters, n_features)
-    damping,  # (n_rows,)
+    damping,  # (n_rows,) positive, or dependent tangents give NaN
     factor,  # out, (n_rows, n_parameters, n_parameters) L, lower triangle of J J' + damping I = L L'
 ):
     """Cholesky factors of the normal equations of the moves, and the tangents in the basis that they make."""

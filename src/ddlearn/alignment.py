@@ -113,7 +113,7 @@ class Alignment(BaseEstimator):
         The maps to try: shifts; shifts and rotations; those and one scale; all linear maps and shifts.
     n_rounds : int, default=3
         How often tangents are taken and the image is moved, at most.
-    damping : float, default=0.01
+    damping : float, default=0.003
         The cost of a movement by one pixel, relative to the squared norm of the image.
     tol : float, default=0.2
         An image that a round has moved by no more pixels stays there.
@@ -133,7 +133,7 @@ class Alignment(BaseEstimator):
         transform: str = "affine",
         *,
         n_rounds: int = 3,
-        damping: float = 0.01,
+        damping: float = 0.003,
         tol: float = 0.2,
         max_shift: float | None = None,
     ):

@@ -33,7 +33,7 @@ class Tangents(NamedTuple):
     """How the samples of a block change when they are moved, and where they stand."""
 
     derivatives: Floats  # (n_rows, n_parameters, n_features)
-    damping: Floats  # (n_rows,) the paper's model has none; keeps moves small that no feature speaks for
+    damping: Floats  # (n_rows,) positive; keeps moves small that no feature speaks for
     position: Floats  # (n_rows, n_parameters) the move so far
 
     def rows(self, rows: NDArray[np.intp]) -> Tangents:
@@ -75,8 +75,10 @@ class MaskedCoder:
         tangents: Tangents | None = None,
         n_nonzero_coefs: int | None = None,
     ) -> MaskedFit:
-        """Code a block of rows, with T atoms unless another number is given."""
-        codes, system = self._encode(samples, is_kept, tangents, n_nonzero_coefs or self.n_nonzero_coefs)
+        """Code a block of rows, with T atoms unless another number is given; samples are finite everywhere."""
+        codes, system = self._encode(
+            samples, is_kept, tangents, self.n_nonzero_coefs if n_nonzero_coefs is None else n_nonzero_coefs
+        )
         residuals = samples - codes.to_csr(len(self.dictionary)) @ self.dictionary
         if tangents is None or system is None:
             return MaskedFit(codes, residuals, np.zeros((len(samples), 0), samples.dtype))

@@ -100,8 +100,8 @@ class SparseCoder(BaseEstimator, ABC):
         n_nonzero_coefs : int
             The budget T.
         energies : ndarray of shape (n_rows,) or None, default=None
-            Squared norms of the samples, given in traditional sparse coding only, where a coder may stop on the
-            residual.
+            Squared norms of the samples, given where a coder may stop on the residual: in traditional sparse coding,
+            whether or not features are left out.
         directions : ndarray of shape (n_rows, n_directions, n_components) or None, default=None
             Directions to project out, given only to coders that set ``projects_directions``.
 

@@ -1,0 +1,62 @@
+"""What the treatment of new samples costs, against plain coding: ``python -m benchmarks.inference``.
+
+Targets: full inference of ten hypotheses within 25 times the fast rule, alignment in three rounds within 15 times plain
+coding.  All are measured in one process, by turns, as the best of several.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+import numpy as np
+from sklearn.preprocessing import normalize
+
+from ddlearn import Alignment, DDLClassifier
+from ddlearn.datasets import load_usps
+
+N_REPEATS = 7
+SIZES = {"K=300, T=3": (300, 3), "K=500, T=5": (500, 5)}
+TRANSFORMS = ("translation", "euclidean", "similarity", "affine")
+WAYS: dict[str, dict] = {
+    "fast": {},
+    "full, 10 hypotheses (target 25)": {"inference": "full"},
+    "full, 3 candidates": {"inference": "full", "n_candidates": 3},
+    **{f"{name}, 3 rounds (target 15)": {"alignment": Alignment(name)} for name in TRANSFORMS},
+    "errors in a fifth, alternating": {"error_budget": 0.2},
+    "errors in a fifth, greedy": {"error_budget": 0.2, "error_route": "greedy"},
+}
+
+
+def measure(model: DDLClassifier, X: np.ndarray) -> float:
+    start = perf_counter()
+    model.predict(X)
+    return perf_counter() - start
+
+
+def main() -> None:
+    print(
+        "| times the fast rule | " + " | ".join(f"{size} {dtype}" for size in SIZES for dtype in ("f64", "f32")) + " |"
+    )
+    print("| --- |" + " --- |" * 2 * len(SIZES))
+    ratios: dict[str, list[str]] = {name: [] for name in WAYS}
+    for n_components, n_nonzero_coefs in SIZES.values():
+        for dtype in (np.float64, np.float32):
+            X, y = load_usps(subset="train", return_X_y=True)
+            X_test = normalize(load_usps(subset="test", return_X_y=True)[0].astype(dtype))
+            model = DDLClassifier(
+                n_components, n_nonzero_coefs=n_nonzero_coefs, image_shape=(16, 16), n_jobs=-1, random_state=0
+            ).fit(normalize(X.astype(dtype)), y)
+            own = model.get_params(deep=False)
+            seconds = dict.fromkeys(WAYS, np.inf)
+            for _ in range(N_REPEATS):
+                for name, way in WAYS.items():
+                    model.set_params(**own | way)
+                    seconds[name] = min(seconds[name], measure(model, X_test))
+            for name, value in seconds.items():
+                ratios[name].append(f"{value / seconds['fast']:.1f}" if name != "fast" else f"{1e3 * value:.1f} ms")
+    for name, row in ratios.items():
+        print(f"| {name} | " + " | ".join(row) + " |")
+
+
+if __name__ == "__main__":
+    main()
