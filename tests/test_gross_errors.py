@@ -123,6 +123,21 @@ def test_judge_calls_the_largest_residuals_wrong_and_no_more_than_the_budget():
     np.testing.assert_array_equal(judge(residuals, known, budget, limit), [[True, False, False, True, False]])
 
 
+@pytest.mark.parametrize(
+    "route",
+    [
+        AlternatingErrors(trim=float("nan")),
+        AlternatingErrors(threshold=-2),
+        AlternatingErrors(max_iter=1.5),
+        AlternatingErrors(trim="a"),
+        GreedyErrors(threshold=-5),
+    ],
+)
+def test_parameters_that_are_no_numbers_of_at_least_zero_are_refused(route):
+    with pytest.raises(ValueError, match=r"of (Alternating|Greedy)Errors must be an? \w+ of at least 0, got"):
+        resolve_error_route(route)
+
+
 def test_routes_are_looked_up_by_name_or_taken_as_they_are():
     route = AlternatingErrors(trim=2.0)
     assert resolve_error_route(route) is route

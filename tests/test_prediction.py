@@ -190,13 +190,19 @@ def test_a_sample_of_which_nothing_is_known_is_judged_by_the_prior(model, split,
         ({"missing": "ignore"}, r"missing='ignore' is not known; choose one of \['error', 'mask'\]"),
         ({"n_candidates": 11}, "n_candidates=11, but there are only 10 classes"),
         ({"n_candidates": -1}, "n_candidates must be an integer of at least 0"),
+        ({"error_budget": float("inf")}, "error_budget=inf is a share of the features"),
+        ({"max_coding_iter": -4}, "max_coding_iter must be an integer of at least 0"),
+        ({"coding_tol": float("nan")}, "coding_tol must be a number of at least 0"),
         ({"alignment": "affine"}, "alignment moves images"),
         ({"image_shape": (9, 9)}, "has 9 x 9 = 81 pixels, but X has 64 features"),
     ],
 )
-def test_settings_that_cannot_be_are_refused_when_they_are_used(model, split, changes, message):
+def test_settings_that_cannot_be_are_refused_by_fit_and_when_they_are_changed(model, split, changes, message):
+    X, y, X_test, _ = split
     with pytest.raises(ValueError, match=message):
-        model.set_params(**changes).predict(split[2])
+        DDLClassifier(**changes).fit(X, y)
+    with pytest.raises(ValueError, match=message):
+        model.set_params(**changes).predict(X_test)
 
 
 @pytest.mark.parametrize(
@@ -221,9 +227,46 @@ def test_what_is_not_finite_and_not_missing_is_an_error_that_names_the_place(mod
 
 def test_full_inference_is_for_one_class_a_sample(split):
     X, y, _, _ = split
-    model = DDLClassifier(30, max_iter=1, inference="full").fit(X, np.stack([y % 2, y > 4], axis=1).astype(int))
-    with pytest.raises(ValueError, match="fitted to multilabel targets: use inference='fast'"):
-        model.predict(X)
+    several = np.stack([y % 2, y > 4], axis=1).astype(int)
+    model = DDLClassifier(30, max_iter=1).fit(X, several)
+    for refused in (lambda: DDLClassifier(inference="full").fit(X, several), lambda: model.predict(X)):
+        model.set_params(inference="full")
+        with pytest.raises(ValueError, match="multilabel targets: use inference='fast'"):
+            refused()
+
+
+@pytest.mark.parametrize("loss", ["square", "logistic", "exponential"])
+def test_atoms_that_the_known_features_do_not_show_are_no_evidence(loss):
+    # Full inference used to satisfy any hypothesis with atoms in the missing features, which cost nothing there.
+    rng = np.random.default_rng(0)
+    atoms, y = np.zeros((6, 20)), np.arange(200) % 2
+    atoms[:3, :10], atoms[3:, 10:] = normalise(rng.random((3, 10))), normalise(rng.random((3, 10)))
+    X = 2 * atoms[3 * y + rng.integers(3, size=200)] + 0.05 * rng.standard_normal((200, 20))
+    model = DDLClassifier(6, n_nonzero_coefs=2, init=atoms, max_iter=0, loss=loss).fit(X, y)
+    is_second_half = np.arange(20) >= 10
+    for inference in ("fast", "full"):
+        model.set_params(inference=inference)
+        assert (model.predict(X[y == 0], is_second_half) == 0).all()
+
+
+def test_full_inference_of_a_row_does_not_depend_on_what_its_neighbours_miss(model, split):
+    X = split[2][:300].copy()
+    model.set_params(inference="full", missing="mask")
+    before = model.decision_function(X)
+    X[7, 3] = np.nan
+    after = model.decision_function(X)
+    others = np.arange(300) != 7
+    np.testing.assert_allclose(after[others], before[others], rtol=1e-9)
+    assert (after[7] != before[7]).any()
+
+
+def test_the_warning_names_the_line_that_called_the_model(model, split):
+    X = np.full((1, 64), np.nan)
+    model.set_params(missing="mask")
+    for call in (model.predict, model.predict_proba, model.decision_function, model.explain):
+        with pytest.warns(UserWarning, match="all features are missing") as caught:
+            call(X)
+        assert caught[0].filename == __file__
 
 
 def test_duplicate_and_zero_samples_are_judged_alike(model, split):

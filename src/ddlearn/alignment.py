@@ -13,7 +13,7 @@ image's registration.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from typing import NamedTuple
 
@@ -30,6 +30,8 @@ __all__ = ["TRANSFORMS", "Alignment", "warp_images"]
 # The limits of methods.md 5.4, beyond which an image would be made to look like another one.
 _LARGEST_ANGLE = np.deg2rad(15)
 _LARGEST_SCALING = 0.15
+_LARGEST_TANGENTS = 2**21  # values in the tangents of the images that are registered at a time: 16 MB
+_HALF = 0.5
 _ROUNDING_ERRORS = 10  # a cost that is lower by less, relative to the energy of the image, is not lower
 _LARGEST_STEP = 1.0  # pixels; beyond, tangents say little about the image
 _SIDE_PER_PIXEL_OF_SHIFT = 9  # shifts of up to 2 pixels for images of 16, 3 for images of 28
@@ -89,11 +91,22 @@ class View(NamedTuple):
 
     parameters: Floats  # (n_rows, n_parameters) in pixels
     samples: Floats  # (n_rows, n_features)
-    is_known: Flags  # (n_rows, n_features) whether no missing pixel has a part in a feature
+    is_known: Flags  # (n_rows, n_features) whether a pixel shows more of known pixels than of missing ones
     slopes: Floats  # (2, n_rows, n_features) of the images where the samples show them
 
     def rows(self, rows: NDArray[np.intp]) -> View:
         return View(self.parameters[rows], self.samples[rows], self.is_known[rows], self.slopes[:, rows])
+
+    @classmethod
+    def join(cls, views: Sequence[View]) -> View:
+        """Return the rows of all views as one."""
+        parameters, samples, is_known, slopes = zip(*views, strict=True)
+        return cls(
+            np.concatenate(parameters),
+            np.concatenate(samples),
+            np.concatenate(is_known),
+            np.concatenate(slopes, axis=1),
+        )
 
     def put(self, rows: NDArray[np.intp], other: View, chosen: Flags) -> None:
         """Overwrite some rows with those of `other` that are chosen."""
@@ -118,8 +131,9 @@ class Alignment(BaseEstimator):
     tol : float, default=0.2
         An image that a round has moved by no more pixels stays there.
     max_shift : float or None, default=None
-        The largest shift in pixels; by default a ninth of the shorter side: 2 for images of 16 x 16, 3 for 28 x 28.
-        Rotations are limited to 15 degrees, scales to 0.85 to 1.15.
+        The largest shift in pixels, along columns and along rows; by default a ninth of the shorter side: 2 for images
+        of 16 x 16, 3 for 28 x 28.  Scales are limited to 0.85 to 1.15 and angles to 15 degrees (of affine maps, the
+        entries of the matrix on the diagonal and beside it).
 
     Examples
     --------
@@ -185,8 +199,8 @@ class Frame:
         affine = self.to_affine(parameters)
         seen, slopes_u, slopes_v = warp_images(samples, affine, self.image_shape)
         if not is_known.all():
-            touched, _, _ = warp_images((~is_known).astype(samples.dtype), affine, self.image_shape)
-            is_known = touched == 0
+            share_missing, _, _ = warp_images((~is_known).astype(samples.dtype), affine, self.image_shape)
+            is_known = share_missing < _HALF
         return View(parameters, seen, is_known, np.stack([slopes_u, slopes_v]))
 
     def move(
@@ -226,15 +240,28 @@ class Registration:
         n_rounds: int | None = None,
     ) -> View:
         """Register the rows of a block, starting from given parameters or from the identity."""
-        frame = self.frame
+        n_parameters = len(self.frame.units)
         if parameters is None:
-            parameters = np.zeros((len(samples), len(frame.units)), samples.dtype)
+            parameters = np.zeros((len(samples), n_parameters), samples.dtype)
+        step = max(_LARGEST_TANGENTS // (n_parameters * samples.shape[1]), 1)
+        parts = [slice(start, start + step) for start in range(0, len(samples), step)]
+        views = [self._register(samples[part], is_known[part], parameters[part], problem, n_rounds) for part in parts]
+        return views[0] if len(views) == 1 else View.join(views)
+
+    def _register(
+        self, samples: Floats, is_known: Flags, parameters: Floats, problem: RowProblem, n_rounds: int | None
+    ) -> View:
+        frame = self.frame
         energies = np.vecdot(samples, samples)
         damping = self.alignment.damping * np.where(energies > 0, energies, 1)  # a blank image stays where it is
         rounding = _ROUNDING_ERRORS * np.finfo(samples.dtype).eps * energies
         view = frame.look(samples, is_known, parameters)
-        cost = problem.measure_cost(problem.fit(view.samples, view.is_known, None).residuals, view.is_known)
-        cost += damping * np.vecdot(parameters, parameters)
+        residuals = problem.fit(view.samples, view.is_known, None).residuals
+        if not is_known.all():
+            # What is missing is filled with what the code expects there, or it would spoil its neighbours when the
+            # image moves. (Only complete images start from somewhere else than the identity.)
+            samples = np.where(is_known, samples, view.samples - residuals)
+        cost = problem.measure_cost(residuals, view.is_known) + damping * np.vecdot(parameters, parameters)
         active = np.arange(len(samples))
         for _ in range(self.alignment.n_rounds if n_rounds is None else n_rounds):
             if active.size == 0:
@@ -288,7 +315,9 @@ def resolve_alignment(
 
 def _check_image_shape(image_shape: tuple[int, int], n_features: int) -> None:
     is_pair = isinstance(image_shape, tuple | list) and len(image_shape) == 2
-    if not is_pair or not all(isinstance(side, Integral) and side > 0 for side in image_shape):
+    if not is_pair or not all(
+        isinstance(side, Integral) and type(side) is not bool and side > 0 for side in image_shape
+    ):
         raise ValueError(f"image_shape must be a pair of positive integers (height, width), got {image_shape!r}.")
     height, width = image_shape
     if height * width != n_features:

@@ -8,6 +8,7 @@ and value 0, which is harmless in every product.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -46,6 +47,11 @@ class RowCodes(NamedTuple):
         """Return codes without any entry."""
         shape = (n_samples, n_nonzero_coefs)
         return cls(np.zeros(shape, np.int32), np.zeros(shape, dtype))
+
+    @classmethod
+    def join(cls, parts: Sequence[RowCodes]) -> RowCodes:
+        """Return the rows of all parts as one."""
+        return cls(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
     @classmethod
     def from_csr(cls, codes: csr_array, n_nonzero_coefs: int, dtype: DTypeLike) -> RowCodes:

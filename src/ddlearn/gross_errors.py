@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from numbers import Integral, Real
 from typing import NamedTuple
 
 import numpy as np
@@ -59,6 +60,15 @@ class ErrorRoute(BaseEstimator, ABC):
     """
 
     moves_samples = True  # whether tangents are taken into account
+
+    def check_parameters(self) -> None:
+        """Raise unless all parameters are numbers of at least 0."""
+        for name, value in self.get_params(deep=False).items():
+            is_count = name == "max_iter"
+            is_number = isinstance(value, Integral if is_count else Real) and not isinstance(value, bool)
+            if not is_number or not 0 <= value < np.inf:
+                word = "an integer" if is_count else "a number"
+                raise ValueError(f"{name} of {type(self).__name__} must be {word} of at least 0, got {value!r}.")
 
     @abstractmethod
     def find(
@@ -277,4 +287,6 @@ def resolve_error_route(error_route: str | ErrorRoute) -> ErrorRoute:
             f"{error_route!r} cannot serve as an error route: it must be a name from {sorted(ERROR_ROUTES)} or an "
             "object (not a class) with the method find."
         )
+    if hasattr(error_route, "check_parameters"):
+        error_route.check_parameters()
     return error_route

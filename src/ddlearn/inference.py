@@ -24,10 +24,9 @@ hypothesis anew, which turns the first term into :math:`(M + 2) \ln \|y - D^T x\
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
 from .codes import RowCodes
@@ -35,7 +34,10 @@ from .discriminative_coding import ClassifierState, DiscriminativeCoder, Point, 
 from .losses import Loss
 from .masked_coding import Flags
 from .objective import compute_scores
-from .sparse_coding import Floats, SparseCoder, correlate, measure_energies
+from .sparse_coding import Floats, SparseCoder, correlate
+
+# The share of an atom's squared norm that lies in the features kept, below which no hypothesis may use it.
+_SMALLEST_SHOWN_SHARE = 0.1
 
 
 def compute_evidence(scores: Floats, loss: Loss, class_cost: Floats) -> Floats:
@@ -157,45 +159,55 @@ class FullInference(InferenceRule):
 
     def __init__(self, model: LabelModel):
         super().__init__(model)
-        self.coder = DiscriminativeCoder(
+        self.coder = self._make_coder(model.gram, model.classifiers.coef)
+
+    def _make_coder(self, gram: Floats, coef: Floats) -> DiscriminativeCoder:
+        model = self.model
+        return DiscriminativeCoder(
             model.dictionary,
-            model.classifiers,
+            replace(model.classifiers, coef=coef),
             model.sparse_coder,
             model.n_nonzero_coefs,
             model.max_coding_iter,
             model.coding_tol,
-            gram=model.gram,
+            gram=gram,
         )
 
     def weigh(self, samples: Floats, is_kept: Flags, codes: RowCodes) -> Floats:
         if is_kept.all():
             dictionary = self.model.dictionary
             correlations = correlate(samples, dictionary, np.empty((len(samples), len(dictionary)), samples.dtype))
-            return self._weigh(
-                self.model.gram, correlations, measure_energies(samples, 0), codes, n_features=samples.shape[1]
-            )
-        rows = zip(samples, is_kept, codes.indices, codes.values, strict=True)
-        return np.concatenate([self._weigh_masked(*row) for row in rows])
+            energies = np.vecdot(samples, samples)
+            return self._weigh(self.coder, correlations, energies, codes, n_features=samples.shape[1])
+        evidence = np.empty((len(samples), len(self.model.classifiers.coef)), samples.dtype)
+        masks, group = np.unique(is_kept, axis=0, return_inverse=True)
+        for position, mask in enumerate(masks):
+            rows = np.flatnonzero(group.ravel() == position)
+            evidence[rows] = self._weigh_masked(samples[rows], mask, codes.rows(rows))
+        return evidence
 
-    def _weigh_masked(self, sample: Floats, is_kept: Flags, indices: NDArray[np.int32], values: Floats) -> Floats:
-        """Weigh the hypotheses of one row, with the Gram matrix of the features that it keeps."""
-        left_out, kept = self.model.dictionary[:, ~is_kept], self.model.dictionary[:, is_kept]
-        sample = sample[is_kept]
-        return self._weigh(
-            self.model.gram - left_out @ left_out.T,
-            (kept @ sample)[None],
-            np.vecdot(sample, sample)[None],
-            RowCodes(indices[None], values[None]),
-            n_features=len(sample),
-        )
+    def _weigh_masked(self, samples: Floats, is_kept: Flags, codes: RowCodes) -> Floats:
+        """Weigh the hypotheses of rows that keep the same features, with the Gram matrix of those."""
+        model = self.model
+        left_out, kept = model.dictionary[:, ~is_kept], np.ascontiguousarray(model.dictionary[:, is_kept])
+        gram = model.gram - left_out @ left_out.T
+        # An atom that the features hardly show could take any coefficient at no cost, and agree with any hypothesis.
+        is_shown = np.diagonal(gram) > _SMALLEST_SHOWN_SHARE * np.diagonal(model.gram)
+        is_shown[codes.indices[codes.values != 0]] = True
+        gram[~is_shown] = gram[:, ~is_shown] = 0
+        samples = np.ascontiguousarray(samples[:, is_kept])
+        correlations = np.where(is_shown, samples @ kept.T, 0)
+        coder = self._make_coder(gram, np.where(is_shown, model.classifiers.coef, 0))
+        return self._weigh(coder, correlations, np.vecdot(samples, samples), codes, n_features=len(kept[0]))
 
     def _weigh(
-        self, gram: Floats, correlations: Floats, energies: Floats, codes: RowCodes, *, n_features: int
+        self, coder: DiscriminativeCoder, correlations: Floats, energies: Floats, codes: RowCodes, *, n_features: int
     ) -> Floats:
         """Start all hypotheses from the label-free codes and improve the best of them."""
         n_rows, n_classes = len(energies), len(self.model.classifiers.coef)
-        rows = Rows(gram, correlations, energies, np.zeros((n_rows, n_classes), energies.dtype), np.ones_like(energies))
-        start = self.coder.measure(rows, codes)
+        unlabelled, unit = np.zeros((n_rows, n_classes), energies.dtype), np.ones_like(energies)
+        rows = Rows(coder.gram, correlations, energies, unlabelled, unit)
+        start = coder.measure(rows, codes)
         rows = rows._replace(
             noise_variance=self.model.noise.estimate(start.squared_residual, n_features, self.model.training_noise)
         )
@@ -204,7 +216,7 @@ class FullInference(InferenceRule):
         for candidate in np.argsort(-fast, axis=1, kind="stable")[:, : self.model.n_candidates].T:
             labels = np.full_like(rows.labels, -1)
             labels[everyone, candidate] = 1
-            point, _ = self.coder.descend(rows._replace(labels=labels), codes, is_start_traditional=True)
+            point, _ = coder.descend(rows._replace(labels=labels), codes, is_start_traditional=True)
             class_cost = point.objective - point.squared_residual / rows.noise_variance
             cost = self._weigh_residual(point, rows.noise_variance, n_features) + class_cost
             joint[everyone, candidate] = np.minimum(joint[everyone, candidate], cost)

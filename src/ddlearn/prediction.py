@@ -26,13 +26,15 @@ class Explanation(NamedTuple):
     samples : ndarray of shape (n_samples, n_features)
         The samples as they were coded: after alignment, with zeros where features are missing.
     codes : csr_array of shape (n_samples, n_components)
-        The label-free codes, the paper's x.
+        The label-free codes, the paper's x; the full rule starts from them.
     reconstruction : ndarray of shape (n_samples, n_features)
         What the codes stand for.
     error : ndarray of shape (n_samples, n_features)
         The gross errors found, the paper's e: sample less reconstruction where a feature is wrong, 0 elsewhere.
     is_missing : ndarray of shape (n_samples, n_features)
         The features that were not known.
+    is_used : ndarray of shape (n_samples, n_features)
+        The features that the codes were fitted to; looking for errors leaves out more than it calls wrong.
     evidence : ndarray of shape (n_samples, n_classes)
         The evidence for each class.
     transforms : ndarray of shape (n_samples, 2, 3) or None
@@ -57,6 +59,7 @@ class Explanation(NamedTuple):
     reconstruction: Floats
     error: Floats
     is_missing: Flags
+    is_used: Flags
     evidence: Floats
     transforms: Floats | None
 
@@ -72,17 +75,17 @@ class Predictor:
 
     def encode(self, X: Floats) -> RowCodes:
         """Return label-free codes."""
-        blocks = self.coder.map(lambda coded: coded.codes, X, None, self.is_nan_missing)
-        return RowCodes(*(np.concatenate(arrays) for arrays in zip(*blocks, strict=True)))
+        return RowCodes.join(self.coder.map(lambda coded: coded.codes, X, None, self.is_nan_missing))
 
     def weigh(self, X: Floats, mask: Flags | None) -> Floats:
         """Return the evidence for each class."""
         blocks = self.coder.map(self._judge, X, mask, self.is_nan_missing)
-        _warn_of_blank_rows(sum(n_blank for _, n_blank in blocks))
+        _warn_of_blank_rows(sum(n_blank for _, n_blank in blocks), n_frames=5)
         return np.concatenate([evidence for evidence, _ in blocks])
 
     def _judge(self, coded: CodedBlock) -> tuple[Floats, int]:
-        evidence = self.rule.weigh(coded.samples, coded.is_kept, coded.codes)
+        # The fit leaves out right features too; what hypotheses cost is judged by all that are not wrong.
+        evidence = self.rule.weigh(coded.samples, coded.is_known & ~coded.is_wrong, coded.codes)
         is_blank = ~coded.is_known.any(axis=1)
         evidence[is_blank] = self.prior_evidence
         return evidence, int(np.count_nonzero(is_blank))
@@ -90,11 +93,10 @@ class Predictor:
     def explain(self, X: Floats, mask: Flags | None) -> Explanation:
         """Return the parts that samples were taken apart into."""
         blocks = self.coder.map(lambda coded: (coded, *self._judge(coded)), X, mask, self.is_nan_missing)
-        _warn_of_blank_rows(sum(n_blank for _, _, n_blank in blocks))
+        _warn_of_blank_rows(sum(n_blank for _, _, n_blank in blocks), n_frames=4)
         coded = [block for block, _, _ in blocks]
         dictionary = self.coder.coder.dictionary
-        codes = RowCodes(*(np.concatenate(arrays) for arrays in zip(*(block.codes for block in coded), strict=True)))
-        codes = codes.to_csr(len(dictionary))
+        codes = RowCodes.join([block.codes for block in coded]).to_csr(len(dictionary))
         samples = np.concatenate([block.samples for block in coded])
         reconstruction = codes @ dictionary
         is_wrong = np.concatenate([block.is_wrong for block in coded])
@@ -104,16 +106,17 @@ class Predictor:
             reconstruction=reconstruction,
             error=np.where(is_wrong, samples - reconstruction, 0),
             is_missing=~np.concatenate([block.is_known for block in coded]),
+            is_used=np.concatenate([block.is_kept for block in coded]),
             evidence=np.concatenate([evidence for _, evidence, _ in blocks]),
             transforms=self.coder.to_affine(np.concatenate([block.parameters for block in coded])),
         )
 
 
-def _warn_of_blank_rows(n_blank: int) -> None:
+def _warn_of_blank_rows(n_blank: int, n_frames: int) -> None:
     if n_blank:
         warnings.warn(
             f"In {n_blank} sample(s) all features are missing: they are judged by the class frequencies of the "
             "training samples.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=n_frames,  # the line that called the model
         )
