@@ -5,11 +5,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 KERNEL_TESTS := $(addprefix tests/test_,omp_kernel.py code_kernel.py warp_kernel.py error_kernel.py dictionary.py classifiers.py)
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test nightly lint bench clean
 
 help:
 	@echo "make demo    learn scikit-learn's digits and compare with the alternatives"
 	@echo "make test    run the tests and doctests"
+	@echo "make nightly run the long tests: 10 000 damaged files, 20 kills of each fit"
 	@echo "make lint    check style and types"
 	@echo "make bench   measure against spams, dictlearn and scikit-learn (DDLEARN_DATA=folder for the real data)"
 	@echo "make clean   remove the environment and caches"
@@ -32,6 +33,9 @@ test: $(VENV)/.test
 	$(BIN)/python -m pytest
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-boundscheck $(BIN)/python -m pytest -q $(KERNEL_TESTS) -k "kernel or twin"
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q tests/test_code_kernel.py
+
+nightly: $(VENV)/.test
+	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -m "nightly or not nightly"
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

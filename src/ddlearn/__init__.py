@@ -1,38 +1,50 @@
-"""Discriminative dictionary learning after Ghanem and Ahuja (2011)."""
+"""Discriminative dictionary learning after Ghanem and Ahuja (2011).
 
-from .alignment import Alignment
-from .classifiers import (
-    CLASSIFIER_TRAINERS,
-    AdaBoost,
-    ClassifierTrainer,
-    LinearSVM,
-    LogitBoost,
-    Newton,
-    SquareLev,
-    check_classifier_trainer,
-)
-from .codes import RowCodes
-from .dictionary import (
-    DICTIONARY_UPDATES,
-    AtomUpdate,
-    BlockCoordinateUpdate,
-    DictionaryUpdate,
-    ExactKSVDUpdate,
-    KSVDUpdate,
-    MODUpdate,
-    UpdatedDictionary,
-    WeightedKSVDUpdate,
-    check_dictionary_update,
-)
-from .discriminative_coding import CodingRecord, discriminative_encode
-from .estimator import DDLClassifier
-from .fitting import IterationRecord
-from .gross_errors import ERROR_ROUTES, AlternatingErrors, ErrorRoute, GreedyErrors
-from .ksvd import KSVD, CodeClassifier, make_baseline
-from .losses import LOSSES, Exponential, Logistic, Loss, SmoothHinge, SoftplusHinge, Square, check_loss
-from .objective import MapObjective, map_objective
-from .prediction import Explanation
-from .sparse_coding import OMP, ORMP, SPARSE_CODERS, SparseCoder, check_sparse_coder, sparse_encode
+Public names are imported from their files when they are first used: ``ddlearn --help`` must not wait for Numba.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .alignment import Alignment
+    from .checkpoint import Checkpoint
+    from .classifiers import (
+        CLASSIFIER_TRAINERS,
+        AdaBoost,
+        ClassifierTrainer,
+        LinearSVM,
+        LogitBoost,
+        Newton,
+        SquareLev,
+        check_classifier_trainer,
+    )
+    from .codes import RowCodes
+    from .container import ModelFileError
+    from .dictionary import (
+        DICTIONARY_UPDATES,
+        AtomUpdate,
+        BlockCoordinateUpdate,
+        DictionaryUpdate,
+        ExactKSVDUpdate,
+        KSVDUpdate,
+        MODUpdate,
+        UpdatedDictionary,
+        WeightedKSVDUpdate,
+        check_dictionary_update,
+    )
+    from .discriminative_coding import CodingRecord, discriminative_encode
+    from .estimator import DDLClassifier
+    from .fitting import IterationRecord
+    from .gross_errors import ERROR_ROUTES, AlternatingErrors, ErrorRoute, GreedyErrors
+    from .ksvd import KSVD, CodeClassifier, make_baseline
+    from .losses import LOSSES, Exponential, Logistic, Loss, SmoothHinge, SoftplusHinge, Square, check_loss
+    from .objective import MapObjective, map_objective
+    from .persistence import load, save
+    from .prediction import Explanation
+    from .sparse_coding import OMP, ORMP, SPARSE_CODERS, SparseCoder, check_sparse_coder, sparse_encode
 
 __version__ = "0.1.0.dev0"
 
@@ -50,6 +62,7 @@ __all__ = [
     "AlternatingErrors",
     "AtomUpdate",
     "BlockCoordinateUpdate",
+    "Checkpoint",
     "ClassifierTrainer",
     "CodeClassifier",
     "CodingRecord",
@@ -68,6 +81,7 @@ __all__ = [
     "Loss",
     "MODUpdate",
     "MapObjective",
+    "ModelFileError",
     "Newton",
     "RowCodes",
     "SmoothHinge",
@@ -82,7 +96,77 @@ __all__ = [
     "check_loss",
     "check_sparse_coder",
     "discriminative_encode",
+    "load",
     "make_baseline",
     "map_objective",
+    "save",
     "sparse_encode",
 ]
+
+# The file of each public name; a test compares it with the imports above, which are for type checkers.
+_HOMES = {
+    "Alignment": "alignment",
+    "Checkpoint": "checkpoint",
+    "CLASSIFIER_TRAINERS": "classifiers",
+    "AdaBoost": "classifiers",
+    "ClassifierTrainer": "classifiers",
+    "LinearSVM": "classifiers",
+    "LogitBoost": "classifiers",
+    "Newton": "classifiers",
+    "SquareLev": "classifiers",
+    "check_classifier_trainer": "classifiers",
+    "RowCodes": "codes",
+    "ModelFileError": "container",
+    "DICTIONARY_UPDATES": "dictionary",
+    "AtomUpdate": "dictionary",
+    "BlockCoordinateUpdate": "dictionary",
+    "DictionaryUpdate": "dictionary",
+    "ExactKSVDUpdate": "dictionary",
+    "KSVDUpdate": "dictionary",
+    "MODUpdate": "dictionary",
+    "UpdatedDictionary": "dictionary",
+    "WeightedKSVDUpdate": "dictionary",
+    "check_dictionary_update": "dictionary",
+    "CodingRecord": "discriminative_coding",
+    "discriminative_encode": "discriminative_coding",
+    "DDLClassifier": "estimator",
+    "IterationRecord": "fitting",
+    "ERROR_ROUTES": "gross_errors",
+    "AlternatingErrors": "gross_errors",
+    "ErrorRoute": "gross_errors",
+    "GreedyErrors": "gross_errors",
+    "KSVD": "ksvd",
+    "CodeClassifier": "ksvd",
+    "make_baseline": "ksvd",
+    "LOSSES": "losses",
+    "Exponential": "losses",
+    "Logistic": "losses",
+    "Loss": "losses",
+    "SmoothHinge": "losses",
+    "SoftplusHinge": "losses",
+    "Square": "losses",
+    "check_loss": "losses",
+    "MapObjective": "objective",
+    "map_objective": "objective",
+    "load": "persistence",
+    "save": "persistence",
+    "Explanation": "prediction",
+    "OMP": "sparse_coding",
+    "ORMP": "sparse_coding",
+    "SPARSE_CODERS": "sparse_coding",
+    "SparseCoder": "sparse_coding",
+    "check_sparse_coder": "sparse_coding",
+    "sparse_encode": "sparse_coding",
+}
+
+if not TYPE_CHECKING:  # to type checkers it would say that any name exists
+
+    def __getattr__(name: str) -> Any:
+        if name in _HOMES:
+            return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+        if name in _HOMES.values():
+            return import_module(f".{name}", __name__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -105,8 +105,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         The noise variance of a new sample in the full rule, which the paper leaves open: from the residual of its
         label-free code, the median of the training samples, or anew for each hypothesis.
     error_budget : int or float, default=0
-        How many features (an integer) or what share of them (a float below 1) of a new sample may be grossly wrong, as
-        by occlusion.  They are found and left out.
+        How many features (an integer) or what share of the known ones (a float below 1) of a new sample may be grossly
+        wrong, as by occlusion.  They are found and left out.
     error_route : {"alternating", "greedy"} or ErrorRoute, default="alternating"
         How they are found.
     missing : {"error", "mask"}, default="error"
@@ -116,7 +116,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     image_shape : tuple of int or None, default=None
         Height and width of the images that are the rows of X, which alignment needs.
     align_training : bool, default=False
-        Whether training images are registered too, a little in each iteration.
+        Whether training images are registered too, a little in each iteration.  ``codes_`` and ``noise_variance_`` are
+        then those of the registered images.
     unlabeled : object, default=None
         The value in y that marks a sample without label.  Such samples shape the dictionary, but not the classifiers.
         Not for multilabel targets.
@@ -292,11 +293,31 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             )
         return (*_encode_classes(y, is_labelled), False)
 
+    def _check_inference(self, n_classes: int, n_features: int, is_multilabel: bool) -> None:
+        """Raise if new samples cannot be treated as the parameters say."""
+        for name, known in (("inference", INFERENCE_RULES), ("test_noise", TEST_NOISE), ("missing", MISSING)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name}={getattr(self, name)!r} is not known; choose one of {sorted(known)}.")
+        if is_multilabel and not INFERENCE_RULES[self.inference].takes_multilabel:
+            raise ValueError(
+                f"inference={self.inference!r} supposes one class at a time, which cannot be done with multilabel "
+                "targets: use inference='fast'."
+            )
+        check_number("max_coding_iter", self.max_coding_iter, Integral)
+        check_number("coding_tol", self.coding_tol, Real)
+        check_error_budget(self.error_budget, n_features)
+        resolve_error_route(self.error_route)
+        if self.n_candidates is not None:
+            check_number("n_candidates", self.n_candidates, Integral)
+            if self.n_candidates > n_classes:
+                raise ValueError(
+                    f"n_candidates={self.n_candidates}, but there are only {n_classes} classes: use None for all."
+                )
+
     def _resolve_settings(self, n_components: int, n_features: int, is_multilabel: bool) -> FitSettings:
         """Look up the strategies and check the numbers."""
-        for name in ("max_iter", "max_coding_iter"):
-            check_number(name, getattr(self, name), Integral)
-        for name in ("tol", "coding_tol", "noise_floor", "cost_floor"):
+        check_number("max_iter", self.max_iter, Integral)
+        for name in ("tol", "noise_floor", "cost_floor"):
             check_number(name, getattr(self, name), Real)
         for name in ("noise_floor", "cost_floor"):
             if getattr(self, name) == 0:
@@ -343,16 +364,17 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     def _fit(self, X: Floats, labels: NDArray[Any], classes: NDArray[Any], is_multilabel: bool) -> None:
         rng = check_random_state(self.random_state)
         n_components = self._count_components(int(np.count_nonzero(labels.any(axis=1))))
+        self._check_inference(len(classes), X.shape[1], is_multilabel)
         settings = self._resolve_settings(n_components, X.shape[1], is_multilabel)
         labels = labels.astype(X.dtype)
         fitting = AlternatingFit(X, labels, settings, rng)
-        initial_state, floors, objective = fitting.initialise(*self._start(X, labels, n_components, rng))
+        context = self._init_callback_context(max_subtasks=settings.max_iter)
+        # A checkpoint may know where the loop has been interrupted.
+        context.call_on_fit_task_begin(estimator=self, X=X, y=labels, metadata={"loop": fitting})
+        progress = fitting.restored or fitting.begin(*fitting.initialise(*self._start(X, labels, n_components, rng)))
 
         def model_attributes(state: FitState) -> dict[str, Any]:
-            return self._model_attributes(state, floors, labels, classes, settings)
-
-        context = self._init_callback_context(max_subtasks=settings.max_iter)
-        context.call_on_fit_task_begin(estimator=self, X=X, y=labels)
+            return self._model_attributes(state, progress.floors, labels, classes, settings)
 
         def on_iteration(state: FitState, record: IterationRecord) -> bool:
             iteration = context.subcontext(task_name="iteration")
@@ -365,9 +387,9 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 reconstruction_attributes=lambda: model_attributes(state),
             )
 
-        result = fitting.run(initial_state, floors, objective, on_iteration)
+        result = fitting.run(progress, on_iteration)
         attributes = {
-            "codes_": result.state.codes.to_csr(n_components),
+            "codes_": result.state.codes.to_csr(len(result.state.dictionary)),
             "noise_variance_": result.state.noise_variance,
             "n_iter_": result.n_iter,
             "converged_": result.converged,
@@ -425,16 +447,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
 
     def _make_predictor(self, dtype: np.dtype) -> Predictor:
         """Look up how new samples are coded and judged."""
-        for name, known in (("inference", INFERENCE_RULES), ("test_noise", TEST_NOISE), ("missing", MISSING)):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name}={getattr(self, name)!r} is not known; choose one of {sorted(known)}.")
-        rule = INFERENCE_RULES[self.inference]
-        if self.is_multilabel_ and not rule.takes_multilabel:
-            raise ValueError(
-                f"inference={self.inference!r} supposes one class at a time, but this model was fitted to multilabel "
-                "targets: use inference='fast'."
-            )
-        n_classes, n_features = len(self.coef_), self.components_.shape[1]
+        self._check_inference(len(self.coef_), self.components_.shape[1], self.is_multilabel_)
+        n_features = self.components_.shape[1]
         coder = MaskedCoder(
             self.components_.astype(dtype, copy=False), self.sparse_coder_, self.n_nonzero_coefs_, self.n_jobs
         )
@@ -444,7 +458,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         noisy_coder = NoisyCoder(
             coder,
             resolve_error_route(self.error_route),
-            check_error_budget(self.error_budget, n_features),
+            self.error_budget,
             float(np.sqrt(self.median_noise_variance_)),
             resolve_alignment(self.alignment, self.image_shape, n_features, self.sparse_coder_),
             self.n_jobs,
@@ -459,9 +473,10 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             self.coding_tol,
             TEST_NOISE[self.test_noise],
             TrainingNoise(self.noise_floor_, self.median_noise_variance_),
-            _check_candidates(self.n_candidates, n_classes),
+            len(self.coef_) if self.n_candidates is None else self.n_candidates,
         )
-        return Predictor(noisy_coder, rule(model), self._prior_evidence(), self.missing == "mask")
+        rule = INFERENCE_RULES[self.inference](model)
+        return Predictor(noisy_coder, rule, self._prior_evidence(), self.missing == "mask")
 
     def _prior_evidence(self) -> Floats:
         """Return the evidence of the class frequencies, for samples of which nothing else is known."""
@@ -596,16 +611,6 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         return tags
-
-
-def _check_candidates(n_candidates: int | None, n_classes: int) -> int:
-    """Return how many hypotheses to try."""
-    if n_candidates is None:
-        return n_classes
-    check_number("n_candidates", n_candidates, Integral)
-    if n_candidates > n_classes:
-        raise ValueError(f"n_candidates={n_candidates}, but there are only {n_classes} classes: use None for all.")
-    return int(n_candidates)
 
 
 def _to_array(y: Any) -> NDArray[Any]:

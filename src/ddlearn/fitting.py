@@ -153,18 +153,33 @@ class _Misfit(NamedTuple):
     costs: Floats  # (n_classes,)
 
 
-class FitResult(NamedTuple):
-    """Where the loop ended."""
+class FitProgress(NamedTuple):
+    """Where the loop is, and how it came there: all that it needs to go on, but for the random numbers."""
 
     state: FitState
     floors: Floors
     history: list[IterationRecord]
-    n_iter: int
-    converged: bool
+    converged: bool = False
+    stopped: bool = False  # whether a callback asked to stop
+
+    @property
+    def n_iter(self) -> int:
+        """Outer iterations done."""
+        return len(self.history) - 1
+
+    @property
+    def objective(self) -> MapObjective:
+        """The terms of the objective at the state."""
+        last = self.history[-1]
+        return MapObjective(last.representation, last.noise, last.classification, last.cost)
 
 
 class AlternatingFit:
-    """Algorithm 2 on one training set: the four steps, and the loop over them."""
+    """Algorithm 2 on one training set: the four steps, and the loop over them.
+
+    Callbacks get this object when the fit begins.  One that keeps checkpoints sets ``restored`` to where the loop shall
+    go on from, puts ``rng`` in the state it had there, and adds to ``keepers`` what is to be told of each iteration.
+    """
 
     def __init__(self, X: Floats, labels: Floats, settings: FitSettings, rng: np.random.RandomState):
         self.images = X  # as they came; X is what is seen of them when they are registered
@@ -172,6 +187,8 @@ class AlternatingFit:
         self.labels = labels
         self.settings = settings
         self.rng = rng
+        self.restored: FitProgress | None = None
+        self.keepers: list[Callable[[FitProgress], None]] = []
         self.watched = slice(None, None, -(-len(X) // _N_WATCHED))  # a view: to draw samples would copy them
 
     def initialise(
@@ -305,45 +322,46 @@ class AlternatingFit:
         evidence = compute_evidence(scores, self.settings.loss, state.class_cost)
         return count_errors(labels, evidence, self.settings.is_multilabel)
 
-    def run(
-        self,
-        state: FitState,
-        floors: Floors,
-        objective: MapObjective,
-        on_iteration: Callable[[FitState, IterationRecord], bool],
-    ) -> FitResult:
+    def begin(self, state: FitState, floors: Floors, objective: MapObjective) -> FitProgress:
+        """Return the progress before the first iteration."""
+        return FitProgress(state, floors, [self._record(0, state, floors, objective)])
+
+    def run(self, progress: FitProgress, on_iteration: Callable[[FitState, IterationRecord], bool]) -> FitProgress:
         """Repeat the four steps until the objective settles; ``on_iteration`` may return True to stop."""
-        settings = self.settings
-        history = [self._record(0, state, floors, objective)]
-        converged = False
-        for iteration in range(1, settings.max_iter + 1):
-            start = perf_counter()
-            state = self.align(state)
-            state, coding = self.encode(state)
-            coded = perf_counter()
-            state = self.train_classifiers(state)
-            trained = perf_counter()
-            state, n_replaced = self.update_dictionary(state)
-            improved = perf_counter()
-            previous = objective
-            state, objective = self.update_scales(state, floors)
-            record = self._record(
-                iteration,
-                state,
-                floors,
-                objective,
-                n_accepted=coding.n_accepted,
-                n_rejected=coding.n_rejected,
-                n_replaced=n_replaced,
-                coding_seconds=coded - start,
-                classifier_seconds=trained - coded,
-                dictionary_seconds=improved - trained,
-            )
-            history.append(record._replace(scale_seconds=perf_counter() - improved))
-            converged = abs(previous.total - objective.total) <= settings.tol * objective.size
-            if on_iteration(state, history[-1]) or converged:
-                break
-        return FitResult(state, floors, history, len(history) - 1, converged)
+        while not (progress.converged or progress.stopped) and progress.n_iter < self.settings.max_iter:
+            progress = self.iterate(progress)
+            if on_iteration(progress.state, progress.history[-1]):
+                progress = progress._replace(stopped=True)
+            for keep in self.keepers:
+                keep(progress)
+        return progress
+
+    def iterate(self, progress: FitProgress) -> FitProgress:
+        """Do the four steps once."""
+        start = perf_counter()
+        state, coding = self.encode(self.align(progress.state))
+        coded = perf_counter()
+        state = self.train_classifiers(state)
+        trained = perf_counter()
+        state, n_replaced = self.update_dictionary(state)
+        improved = perf_counter()
+        state, objective = self.update_scales(state, progress.floors)
+        record = self._record(
+            progress.n_iter + 1,
+            state,
+            progress.floors,
+            objective,
+            n_accepted=coding.n_accepted,
+            n_rejected=coding.n_rejected,
+            n_replaced=n_replaced,
+            coding_seconds=coded - start,
+            classifier_seconds=trained - coded,
+            dictionary_seconds=improved - trained,
+        )
+        record = record._replace(scale_seconds=perf_counter() - improved)
+        change = abs(progress.objective.total - objective.total)
+        converged = change <= self.settings.tol * objective.size
+        return FitProgress(state, progress.floors, [*progress.history, record], converged)
 
     def _record(
         self,

@@ -1,0 +1,580 @@
+"""The command line: its options are the estimator's, its numbers scikit-learn's, its errors one line."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import inspect
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from rich.console import Console
+from sklearn.datasets import load_digits
+from typer.main import get_command
+from typer.testing import CliRunner
+
+import ddlearn
+from ddlearn import DDLClassifier, load, save
+from ddlearn.cli import _NO_OPTIONS, _OWN_DEFAULTS, Terminal, app, read_parameters
+
+QUICK = ["--n-components", "40", "--max-iter", "2", "--seed", "0", "--jobs", "1"]
+SOURCE = Path(__file__).parents[1] / "src"
+
+
+def run(*arguments: object, code: int = 0):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def run_json(*arguments: object) -> dict:
+    result = run(*arguments, "--json")
+    assert result.stdout.count("\n") == 1
+    return json.loads(result.stdout)
+
+
+def run_process(*arguments: object, **options) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(SOURCE)} | options.pop("env", {})
+    command = [sys.executable, "-m", "ddlearn", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, **options)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return (X / 16).astype(np.float32), y
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, digits):
+    """Archives of training and test digits, and a model of them."""
+    path = tmp_path_factory.mktemp("digits")
+    X, y = digits
+    np.savez(path / "train.npz", images=X[:400].reshape(-1, 8, 8), y=y[:400])
+    np.savez(path / "test.npz", X=X[400:700], y=y[400:700])
+    model = DDLClassifier(40, max_iter=2, random_state=0, image_shape=(8, 8)).fit(X[:400], y[:400])
+    save(model, path / "model.safetensors")
+    np.save(path / "narrow.npy", X[:5, :3])
+    return path
+
+
+def write_images(folder: Path, X: np.ndarray, y: np.ndarray) -> None:
+    for number, (row, label) in enumerate(zip(X, y, strict=True)):
+        path = folder / f"digit {label}" / f"{number:03}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.uint8(np.rint(row * 255)).reshape(8, 8)).save(path)
+
+
+# -- options -----------------------------------------------------------------------------------------------------------
+
+
+def test_options_are_the_parameters_of_the_constructor():
+    constructor = inspect.signature(DDLClassifier).parameters
+    assert set(read_parameters()) == set(constructor) - _NO_OPTIONS
+    for name, parameter in read_parameters().items():
+        assert parameter.default == _OWN_DEFAULTS.get(name, constructor[name].default)
+        assert len(parameter.description) > 10
+    flags = {flag for option in get_command(app).commands["fit"].params for flag in option.opts}
+    assert {f"--{name.replace('_', '-')}" for name in read_parameters()} | {"--seed", "--jobs"} <= flags
+
+
+def test_help_tells_what_the_docstring_tells():
+    parameters = read_parameters()
+    assert parameters["max_iter"].description == "Outer iterations at most."
+    assert parameters["sparse_coder"].description == "What finds codes."
+    assert parameters["sparse_coder"].choices == ("omp", "ormp")
+    assert "object" not in parameters["loss"].description  # of no use in a shell
+    help_text = " ".join(run("fit", "--help").stdout.replace("│", " ").split())
+    assert "Outer iterations at most. [default: (20)]" in help_text
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--loss", "logistic"], {"loss": "logistic"}),
+        (["--error-budget", "3"], {"error_budget": 3}),
+        (["--error-budget", "0.25"], {"error_budget": 0.25}),
+        (["--tol", "1e-2"], {"tol": 0.01}),
+        (["--no-fit-intercept", "--refit"], {"fit_intercept": False, "refit": True}),
+        (["--image-shape", "4x16"], {"image_shape": [4, 16]}),
+        (["--random-state", "7", "--n-jobs", "2"], {"random_state": 7, "n_jobs": 2}),
+    ],
+)
+def test_options_reach_the_model(folder, tmp_path, options, expected):
+    output = tmp_path / "model.safetensors"
+    facts = run_json("fit", folder / "train.npz", "-o", output, *QUICK, *options)
+    assert facts["settings"].items() >= expected.items()
+    parameters = load(output).get_params()
+    for name, value in expected.items():
+        expected_value = tuple(value) if isinstance(value, list) else value
+        assert parameters[name] == expected_value
+        assert type(parameters[name]) is type(expected_value)  # an error_budget of 3.0 would be a share
+
+
+def test_all_cores_are_used_unless_told_otherwise(folder, tmp_path):
+    facts = run_json("fit", folder / "train.npz", "-o", tmp_path / "m", "--n-components", "20", "--max-iter", "1")
+    assert facts["settings"] == {"n_jobs": -1, "n_components": 20, "max_iter": 1}
+
+
+CONFIGS = {
+    "model.toml": 'n_components = 30\nseed = 5\nmax-iter = 2\nloss = "logistic"\nimage_shape = [8, 8]\n',
+    "model.json": '{"n_components": 30, "random_state": 5, "max_iter": 2, "loss": "logistic", "image_shape": "8x8"}',
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_the_command_line_wins_over_the_configuration_file(folder, tmp_path, name):
+    (tmp_path / name).write_text(CONFIGS[name])
+    output = tmp_path / "model.safetensors"
+    run("fit", folder / "train.npz", "-o", output, "--config", tmp_path / name, "--n-components", "25", "--jobs", "1")
+    model = load(output)
+    assert (model.n_components, model.random_state, model.max_iter, model.loss) == (25, 5, 2, "logistic")
+    assert model.image_shape == (8, 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("n_component = 3", "no option 'n_component'; did you mean 'n_components'?"),
+        ("sparse_output = true", "no option 'sparse_output'"),
+        ('n_components = "many"', "n_components = 'many', but it must be int"),
+        ("max_iter = true", "max_iter = True, but it must be int"),
+        ("fit_intercept = 1", "fit_intercept = 1, but it must be bool"),
+        ("inference = 'slow'", "inference = 'slow', but it must be one of ('fast', 'full')"),
+        ("image_shape = [8]", "'8' is not a height and a width"),
+        ("n_components = ", "cannot be read as TOML"),
+    ],
+)
+def test_a_wrong_configuration_is_wrong_usage(folder, tmp_path, text, message):
+    config = tmp_path / "c.toml"
+    config.write_text(text)
+    result = run("fit", folder / "train.npz", "-o", tmp_path / "m", "--config", config, code=2)
+    assert message in " ".join(result.stderr.replace("│", " ").split())
+
+
+# -- the way of an image -----------------------------------------------------------------------------------------------
+
+
+def test_from_a_folder_of_images_to_predictions_in_three_commands(tmp_path, monkeypatch, digits):
+    monkeypatch.chdir(tmp_path)
+    X, y = digits
+    write_images(tmp_path / "train", X[:300], y[:300])
+    write_images(tmp_path / "test", X[300:400], y[300:400])
+    (tmp_path / "train" / "digit 0" / "broken.png").write_bytes(b"\x89PNG")
+    model, predictions = tmp_path / "model.safetensors", tmp_path / "predictions.csv"
+    result = run("fit", "train", "-o", model, *QUICK)
+    assert "Left out 1 broken image(s):" in result.stderr
+    assert "digit 0/broken.png" in result.stderr
+    assert "300 samples, 64 features, 10 classes" in result.stdout
+    assert load(model).image_shape == (8, 8)
+    run("predict", model, tmp_path / "test", "-o", predictions)
+    facts = run_json("evaluate", model, tmp_path / "test")
+    with predictions.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == facts["n_samples"] == 100
+    wrong = [row for row in rows if Path(row["sample"]).parent.name != row["prediction"]]
+    assert len(wrong) == facts["n_wrong"] < 30
+    assert all(0.1 <= float(row["probability"]) <= 1 for row in rows)
+    failure = run("fit", tmp_path / "train", "-o", model, "--strict", code=1)
+    assert "1 of 301 images cannot be read" in failure.stderr
+
+
+def test_new_images_are_brought_to_the_size_of_the_model(tmp_path, digits):
+    rng = np.random.default_rng(0)
+    for number in range(12):
+        pixels = rng.integers(0, 256, (9, 7, 3), dtype=np.uint8)
+        pixels[..., number % 2] = 255
+        path = tmp_path / "train" / "rg"[number % 2] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(path)
+    Image.fromarray(np.full((20, 30, 3), (255, 80, 80), np.uint8)).save(tmp_path / "new.png")
+    model = tmp_path / "model.safetensors"
+    options = ["--n-components", "6", "--n-nonzero-coefs", "2", "--seed", "0"]
+    run("fit", tmp_path / "train", "-o", model, "--colour", "--image-size", "6x6", *options)
+    assert load(model).n_features_in_ == 108
+    assert run("predict", model, tmp_path / "new.png").stdout.splitlines()[1].startswith("new.png,r,")
+    run("fit", tmp_path / "train", "-o", model, *options)  # grey, 9 x 7
+    assert run("predict", model, tmp_path / "new.png").stdout.count("\n") == 2
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def flowers(tmp_path_factory):
+    """A table with names, and a model of it."""
+    rng = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("flowers")
+    kinds = ["rose", "tulip"] * 40
+    rows = [f"{1 + rng.random():.4f},{kind},{(kind == 'rose') + rng.random() / 2:.4f}" for kind in kinds]
+    (path / "train.csv").write_text("width,kind,height\n" + "\n".join(rows))
+    (path / "new.csv").write_text("height,width\n1.1,1.5\n0.1,1.5\n")
+    run("fit", path / "train.csv", "-o", path / "m", "--label-column", "kind", "--n-components", "8",
+        "--n-nonzero-coefs", "2", "--seed", "0")  # fmt: skip
+    return path
+
+
+def test_columns_are_found_by_name(flowers):
+    lines = run("predict", flowers / "m", flowers / "new.csv").stdout.splitlines()
+    assert [line.split(",")[:2] for line in lines[1:]] == [["0", "rose"], ["1", "tulip"]]
+    assert run_json("evaluate", flowers / "m", flowers / "train.csv", "--label-column", "kind")["error"] < 0.1
+
+
+def test_other_columns_are_refused_by_name(flowers, tmp_path):
+    (tmp_path / "other.csv").write_text("width,depth\n1,2\n")
+    failure = run("predict", flowers / "m", tmp_path / "other.csv", code=1)
+    assert "without 'height' and with 'depth'" in failure.stderr
+
+
+def test_unlabelled_rows(tmp_path):
+    rows = [f"{i % 2},{i % 3},{-1 if i % 5 == 0 else i % 2}" for i in range(40)]
+    (tmp_path / "a.csv").write_text("a,b,label\n" + "\n".join(rows))
+    options = ["-o", tmp_path / "m", "--n-components", "4", "--n-nonzero-coefs", "1"]
+    assert run_json("fit", tmp_path / "a.csv", *options, "--unlabeled", "-1")["classes"] == [0, 1]
+    assert run_json("fit", tmp_path / "a.csv", *options)["classes"] == [-1, 0, 1]
+    (tmp_path / "a.csv").write_text("a,b,label\n1,2,x\n3,4,\n")
+    failure = run("fit", tmp_path / "a.csv", *options, code=1)
+    assert "row 1: there is no label" in failure.stderr
+
+
+def test_labels_from_a_file(folder, digits, tmp_path):
+    X, y = digits
+    np.save(tmp_path / "X.npy", X[:400])
+    (tmp_path / "y.txt").write_text("\n".join(map(str, y[:400])))
+    run("fit", tmp_path / "X.npy", "--labels", tmp_path / "y.txt", "-o", tmp_path / "m", *QUICK)
+    expected = load(folder / "model.safetensors")
+    np.testing.assert_array_equal(load(tmp_path / "m").components_, expected.components_)
+    failure = run("fit", tmp_path / "X.npy", "-o", tmp_path / "m", code=1)
+    assert "has no labels: give them by --labels FILE" in failure.stderr
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_model_is_the_one_that_python_fits(folder, digits, tmp_path):
+    facts = run_json("fit", folder / "train.npz", "-o", tmp_path / "m", *QUICK)
+    expected = load(folder / "model.safetensors")
+    np.testing.assert_array_equal(load(tmp_path / "m").components_, expected.components_)
+    assert facts["objective"] == expected.history_[-1].objective
+    assert facts["label_free_error"] == expected.history_[-1].label_free_error
+    assert facts["n_iter"] == 2
+
+
+def test_evaluate_counts_errors(folder, digits):
+    X, y = (part[400:700] for part in digits)
+    predictions = load(folder / "model.safetensors").predict(X)
+    facts = run_json("evaluate", folder / "model.safetensors", folder / "test.npz")
+    n_wrong, n = int(np.count_nonzero(predictions != y)), 300
+    assert facts["n_wrong"] == n_wrong > 0
+    # Wilson's interval, written out.
+    share, z = n_wrong / n, 1.959963984540054
+    centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
+    assert facts["error_interval"] == pytest.approx([centre - half, centre + half])
+    confusion = np.array(facts["confusion"])
+    assert confusion.sum() == n
+    assert confusion.trace() == n - n_wrong
+    assert confusion[3, 8] == np.count_nonzero((y == 3) & (predictions == 8))
+    assert facts["recall"] == pytest.approx(confusion.diagonal() / confusion.sum(axis=1))
+    shown = run("evaluate", folder / "model.safetensors", folder / "test.npz").stdout
+    assert f"Error {share:.2%}" in shown
+    assert "Confusion" in shown
+
+
+def test_labels_that_the_model_does_not_know_are_errors(folder, digits, tmp_path):
+    X, y = digits
+    np.savez(tmp_path / "a.npz", X=X[400:500], y=y[400:500] + 5)
+    result = run("evaluate", folder / "model.safetensors", tmp_path / "a.npz")
+    assert "does not know, and so gets wrong: 10, 11, 12, 13, 14" in result.stderr
+    np.savez(tmp_path / "a.npz", X=X[400:500], y=y[400:500].astype(str))
+    facts = run_json("evaluate", folder / "model.safetensors", tmp_path / "a.npz")
+    assert facts["error"] < 0.3  # "3" is 3
+
+
+def test_with_many_classes_the_worst_confusions_are_shown(tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((80, 10)), np.arange(80) % 20
+    np.savez(tmp_path / "a.npz", X=X, y=y)
+    save(DDLClassifier(20, max_iter=1, random_state=0).fit(X, y), tmp_path / "m")
+    assert "Most frequent confusions" in run("evaluate", tmp_path / "m", tmp_path / "a.npz").stdout
+
+
+def test_explain_takes_the_evidence_apart(folder, digits):
+    X, y = (part[400:700] for part in digits)
+    model = load(folder / "model.safetensors")
+    facts = run_json("explain", folder / "model.safetensors", folder / "test.npz", "--row", "17")
+    code = model.transform(X[17:18])
+    assert sorted(facts["atoms"]) == sorted(code.indices.tolist())
+    assert facts["evidence"] == pytest.approx(model.decision_function(X[17:18])[0].tolist(), rel=1e-4)
+    best = list(model.classes_).index(facts["prediction"])
+    score = (code @ model.coef_.T)[0, best]
+    assert sum(facts["votes_for_prediction"]) == pytest.approx(score, rel=1e-4)
+    assert facts["label"] == y[17]
+    shown = run("explain", folder / "model.safetensors", folder / "test.npz", "--row", "17", "--picture").stdout
+    assert f"vote for {facts['prediction']}" in shown
+    assert "██" in shown
+
+
+def test_predictions_go_to_stdout_or_a_file(folder, tmp_path, digits):
+    printed = run("predict", folder / "model.safetensors", folder / "test.npz").stdout
+    output = tmp_path / "p.csv"
+    result = run("predict", folder / "model.safetensors", folder / "test.npz", "-o", output, "--quiet")
+    assert result.output == ""
+    assert output.read_text() == printed
+    listed = run_json("predict", folder / "model.safetensors", folder / "test.npz")["predictions"]
+    expected = load(folder / "model.safetensors").predict(digits[0][400:700])
+    assert [row["prediction"] for row in listed] == expected.tolist()
+    counts = run_json("predict", folder / "model.safetensors", folder / "test.npz", "-o", output)["counts"]
+    assert counts["3"] == np.count_nonzero(expected == 3)
+
+
+def test_info_reads_the_header(folder):
+    facts = run_json("info", folder / "model.safetensors")
+    assert facts["n_components"] == 40
+    assert facts["n_samples"] == 400
+    assert facts["settings"]["image_shape"] == [8, 8]
+    shown = run("info", folder / "model.safetensors").stdout
+    assert "components_ 40x64" in shown
+
+
+def test_datasets_tells_what_is_there(tmp_path, monkeypatch):
+    monkeypatch.setenv("DDLEARN_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "mnist.npz").write_bytes(b"damaged")
+    facts = run_json("datasets")
+    assert facts["digits"]["where"] == "in scikit-learn"
+    assert facts["mnist"]["checksum"] == "wrong"
+    assert facts["usps"]["where"] is None
+    assert "put usps.npz, or zip.train.gz and zip.test.gz, into" in facts["usps"]["advice"]
+    shown = " ".join(run("datasets").stdout.split())
+    assert "not here" in shown
+    assert "is damaged or another version" in shown
+
+
+def test_demo_shows_all_of_it_within_half_a_minute():
+    begin = time.perf_counter()
+    shown = run("demo").stdout
+    assert time.perf_counter() - begin < 30
+    for word in ("Fitted", "label-free error", "95 % interval", "Confusion", "vote for", "Evidence", "██"):
+        assert word in shown
+
+
+def test_a_fit_goes_on_from_its_checkpoint(folder, tmp_path):
+    whole, resumed, checkpoint = tmp_path / "whole", tmp_path / "resumed", tmp_path / "checkpoint"
+    options = [folder / "train.npz", "--n-components", "40", "--seed", "0", "--tol", "0", "--jobs", "1"]
+    run("fit", *options, "-o", whole, "--max-iter", "4")
+    run("fit", *options, "-o", resumed, "--max-iter", "2", "--checkpoint", checkpoint)
+    run("fit", *options, "-o", resumed, "--max-iter", "4", "--checkpoint", checkpoint, "--resume")
+    np.testing.assert_array_equal(load(resumed).components_, load(whole).components_)
+    assert load(resumed).n_iter_ == 4
+    failure = run("fit", *options, "-o", resumed, "--checkpoint", checkpoint, "--resume", "--seed", "1", code=1)
+    assert "cannot be resumed, since it was another one: random_state was 0 and is 1 now" in failure.stderr
+
+
+# -- mistakes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["fit", "train.npz"], 2, "--output"),
+        (["fit", "train.npz", "-o", "m", "--n-components", "many"], 2, "--n-components"),
+        (["fit", "train.npz", "-o", "m", "--tol", "small"], 2, "'small' is not a number"),
+        (["fit", "train.npz", "-o", "m", "--image-size", "8"], 2, "'8' is not a height and a width"),
+        (["fit", "train.npz", "-o", "m", "--resume"], 2, "--resume needs --checkpoint"),
+        (["fit", "train.npz", "-o", "nowhere/m"], 2, "the folder nowhere of m does not exist"),
+        (["fit", "train.npz", "-o", "m", "--lambda", "1"], 2, "--lambda"),
+        (["fit", "train.npz", "-o", "m", "--inference", "slow"], 2, "--inference"),
+        (["fitt"], 2, "fit"),
+        (["explain", "model.safetensors", "test.npz", "--row", "300"], 2, "has 300 samples, 0 to 299"),
+        (["fit", "train.npz", "-o", "m", "--loss", "hinge"], 1, "'hinge' is not known"),
+        (["fit", "nothing.npz", "-o", "m"], 1, "nothing.npz: there is no such file"),
+        (["fit", "model.safetensors", "-o", "m"], 1, "files ending in '.safetensors' are not known"),
+        (["predict", "train.npz", "test.npz"], 1, "train.npz"),
+        (["predict", "nothing", "test.npz"], 1, "nothing: No such file or directory."),
+        (["fit", "train.npz", "-o", "m", "--dictionary-update", "svd"], 1, "svd"),
+        (["predict", "model.safetensors", "narrow.npy"], 1, "X has 3 features, but DDLClassifier is expecting 64"),
+        (["info", "train.npz"], 1, "is not a ddlearn file"),
+        (["predict", "model.safetensors", "digits:test"], 1, "no such part of this data set"),
+    ],
+)
+def test_mistakes_are_told_in_a_line_and_by_the_exit_code(folder, monkeypatch, arguments, code, message):
+    monkeypatch.chdir(folder)
+    result = run(*arguments, code=code)
+    assert message in " ".join(result.stderr.replace("│", " ").split())
+    assert "Traceback" not in result.output
+    assert result.stdout == ""
+
+
+def test_debug_shows_the_traceback(folder):
+    result = CliRunner().invoke(app, ["info", str(folder / "train.npz"), "--debug"])
+    assert isinstance(result.exception, ValueError)
+
+
+def test_a_mistake_of_ours_is_called_one(folder, monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr("ddlearn.reading.read_data", fail)
+    result = run("predict", folder / "model.safetensors", "x.npz", code=1)
+    assert "RuntimeError: boom" in result.stderr
+    assert "This is a mistake in ddlearn" in result.stderr
+
+
+def test_models_that_only_python_can_use(tmp_path, folder, digits):
+    X, y = digits
+    save(DDLClassifier(20, max_iter=1).fit(X[:200], np.stack([y[:200] < 5, y[:200] > 3], axis=1)), tmp_path / "m")
+    failure = run("predict", tmp_path / "m", folder / "test.npz", code=1)
+    assert "one label a sample" in failure.stderr
+
+
+def test_without_the_extra_the_message_says_what_to_install():
+    script = "import sys; sys.modules['typer'] = None; import ddlearn.cli"
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(SOURCE)}
+    )
+    assert result.returncode == 1
+    assert result.stderr == 'The command line needs typer: pip install "ddlearn[cli]"\n'
+
+
+# -- terminals and pipes -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["fit", "--help"]], ids=" ".join)
+def test_help_answers_at_once(arguments):
+    seconds = []
+    for _ in range(3):
+        before = os.times()
+        assert run_process(*arguments).returncode == 0
+        after = os.times()
+        # Its own work: on a busy machine the time on the wall tells of others' work.
+        seconds.append(after.children_user + after.children_system - before.children_user - before.children_system)
+    assert min(seconds) < 0.5, seconds
+
+
+def test_public_names_are_where_type_checkers_see_them():
+    tree = ast.parse((SOURCE / "ddlearn" / "__init__.py").read_text())
+    seen = {alias.name: node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 1
+            for alias in node.names}  # fmt: skip
+    assert seen == ddlearn._HOMES
+    assert sorted(seen) == sorted(ddlearn.__all__)
+    assert set(seen) <= set(dir(ddlearn))
+    assert ddlearn.losses.Square is ddlearn.Square
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        ddlearn.nothing  # noqa: B018
+
+
+def test_help_imports_nothing_large():
+    script = (
+        "import sys; from ddlearn.cli import main; sys.argv = ['ddlearn', 'fit', '--help']\n"
+        "try:\n    main()\nexcept SystemExit:\n"
+        "    print(sorted({'numpy', 'scipy', 'sklearn', 'numba', 'pyarrow', 'PIL'} & set(sys.modules)))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(SOURCE)}
+    )
+    assert ast.literal_eval(result.stdout.splitlines()[-1]) == []
+
+
+def test_pipes_get_no_control_characters(tmp_path):
+    results = [
+        run_process("demo"),
+        run_process("fit", "nothing.npz", "-o", tmp_path / "m"),
+        run_process("fit", "--help"),
+    ]
+    assert [result.returncode for result in results] == [0, 1, 0]
+    for result in results:
+        text = result.stdout + result.stderr
+        assert [character for character in text if ord(character) < 32 and character != "\n"] == []
+
+
+def test_a_terminal_without_unicode(folder):
+    result = run_process(
+        "explain", folder / "model.safetensors", folder / "test.npz", "--row", "0", "--picture",
+        env={"PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.isascii()
+    assert "@@" in result.stdout
+
+
+def test_a_reader_that_goes_away_is_no_error(folder, tmp_path, digits):
+    np.save(tmp_path / "many.npy", np.tile(digits[0][:100], (200, 1)))  # more lines than a pipe holds
+    command = f"{sys.executable} -m ddlearn predict {folder}/model.safetensors {tmp_path}/many.npy | head -n 1"
+    result = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(SOURCE)}
+    )
+    assert result.stdout == "sample,prediction,probability\n"
+    assert result.stderr == ""
+
+
+def test_ctrl_c_ends_with_130_and_no_traceback(folder, tmp_path):
+    # A job in the background inherits that Ctrl-C is ignored; this one must not.
+    script = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from ddlearn.cli import main; main()"
+    )
+    checkpoint = tmp_path / "checkpoint"
+    options = ["--tol", "0", "--max-iter", "1000000", "--checkpoint", checkpoint, *QUICK[:2]]
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, "fit", *map(str, [folder / "train.npz", "-o", tmp_path / "m", *options])],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(SOURCE)},
+    )
+    while not checkpoint.exists() and process.poll() is None:  # the fit is running
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert output == ""
+    assert errors.splitlines() == ["Error: interrupted."]
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(("seconds", "is_shown"), [(0, True), (60, False)])
+def test_progress_appears_on_stderr_when_it_takes_long(folder, tmp_path, monkeypatch, capsys, seconds, is_shown):
+    drawn = io.StringIO()
+
+    def make_console(*, to_stderr):
+        return Console(file=drawn, force_terminal=True, width=120) if to_stderr else Console()
+
+    monkeypatch.setattr("ddlearn.cli._make_console", make_console)
+    monkeypatch.setattr("ddlearn.cli._SECONDS_TO_WAIT", seconds)
+    run("fit", folder / "train.npz", "-o", tmp_path / "m", *QUICK)
+    objective = f"{load(tmp_path / 'm').history_[-1].objective:,.0f}"
+    assert (f"objective {objective}" in drawn.getvalue()) == is_shown
+    assert ("fitting" in drawn.getvalue()) == is_shown
+    drawn.truncate(0)
+    run("fit", folder / "train.npz", "-o", tmp_path / "m", *QUICK, "--quiet")
+    assert "fitting" not in drawn.getvalue()
+
+
+def test_json_holds_no_nan(capsys):
+    Terminal(as_json=True).answer({"error": float("nan"), 3: [np.float32(0.5), np.int64(2), Path("a")], "b": np.True_})
+    assert json.loads(capsys.readouterr().out) == {"error": None, "3": [0.5, 2, "a"], "b": True}
+
+
+def test_names_are_shown_as_they_are(tmp_path, monkeypatch, capsys):
+    # rich would take ":train:" for a picture of a tram and "[red]" for a colour.
+    monkeypatch.chdir(tmp_path)
+    X, y = np.eye(6), np.array(["[red]", ":train:"] * 3)
+    np.savez("a[b]:train:.npz", X=X, y=y)
+    shown = run("fit", "a[b]:train:.npz", "-o", "m", "--n-components", "4", "--n-nonzero-coefs", "1").stdout
+    shown += run("evaluate", "m", "a[b]:train:.npz").stdout
+    assert shown.count("a[b]:train:.npz") == 2
+    assert "│ [red] " in shown
+    assert "│ :train: " in shown
+
+
+def test_version():
+    assert run("--version").stdout == f"ddlearn {ddlearn.__version__}\n"

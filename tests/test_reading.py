@@ -1,0 +1,539 @@
+"""Readers: what was written is read, and what cannot be read is a DataError that names the place."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import re
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from ddlearn.reading import LABEL_COLUMNS, NAMED_SETS, DataError, read_data
+
+pyarrow = pytest.importorskip("pyarrow")
+
+IS_NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
+X = np.array([[1.5, -2.0, 0.25], [3.0, 4.5, 1e-3], [0.0, 7.0, 8.0]])
+NAMES = np.array(["rose", "tulip", "rose"])
+
+
+def write_text(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def write_image(path: Path, pixels: np.ndarray) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(path)
+    return path
+
+
+def save_svmlight(path: Path, labels: np.ndarray) -> Path:
+    from sklearn.datasets import dump_svmlight_file
+
+    dump_svmlight_file(X, labels, str(path), zero_based=False)
+    return path
+
+
+# -- arrays ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", [("X", "y"), ("data", "target"), ("images", "labels")])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_archives_are_read_as_they_are(tmp_path, names, dtype):
+    np.savez(tmp_path / "a.npz", **{names[0]: X.astype(dtype), names[1]: NAMES})
+    samples = read_data(tmp_path / "a.npz")
+    assert samples.X.dtype == dtype
+    np.testing.assert_array_equal(samples.X, X.astype(dtype))
+    np.testing.assert_array_equal(samples.labels, NAMES)
+
+
+def test_an_archive_without_samples_lists_what_it_has(tmp_path):
+    np.savez(tmp_path / "a.npz", pixels=X, classes=NAMES)
+    with pytest.raises(DataError, match=r"a\.npz has the arrays pixels, classes; the samples must be called X, data, "):
+        read_data(tmp_path / "a.npz")
+
+
+def test_images_in_an_archive_become_rows_with_a_shape(tmp_path):
+    grey = np.arange(2 * 3 * 4, dtype=np.uint8).reshape(2, 3, 4)
+    colour = np.arange(2 * 3 * 4 * 3, dtype=np.float64).reshape(2, 3, 4, 3)
+    np.savez(tmp_path / "grey.npz", images=grey)
+    np.savez(tmp_path / "colour.npz", images=colour)
+    samples = read_data(tmp_path / "grey.npz")
+    assert samples.image_shape == (3, 4)
+    assert samples.labels is None
+    np.testing.assert_allclose(samples.X, grey.reshape(2, 12) / 255, rtol=1e-6)  # as pixels of image files are
+    samples = read_data(tmp_path / "colour.npz")
+    assert samples.image_shape == (3, 4, 3)
+    np.testing.assert_array_equal(samples.X, colour.reshape(2, 36))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [(np.uint8, np.float32), (np.int16, np.float32), (np.int32, np.float64), (bool, np.float32), (">f4", np.float32)],
+)
+def test_integers_become_floats_that_hold_them(tmp_path, dtype, expected):
+    np.save(tmp_path / "a.npy", X.astype(dtype))
+    samples = read_data(tmp_path / "a.npy")
+    assert samples.X.dtype == expected
+    np.testing.assert_array_equal(samples.X, X.astype(dtype))
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".csv", ".txt"])
+def test_labels_from_a_file_of_their_own(tmp_path, suffix):
+    np.save(tmp_path / "a.npy", X)
+    path = tmp_path / f"labels{suffix}"
+    if suffix == ".npy":
+        np.save(path, NAMES)
+    else:
+        write_text(path, "\n".join(NAMES) + "\n")
+    np.testing.assert_array_equal(read_data(tmp_path / "a.npy", labels=path).labels, NAMES)
+
+
+def test_a_header_above_the_labels_is_no_label(tmp_path):
+    np.save(tmp_path / "a.npy", X)
+    path = write_text(tmp_path / "labels.csv", "kind\n3\n1\n3\n")
+    assert read_data(tmp_path / "a.npy", labels=path).labels.tolist() == [3, 1, 3]
+    with pytest.raises(DataError, match="has 3 samples, but 2 labels"):
+        read_data(tmp_path / "a.npy", labels=write_text(path, "3\n1\n"))
+    with pytest.raises(DataError, match=r"labels\.csv, row 1: there are 2 cells"):
+        read_data(tmp_path / "a.npy", labels=write_text(path, "3\n1,2\n3\n"))
+
+
+class Trap:
+    """Unpickled, it would leave a file behind."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (str(self.path), "w"))
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz", "pickle"])
+def test_nothing_is_unpickled(tmp_path, kind):
+    trap = np.array([Trap(tmp_path / "sprung")], dtype=object)
+    path = tmp_path / ("a.npz" if kind == "npz" else "a.npy")
+    if kind == "npz":
+        np.savez(path, X=trap)
+    elif kind == "npy":
+        np.save(path, trap, allow_pickle=True)
+    else:
+        path.write_bytes(pickle.dumps(trap))
+    with pytest.raises(DataError):
+        read_data(path)
+    assert not (tmp_path / "sprung").exists()
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.ones(3), r"has the shape \(3,\)"),
+        (np.ones((2, 3, 4, 5)), r"has the shape \(2, 3, 4, 5\)"),
+        (np.array([["a", "b"]]), "holds <U1, not real numbers"),
+        (np.ones((2, 2), complex), "holds complex128"),
+        (np.ones((0, 4)), r"holds no samples.*\(0, 4\)"),
+        (np.where(np.eye(4) > 0, np.inf, 1)[2:], "row 0, column 2: the number is infinite"),
+    ],
+    ids=str,
+)
+def test_arrays_that_are_no_samples(tmp_path, array, message):
+    np.save(tmp_path / "a.npy", array)
+    with pytest.raises(DataError, match=message):
+        read_data(tmp_path / "a.npy")
+
+
+def test_an_infinity_far_down_is_found(tmp_path):
+    long = np.zeros((10_000, 2), np.float32)
+    long[9_876, 1] = -np.inf
+    np.save(tmp_path / "a.npy", long)
+    with pytest.raises(DataError, match="row 9876, column 1"):
+        read_data(tmp_path / "a.npy")
+
+
+def test_nan_is_left_to_the_estimator(tmp_path):
+    missing = np.where(np.eye(3) > 0, np.nan, X)
+    np.save(tmp_path / "a.npy", missing)
+    np.testing.assert_array_equal(read_data(tmp_path / "a.npy").X, missing)
+    path = write_text(tmp_path / "a.csv", "a,b,label\n1,,x\nnan,2,y\n")
+    np.testing.assert_array_equal(read_data(path).X, [[1, np.nan], [np.nan, 2]])
+
+
+# -- sparse files ------------------------------------------------------------------------------------------------------
+
+
+def test_svmlight(tmp_path):
+    samples = read_data(save_svmlight(tmp_path / "a.svm", np.array([1, -1, 1])))
+    np.testing.assert_allclose(samples.X, X, rtol=1e-6)
+    assert samples.labels.tolist() == [1, -1, 1]
+    assert samples.labels.dtype == np.int64
+    assert read_data(tmp_path / "a.svm", n_features=5).X.shape == (3, 5)
+
+
+def test_a_sparse_file_that_would_fill_the_memory_is_refused(tmp_path):
+    path = write_text(tmp_path / "a.svm", "1 1:1 900000000:1\n" * 5)
+    with pytest.raises(DataError, match="5 x 900000000 numbers, 17 GiB"):
+        read_data(path)
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_text_tables(tmp_path, delimiter, end):
+    rows = [["width", "height", "kind"], ["1.5", "2", "rose"], ["-3e2", "4.5", "tulip"]]
+    path = tmp_path / "a.csv"
+    path.write_bytes(end.join(delimiter.join(row) for row in rows).encode())
+    samples = read_data(path)
+    assert samples.X.dtype == np.float32
+    assert samples.X.tolist() == [[1.5, 2.0], [-300.0, 4.5]]
+    assert samples.labels.tolist() == ["rose", "tulip"]
+    assert samples.feature_names == ["width", "height"]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("1,2,rose\n3,4,tulip\n", None),  # no header: there are numbers in the first row
+        ("0,1,label\n1,2,rose\n", ["0", "1"]),  # as pandas writes them
+        ("0,1,kind\n1,2,7\n", ["0", "1"]),  # text above a number
+        ("\ufeffa,b,c\n1,2,3\n", ["a", "b"]),  # as spreadsheets write them
+        ("\n\na,b,c\n1,2,3\n", ["a", "b"]),
+    ],
+)
+def test_headers_are_recognised(tmp_path, text, names):
+    samples = read_data(write_text(tmp_path / "a.csv", text))
+    assert samples.feature_names == names
+    assert samples.X[0].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("column", ["kind", "1", "-2"])
+def test_the_label_column_by_name_and_number(tmp_path, column):
+    path = write_text(tmp_path / "a.csv", "width,kind,height\n1,rose,2\n3,tulip,4\n")
+    samples = read_data(path, label_column=column)
+    assert samples.labels.tolist() == ["rose", "tulip"]
+    assert samples.X.tolist() == [[1, 2], [3, 4]]
+    assert samples.feature_names == ["width", "height"]
+
+
+@pytest.mark.parametrize("name", LABEL_COLUMNS)
+def test_label_columns_known_by_name(tmp_path, name):
+    path = write_text(tmp_path / "a.csv", f"{name.upper()},width\n7,1\n9,2\n")
+    samples = read_data(path)
+    assert samples.labels.tolist() == [7, 9]
+    assert samples.X.tolist() == [[1], [2]]
+
+
+def test_the_last_column_can_be_asked_for(tmp_path):
+    path = write_text(tmp_path / "a.csv", "label,width\n7,1\n9,2\n")
+    assert read_data(path, label_column="last").labels.tolist() == [1, 2]
+
+
+def test_a_table_with_as_many_columns_as_the_model_has_features_has_no_labels(tmp_path):
+    path = write_text(tmp_path / "a.csv", "a,b\n1,2\n3,4\n")
+    assert read_data(path, n_features=2).labels is None
+    assert read_data(path, n_features=2).X.shape == (2, 2)
+    assert read_data(path, n_features=1).labels.tolist() == [2, 4]
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["3", "-1"], [3, -1]),
+        (["3.0", "1."], [3, 1]),
+        (["007", "7"], ["007", "7"]),  # a name, not a number
+        (["12345678901234567890", "1"], ["12345678901234567890", "1"]),
+        (["0.5", "1"], [0.5, 1.0]),
+        (["nan", "1"], ["nan", "1"]),
+        (["a", ""], ["a", ""]),
+        (["1_0", "1"], ["1_0", "1"]),
+    ],
+    ids=str,
+)
+def test_labels_are_integers_only_if_all_of_them_are(tmp_path, texts, expected):
+    path = write_text(tmp_path / "a.csv", "x,label\n" + "".join(f"1,{text}\n" for text in texts))
+    assert read_data(path).labels.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("a,b,label\n1,2,x\n3,oops,y\n", {}, r"row 1 \(line 3 of the file\), column 'b': 'oops' is not a number"),
+        ("1,2,x\n3,oops,y\n", {}, r"row 1 \(line 2 of the file\), column 1: 'oops' is not a number"),
+        ("a,b,label\n1,2,x\n3,-inf,y\n", {}, "row 1, column 'b': the number is infinite"),
+        ("a,b,label\n1,2,x\n3,y\n", {}, "line 3: Expected 3 columns, got 2"),
+        ("a,b,label\n1,2,x\n3,4,5,y\n", {}, "line 3: Expected 3 columns, got 4"),
+        ("a,b,label\n", {}, "has a header, but no rows"),
+        ("", {}, "is empty"),
+        ("width,height\n1,2\n", {"label_column": "hieght"}, "no column 'hieght' among its 2; .*did you mean 'height'"),
+        ("width,height\n1,2\n", {"label_column": "2"}, "no column '2'"),
+        ("width,height\n1,2\n", {"label_column": "1", "labels": "y.csv"}, "give one"),
+    ],
+)
+def test_what_is_wrong_with_a_table_is_told_with_its_place(tmp_path, text, options, message):
+    path = write_text(tmp_path / "flowers.csv", text)
+    with pytest.raises(DataError, match=message) as failure:
+        read_data(path, **options)
+    assert str(path) in str(failure.value)
+
+
+def test_text_far_down_in_a_table_is_found(tmp_path):
+    path = write_text(tmp_path / "a.csv", "a,b,label\n" + "1,2,x\n" * 300_000 + "1,?,x\n")
+    with pytest.raises(DataError, match=r"row 300000 \(line 300002 of the file\), column 'b': '\?'"):
+        read_data(path)
+
+
+def test_columns_with_the_same_name_are_both_read(tmp_path):
+    samples = read_data(write_text(tmp_path / "a.csv", "a,a,label\n1,2,x\n"))
+    assert samples.X.tolist() == [[1, 2]]
+
+
+def write_large_table(path: Path, n_rows: int, n_columns: int) -> np.ndarray:
+    block = np.random.default_rng(0).integers(-999, 999, (1000, n_columns))
+    lines = "".join(",".join(map(str, row)) + f",class{row[0] % 3}\n" for row in block.tolist())
+    with path.open("w") as file:
+        for _ in range(n_rows // 1000):
+            file.write(lines)
+    return block
+
+
+@pytest.mark.parametrize("n_rows", [200_000, pytest.param(1_000_000, marks=pytest.mark.nightly)])
+def test_a_large_table_is_read_in_bounded_memory(tmp_path, n_rows):
+    block = write_large_table(tmp_path / "a.csv", n_rows, 20)
+    tracemalloc.start()
+    samples = read_data(tmp_path / "a.csv")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    np.testing.assert_array_equal(samples.X[-1000:], block)
+    np.testing.assert_array_equal(samples.labels[:1000], [f"class{row[0] % 3}" for row in block])
+    # Beside numbers and labels, the block being read and, for a moment, the number of each label's text.
+    assert peak < samples.X.nbytes + 2 * samples.labels.nbytes + 2**24
+    assert pyarrow.total_allocated_bytes() < 2**25
+
+
+def test_parquet(tmp_path):
+    from pyarrow import parquet
+
+    table = pyarrow.table({"a": X[:, 0], "label": NAMES, "b": X[:, 1].astype(np.float32), "c": [1, None, 3]})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    samples = read_data(tmp_path / "a.parquet")
+    np.testing.assert_array_equal(samples.X, np.column_stack([X[:, :2], [1, np.nan, 3]]))
+    assert samples.X.dtype == np.float64
+    assert samples.labels.tolist() == NAMES.tolist()
+    assert samples.feature_names == ["a", "b", "c"]
+    with pytest.raises(DataError, match=r"column 'label' holds .*string, not numbers"):
+        read_data(tmp_path / "a.parquet", label_column="a")
+
+
+def test_parquet_of_single_precision_stays_single(tmp_path):
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table({"a": np.float32([1, 2]), "y": [0, 1]}), tmp_path / "a.parquet")
+    samples = read_data(tmp_path / "a.parquet")
+    assert samples.X.dtype == np.float32
+    assert samples.labels.tolist() == [0, 1]
+
+
+# -- images ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rng = np.random.default_rng(0)
+    for kind in ("cats", "dogs"):
+        for number in range(3):
+            write_image(tmp_path / "pets" / kind / f"{number}.png", rng.integers(0, 256, (6, 5), dtype=np.uint8))
+    return tmp_path / "pets"
+
+
+def test_a_folder_of_images_has_a_class_for_each_sub_folder(folder):
+    write_text(folder / "cats" / "notes.md", "not an image")
+    write_text(folder / "cats" / "._0.png", "what a Macintosh adds to archives")
+    write_image(folder / ".cache" / "0.png", np.zeros((6, 5), np.uint8))
+    samples = read_data(folder)
+    assert samples.sample_names == [f"{kind}/{number}.png" for kind in ("cats", "dogs") for number in range(3)]
+    assert samples.labels.tolist() == ["cats"] * 3 + ["dogs"] * 3
+    assert samples.image_shape == (6, 5)
+    assert not samples.broken
+    for name, row in zip(samples.sample_names, samples.X, strict=True):
+        np.testing.assert_allclose(row.reshape(6, 5) * 255, np.asarray(Image.open(folder / name)), atol=1e-4)
+
+
+def test_images_without_sub_folders_have_no_labels(folder):
+    samples = read_data(folder / "cats")
+    assert samples.labels is None
+    assert samples.sample_names == ["0.png", "1.png", "2.png"]
+    write_image(folder / "stray.png", np.zeros((6, 5), np.uint8))
+    with pytest.raises(DataError, match=r"images beside the sub-folders of its classes, such as stray\.png"):
+        read_data(folder)
+
+
+def test_one_image_is_one_sample(folder):
+    samples = read_data(folder / "cats" / "0.png")
+    assert samples.X.shape == (1, 30)
+    assert samples.sample_names == ["0.png"]
+
+
+def test_images_of_different_sizes_become_32_by_32(folder):
+    write_image(folder / "cats" / "wide.png", np.zeros((10, 40), np.uint8))
+    assert read_data(folder).image_shape == (32, 32)
+    samples = read_data(folder, image_size=(4, 3))
+    assert samples.image_shape == (4, 3)
+    assert samples.X.shape == (7, 12)
+
+
+def test_images_are_cropped_at_the_centre(tmp_path):
+    pixels = np.zeros((4, 12), np.uint8)
+    pixels[:, 4:8] = 255
+    path = write_image(tmp_path / "wide.png", pixels)
+    np.testing.assert_array_equal(read_data(path, image_size=(4, 4)).X, np.ones((1, 16)))
+
+
+def test_colour(tmp_path):
+    pixels = np.zeros((2, 2, 3), np.uint8)
+    pixels[..., 0] = 255
+    path = write_image(tmp_path / "red.png", pixels)
+    samples = read_data(path, colour=True)
+    assert samples.image_shape == (2, 2, 3)
+    np.testing.assert_array_equal(samples.X, [[1, 0, 0] * 4])
+    assert read_data(path).X[0, 0] == pytest.approx(76 / 255)
+
+
+def test_sixteen_bits_a_pixel_are_not_cut_at_255(tmp_path):
+    path = write_image(tmp_path / "deep.png", np.array([[0, 256 * 100], [256 * 200, 65535]], np.uint16))
+    np.testing.assert_allclose(read_data(path).X[0] * 255, [0, 100, 200, 255], atol=0.01)
+
+
+def test_broken_images_are_listed_and_fatal_only_if_strict(folder):
+    content = (folder / "dogs" / "1.png").read_bytes()
+    (folder / "dogs" / "1.png").write_bytes(content[: len(content) // 2])
+    (folder / "cats" / "0.png").write_bytes(b"no image")
+    samples = read_data(folder)
+    assert [broken.name for broken in samples.broken] == ["cats/0.png", "dogs/1.png"]
+    assert samples.labels.tolist() == ["cats"] * 2 + ["dogs"] * 2
+    assert len(samples.X) == len(samples.sample_names) == 4
+    with pytest.raises(DataError, match=r"2 of 6 images cannot be read: cats/0\.png .*dogs/1\.png"):
+        read_data(folder, strict=True)
+
+
+def test_a_folder_without_images(tmp_path):
+    with pytest.raises(DataError, match="has no images"):
+        read_data(tmp_path)
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+def test_data_sets_by_name(tmp_path, monkeypatch):
+    from sklearn.datasets import load_digits
+
+    monkeypatch.chdir(tmp_path)
+    samples = read_data("digits")
+    np.testing.assert_array_equal(samples.X, load_digits().data / 16)
+    assert samples.image_shape == (8, 8)
+    write_image(tmp_path / "digits" / "one.png", np.zeros((2, 2), np.uint8))
+    assert len(read_data("digits").X) == 1  # what is there comes first
+
+
+def test_every_part_of_a_data_set_is_one_that_its_function_takes(monkeypatch):
+    from ddlearn import datasets
+
+    class Asked(Exception):  # instead of looking for the files, once all has been checked
+        pass
+
+    def stand_in(*_):
+        raise Asked
+
+    monkeypatch.setattr(datasets, "_load_arrays", stand_in)
+    for name in ("usps", "mnist", "yaleb"):
+        for part in NAMED_SETS[name][1]:
+            with pytest.raises(Asked):
+                read_data(f"{name}:{part}" if part else name)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("uspss", "no such file or folder, and no data set of that name.*did you mean 'usps'"),
+        ("usps:trian", "only usps, usps:train, usps:test; did you mean 'train'"),
+        ("digits:train", "only digits"),
+        ("nowhere/data.csv", "nowhere/data.csv: there is no such file"),
+    ],
+)
+def test_names_that_are_none(name, message):
+    with pytest.raises(DataError, match=message):
+        read_data(name)
+
+
+def test_unknown_endings_are_named(tmp_path):
+    with pytest.raises(DataError, match=re.escape("files ending in '.xlsx' are not known; use .npz, .npy, .csv")):
+        read_data(write_text(tmp_path / "a.xlsx", "x"))
+
+
+def test_only_tables_have_a_label_column(tmp_path):
+    np.save(tmp_path / "a.npy", X)
+    with pytest.raises(DataError, match="only tables"):
+        read_data(tmp_path / "a.npy", label_column="last")
+
+
+# -- damaged files -----------------------------------------------------------------------------------------------------
+
+
+def make_good_files() -> dict[str, bytes]:
+    archive, array, image = io.BytesIO(), io.BytesIO(), io.BytesIO()
+    np.savez_compressed(archive, X=X, y=NAMES)
+    np.save(array, X)
+    Image.fromarray(np.arange(30, dtype=np.uint8).reshape(6, 5)).save(image, "png")
+    return {
+        ".npz": archive.getvalue(),
+        ".npy": array.getvalue(),
+        ".csv": b"a,b,label\n1,2,x\n3,4,y\n",
+        ".svm": b"1 1:0.5 3:2\n-1 2:1 # note\n",
+        ".png": image.getvalue(),
+    }
+
+
+GOOD_FILES = make_good_files()
+
+
+@st.composite
+def damaged(draw: st.DrawFn, good: bytes) -> bytes:
+    """Random bytes, or a good file with a piece replaced by others."""
+    noise = draw(st.binary(max_size=64) | st.text("0123456789.,;:eE+-naif\"'\n\r\t #", max_size=64).map(str.encode))
+    if draw(st.booleans()):
+        return noise
+    start = draw(st.integers(0, len(good)))
+    return good[:start] + noise + good[draw(st.integers(start, len(good))) :]
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory):
+    return tmp_path_factory.mktemp("fuzz")
+
+
+@pytest.mark.parametrize("suffix", GOOD_FILES)
+@pytest.mark.filterwarnings("ignore")  # of numbers that overflow, or metadata
+@settings(max_examples=10_000 if IS_NIGHTLY else 200)
+@given(data=st.data())
+def test_damaged_files_give_a_data_error_or_samples(scratch, suffix, data):
+    path = scratch / f"a{suffix}"
+    path.write_bytes(data.draw(damaged(GOOD_FILES[suffix])))
+    samples, message = None, ""
+    try:
+        samples = read_data(path)
+    except DataError as error:
+        message = str(error)
+    if samples is None:
+        assert str(path) in message
+    else:
+        assert samples.X.ndim == 2
+        assert samples.X.dtype in (np.float32, np.float64)
+        assert not np.isinf(samples.X).any()
