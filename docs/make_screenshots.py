@@ -18,7 +18,7 @@ from typing import Any
 
 from rich.console import Console
 
-from ddlearn import cli
+from ddlearn.cli import app, running, terminal
 
 IMAGES = Path(__file__).parent.resolve() / "images"
 COMMANDS = {
@@ -28,7 +28,7 @@ COMMANDS = {
 MOMENT = 5  # the iteration after which the progress bar is kept
 
 
-class Recorder(cli.Terminal):
+class Recorder(terminal.Terminal):
     """A terminal that keeps one moment of a progress bar instead of moving it."""
 
     @contextmanager
@@ -59,8 +59,8 @@ def draw(command: str, path: Path) -> None:
         legacy_windows=False,
     )
     console.print(f"[bold green]$[/] {command}")
-    cli._make_console = lambda *, to_stderr: console
-    cli.app(shlex.split(command)[1:], standalone_mode=False)
+    terminal.make_console = lambda *, to_stderr: console
+    app(shlex.split(command)[1:], standalone_mode=False)
     picture = console.export_svg(title="ddlearn", unique_id=path.stem)
     # Without the fonts that rich would fetch from the network: any font of equal widths will do.
     path.write_text(re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL), encoding="utf-8")
@@ -70,7 +70,7 @@ def main() -> None:
     """Draw both, in an empty folder."""
     if "DDLEARN_DATA" in os.environ:
         os.environ["DDLEARN_DATA"] = str(Path(os.environ["DDLEARN_DATA"]).resolve())
-    cli.Terminal = Recorder  # type: ignore[misc]
+    running.Terminal = Recorder  # type: ignore[misc]
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         for name, command in COMMANDS.items():
             draw(command, IMAGES / name)
