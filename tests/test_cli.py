@@ -24,7 +24,9 @@ from typer.testing import CliRunner
 
 import ddlearn
 from ddlearn import DDLClassifier, load, save
-from ddlearn.cli import _NO_OPTIONS, _OWN_DEFAULTS, Terminal, app, read_parameters
+from ddlearn.cli import app
+from ddlearn.cli.options import NO_OPTIONS, OWN_DEFAULTS, read_parameters
+from ddlearn.cli.terminal import Terminal
 
 QUICK = ["--n-components", "40", "--max-iter", "2", "--seed", "0", "--jobs", "1"]
 SOURCE = Path(__file__).parents[1] / "src"
@@ -79,9 +81,9 @@ def write_images(folder: Path, X: np.ndarray, y: np.ndarray) -> None:
 
 def test_options_are_the_parameters_of_the_constructor():
     constructor = inspect.signature(DDLClassifier).parameters
-    assert set(read_parameters()) == set(constructor) - _NO_OPTIONS
+    assert set(read_parameters()) == set(constructor) - NO_OPTIONS
     for name, parameter in read_parameters().items():
-        assert parameter.default == _OWN_DEFAULTS.get(name, constructor[name].default)
+        assert parameter.default == OWN_DEFAULTS.get(name, constructor[name].default)
         assert len(parameter.description) > 10
     flags = {flag for option in get_command(app).commands["fit"].params for flag in option.opts}
     assert {f"--{name.replace('_', '-')}" for name in read_parameters()} | {"--seed", "--jobs"} <= flags
@@ -548,8 +550,8 @@ def test_progress_appears_on_stderr_when_it_takes_long(folder, tmp_path, monkeyp
     def make_console(*, to_stderr):
         return Console(file=drawn, force_terminal=True, width=120) if to_stderr else Console()
 
-    monkeypatch.setattr("ddlearn.cli._make_console", make_console)
-    monkeypatch.setattr("ddlearn.cli._SECONDS_TO_WAIT", seconds)
+    monkeypatch.setattr("ddlearn.cli.terminal.make_console", make_console)
+    monkeypatch.setattr("ddlearn.cli.terminal.SECONDS_TO_WAIT", seconds)
     run("fit", folder / "train.npz", "-o", tmp_path / "m", *QUICK)
     objective = f"{load(tmp_path / 'm').history_[-1].objective:,.0f}"
     assert (f"objective {objective}" in drawn.getvalue()) == is_shown

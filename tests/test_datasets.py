@@ -24,12 +24,14 @@ from ddlearn import KSVD, datasets
 from ddlearn.datasets import (
     CorruptDatasetError,
     DatasetNotFoundError,
+    find_datasets,
     load_digits_images,
     load_mnist,
     load_usps,
     load_yaleb,
     make_planted,
 )
+from ddlearn.reading.named import NAMED_SETS
 
 REAL_FOLDER = os.environ.get("DDLEARN_DATA")
 USPS_COUNTS = {
@@ -178,6 +180,37 @@ def test_data_home_overrides_both(small, monkeypatch, tmp_path):
     monkeypatch.setenv("DDLEARN_DATA", str(folder))
     with pytest.raises(DatasetNotFoundError):
         load(data_home=tmp_path)
+
+
+def test_what_is_found_is_told(small, monkeypatch, tmp_path):
+    name, _, arrays, folder = small
+    for other, source in datasets._SOURCES.items():
+        monkeypatch.setitem(datasets._SOURCES, other, replace(source, mirrors=("https://example.org/",)))
+    monkeypatch.setenv("DDLEARN_DATA", str(folder))
+    archive = folder / f"{name}.npz"
+    good = {"where": str(archive), "bytes": archive.stat().st_size, "checksum": "good", "advice": None}
+    found = find_datasets()
+    assert list(found) == list(NAMED_SETS)
+    assert found["digits"] == {"where": "in scikit-learn", "bytes": None, "checksum": "", "advice": None}
+    assert found[name] == good
+    nowhere = find_datasets(data_home=tmp_path / "empty")[name]
+    assert nowhere.items() >= {"where": None, "bytes": None, "checksum": ""}.items()
+    assert f"put {name}.npz, or " in nowhere["advice"]
+    assert f"into {tmp_path / 'empty'}; or install" in nowhere["advice"]
+    assert not (tmp_path / "empty").exists()  # nothing is made or downloaded
+    archive.write_bytes(b"damaged")
+    damaged = find_datasets()[name]
+    assert (damaged["where"], damaged["bytes"], damaged["checksum"]) == (str(archive), 7, "wrong")
+    assert "is damaged or another version" in damaged["advice"]
+    archive.unlink()
+    write_originals(folder, name, arrays)
+    files = [folder / original.name for original in datasets._SOURCES[name].originals]
+    assert find_datasets()[name] == {
+        "where": str(files[0] if len(files) == 1 else folder),
+        "bytes": sum(file.stat().st_size for file in files),
+        "checksum": "good",
+        "advice": None,
+    }
 
 
 def test_default_cache_is_in_the_home_folder(monkeypatch):

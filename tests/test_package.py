@@ -7,6 +7,7 @@ import inspect
 import subprocess
 import sys
 import time
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -78,11 +79,11 @@ def test_public_docstrings_follow_numpydoc(name):
     assert not [error for error in validate(name)["errors"] if error[0] not in ignored]
 
 
-def imported_siblings(path: Path) -> set[str]:
+def imported_siblings(path: Path, level: int = 1) -> set[str]:
     siblings = set()
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.level == 1:
-            siblings |= {node.module} if node.module else {alias.name for alias in node.names}
+        if isinstance(node, ast.ImportFrom) and node.level == level:
+            siblings |= {node.module.split(".")[0]} if node.module else {alias.name for alias in node.names}
     return siblings
 
 
@@ -100,8 +101,12 @@ def test_imports_go_one_way(name):
 @pytest.mark.parametrize("path", sorted(SOURCE.glob("*/*.py")), ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_folders_import_from_lower_layers_only(path):
     allowed = set(LAYERS[: LAYERS.index(path.parent.name)])
-    imports = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
-    assert {node.module for node in imports if node.level == 2} <= allowed
+    assert imported_siblings(path, level=2) <= allowed
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent for path in SOURCE.glob("*/*.py")}), ids=lambda path: path.name)
+def test_imports_inside_a_folder_go_one_way(folder):
+    TopologicalSorter({path.stem: imported_siblings(path) for path in folder.glob("*.py")}).prepare()  # or CycleError
 
 
 def imported_packages(path: Path) -> set[str]:
@@ -114,10 +119,12 @@ def imported_packages(path: Path) -> set[str]:
     return packages
 
 
-@pytest.mark.parametrize("name", [path.stem for path in SOURCE.glob("*.py") if path.stem != "blocks"])
-def test_only_one_file_knows_threads(name):
+@pytest.mark.parametrize(
+    "path", sorted({*SOURCE.rglob("*.py")} - {SOURCE / "blocks.py"}), ids=lambda path: f"{path.parent.name}/{path.name}"
+)
+def test_only_one_file_knows_threads(path):
     # design.md decision 4: parallelism is over row blocks in one file.
-    assert not {"joblib", "threading", "concurrent", "threadpoolctl", "dask"} & imported_packages(SOURCE / f"{name}.py")
+    assert not {"joblib", "threading", "concurrent", "threadpoolctl", "dask"} & imported_packages(path)
 
 
 def test_the_first_call_of_a_process_is_quick_once_the_cache_is_warm():

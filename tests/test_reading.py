@@ -15,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from ddlearn.reading import LABEL_COLUMNS, NAMED_SETS, DataError, read_data
+from ddlearn.reading import DataError, read_data
+from ddlearn.reading.columns import LABEL_COLUMNS
+from ddlearn.reading.named import NAMED_SETS
 
 pyarrow = pytest.importorskip("pyarrow")
 

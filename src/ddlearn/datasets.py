@@ -28,6 +28,7 @@ from sklearn.utils import Bunch, check_random_state
 __all__ = [
     "CorruptDatasetError",
     "DatasetNotFoundError",
+    "find_datasets",
     "load_digits_images",
     "load_mnist",
     "load_usps",
@@ -309,6 +310,38 @@ def load_yaleb(
     )
 
 
+def find_datasets(*, data_home: str | os.PathLike[str] | None = None) -> dict[str, dict[str, Any]]:
+    """Tell where the data sets are, and whether their files are what they should be; nothing is downloaded.
+
+    Parameters
+    ----------
+    data_home : str, path or None, default=None
+        The only folder to look in.  By default the folder that the environment variable ``DDLEARN_DATA`` names, then
+        ``~/.cache/ddlearn``.
+
+    Returns
+    -------
+    dict of dict
+        For "digits", "usps", "mnist" and "yaleb": ``where``, the file, the folder of several files, or None if they are
+        not here; ``bytes``, their size, or None; ``checksum``, "good", "wrong" or, where there is no file, empty; and
+        ``advice``, what to do to get the data, or None if they can be loaded.
+
+    See Also
+    --------
+    load_usps : Loads, and downloads if need be, one of the sets.
+
+    Examples
+    --------
+    >>> from ddlearn.datasets import find_datasets
+    >>> found = find_datasets(data_home="no such folder")
+    >>> found["digits"]["where"], found["usps"]["where"]
+    ('in scikit-learn', None)
+    """
+    digits = {"where": "in scikit-learn", "bytes": None, "checksum": "", "advice": None}
+    folders = _list_folders(data_home)
+    return {"digits": digits} | {name: _describe_files(source, folders) for name, source in _SOURCES.items()}
+
+
 def make_planted(
     n_samples: int = 1000,
     n_features: int = 20,
@@ -545,14 +578,48 @@ class _Source:
 def _load_arrays(name: str, data_home: str | os.PathLike[str] | None) -> Mapping[str, NDArray[Any]]:
     source = _SOURCES[name]
     folders = _list_folders(data_home)
-    for folder in folders:
-        archive = folder / source.archive
-        if archive.is_file():
-            return _read_archive(archive, source.sha256)
-        if all((folder / original.name).is_file() for original in source.originals):
-            return _read_originals(source, folder)
+    files = _find_files(source, folders)
+    if files:
+        return _read_files(source, files)
     _download_originals(source, folders)
     return _read_originals(source, folders[-1])
+
+
+def _find_files(source: _Source, folders: list[Path]) -> list[Path]:
+    """List the files of the first folder that has the archive, or all original files; none if no folder has them."""
+    for folder in folders:
+        originals = [folder / original.name for original in source.originals]
+        for files in ([folder / source.archive], originals):
+            if all(file.is_file() for file in files):
+                return files
+    return []
+
+
+def _read_files(source: _Source, files: list[Path]) -> Mapping[str, NDArray[Any]]:
+    if files[0].name == source.archive:
+        return _read_archive(files[0], source.sha256)
+    return _read_originals(source, files[0].parent)
+
+
+def _describe_files(source: _Source, folders: list[Path]) -> dict[str, Any]:
+    files = _find_files(source, folders)
+    if not files:
+        return {"where": None, "bytes": None, "checksum": "", "advice": _advise(source, folders)}
+    where = files[0] if len(files) == 1 else files[0].parent
+    facts = {"where": str(where), "bytes": sum(file.stat().st_size for file in files)}
+    try:
+        _read_files(source, files)
+    except CorruptDatasetError as error:
+        return facts | {"checksum": "wrong", "advice": str(error)}
+    return facts | {"checksum": "good", "advice": None}
+
+
+def _advise(source: _Source, folders: list[Path]) -> str:
+    names = " and ".join(original.name for original in source.originals)
+    return (
+        f"{source.title}: put {source.archive}, or {names}, into {' or '.join(map(str, folders))}; or install "
+        f'"ddlearn[data]", and it is downloaded from {source.mirrors[0]} when it is first used.'
+    )
 
 
 def _list_folders(data_home: str | os.PathLike[str] | None) -> list[Path]:

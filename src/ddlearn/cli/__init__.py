@@ -1,0 +1,45 @@
+"""The command ``ddlearn``: fit, predict, evaluate, explain, info, demo, datasets.
+
+In the order of their imports: ``options`` and ``config`` (the settings of the model), ``terminal``, ``source`` and
+``model`` (what commands work on), ``facts`` (what a model tells), ``tables`` and ``pictures`` (how facts look),
+``running`` (what all commands share) and ``commands``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+try:
+    import typer
+    from rich import console  # noqa: F401  (the files below need it)
+except ModuleNotFoundError as error:  # nobody imports this folder but to run it
+    raise SystemExit(f'The command line needs {error.name}: pip install "ddlearn[cli]"') from error
+
+from .commands import COMMANDS
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Discriminative dictionary learning: fit a classifier to images or tables, use it, and see why it decides.",
+)
+for _command in COMMANDS:
+    app.command(name=_command.__name__)(_command)
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)] = False,
+) -> None:
+    if version:
+        import ddlearn
+
+        typer.echo(f"ddlearn {ddlearn.__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line: what ``ddlearn`` and ``python -m ddlearn`` call."""
+    app(prog_name="ddlearn")

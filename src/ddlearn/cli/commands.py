@@ -1,0 +1,224 @@
+"""The commands: fit, predict, evaluate, explain, info, demo, datasets.
+
+Each reads, works and shows; how, is in the other files.  NumPy, scikit-learn and the package itself are imported by the
+commands that need them: help must not wait for them.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from .config import merge_settings
+from .facts import collect_errors, collect_fit_facts, collect_reasons
+from .model import (
+    Jobs,
+    Model,
+    fit_model,
+    load_model,
+    make_model,
+    name_features,
+    predict_probabilities,
+    read_for_model,
+)
+from .options import OWN_DEFAULTS, read_parameters
+from .pictures import draw_reasons
+from .running import command
+from .source import Source, read_source, require_labels
+from .tables import make_error_tables, make_facts_table, make_fit_table, make_reason_tables, make_table
+from .terminal import Terminal
+
+_PREDICTION_COLUMNS = ("sample", "prediction", "probability")
+
+
+@command
+def fit(
+    terminal: Terminal,
+    source: Source,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="MODEL", help="The file to write.")],
+    settings: dict[str, Any],
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="TOML or JSON with model options; the command line wins.")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="Keep the state of the fit in this file.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if there is one.")] = False,
+) -> None:
+    """Learn a dictionary and classifiers from labelled samples."""
+    settings = merge_settings(config, settings)
+    if resume and checkpoint is None:
+        raise typer.BadParameter("--resume needs --checkpoint PATH.")
+    _check_folder(output)
+    samples = read_source(terminal, source)
+    y = require_labels(samples, source.data)
+    model = make_model(settings, samples)
+    seconds = fit_model(terminal, model, samples.X, y, checkpoint, resume)
+    name_features(model, samples.feature_names)
+    from ..persistence import save
+
+    save(model, output)
+    facts = collect_fit_facts(source.data, model, settings, seconds) | {"file": output}
+    terminal.report(make_fit_table(facts, output.stat().st_size))
+    terminal.answer(facts)
+
+
+@command
+def predict(
+    terminal: Terminal,
+    model: Model,
+    source: Source,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="A .csv to write; by default stdout.")
+    ] = None,
+    jobs: Jobs = -1,
+) -> None:
+    """Write the class of each sample, and its probability, as CSV."""
+    if output is not None:
+        _check_folder(output)
+    fitted = load_model(model, jobs)
+    samples = read_for_model(terminal, fitted, source)
+    probabilities = predict_probabilities(terminal, fitted, samples.X)
+    predictions = fitted.classes_[probabilities.argmax(axis=1)].tolist()
+    names = samples.sample_names or range(len(samples.X))
+    rows = list(zip(names, predictions, probabilities.max(axis=1).tolist(), strict=True))
+    if output is not None:
+        with output.open("w", encoding="utf-8", newline="") as file:
+            _write_predictions(file, rows)
+        terminal.report(f"{len(rows):,} predictions written to {escape(str(output))}")
+        terminal.answer({"n_samples": len(rows), "file": output, "counts": Counter(predictions)})
+    elif terminal.is_json:
+        terminal.answer({"predictions": [dict(zip(_PREDICTION_COLUMNS, row, strict=True)) for row in rows]})
+    else:
+        _write_predictions(sys.stdout, rows)
+
+
+@command
+def evaluate(terminal: Terminal, model: Model, source: Source, jobs: Jobs = -1) -> None:
+    """Measure the error on labelled samples, class by class."""
+    fitted = load_model(model, jobs)
+    samples = read_for_model(terminal, fitted, source)
+    facts = collect_errors(terminal, fitted, samples.X, require_labels(samples, source.data))
+    terminal.show(*make_error_tables(source.data, facts))
+    terminal.answer({"model": model, "data": source.data} | facts)
+
+
+@command
+def explain(
+    terminal: Terminal,
+    model: Model,
+    source: Source,
+    row: Annotated[int, typer.Option(metavar="NUMBER", help="Which sample, counted from 0.", min=0)],
+    picture: Annotated[bool, typer.Option("--picture", help="Draw images in block characters.")] = False,
+    jobs: Jobs = -1,
+) -> None:
+    """Show why a sample gets its class: its atoms, and the evidence for each class."""
+    fitted = load_model(model, jobs)
+    samples = read_for_model(terminal, fitted, source)
+    if row >= len(samples.X):
+        raise typer.BadParameter(f"--row {row}: {source.data} has {len(samples.X)} samples, 0 to {len(samples.X) - 1}.")
+    shape = samples.image_shape or fitted.image_shape
+    if picture and shape is None:
+        raise ValueError(f"{source.data} is not known to hold images: --picture needs images.")
+    facts = collect_reasons(fitted, samples, row)
+    terminal.show(*make_reason_tables(facts))
+    if picture:
+        terminal.show("", draw_reasons(terminal.out, fitted, samples.X[row], facts, shape))
+    terminal.answer(facts)
+
+
+@command
+def info(terminal: Terminal, model: Model) -> None:
+    """Show what is in a model file."""
+    from ..container import MODEL, read_container
+
+    content, arrays = read_container(model, MODEL)
+    given = {
+        name: _simplify(content["parameters"][name])
+        for name, parameter in read_parameters().items()
+        if content["parameters"].get(name, parameter.default) != parameter.default
+    }
+    facts = {"file": model, "bytes": model.stat().st_size, "class": content["class"]}
+    facts |= content["summary"] | {"settings": given}
+    rows = {name: _to_cell(value) for name, value in facts.items()}
+    rows["arrays"] = ", ".join(f"{name} {'x'.join(map(str, array.shape))}" for name, array in sorted(arrays.items()))
+    terminal.show(make_facts_table(None, rows))
+    terminal.answer(facts)
+
+
+@command
+def demo(terminal: Terminal) -> None:
+    """Learn scikit-learn's digits and show all of it, in seconds and without a file."""
+    from sklearn.model_selection import train_test_split
+
+    samples = read_source(terminal, Source("digits", None, None, None, False, False))
+    X, X_test, y, y_test = train_test_split(
+        samples.X, samples.labels, train_size=1000, stratify=samples.labels, random_state=0
+    )
+    settings = {"n_jobs": OWN_DEFAULTS["n_jobs"], "random_state": 0}
+    model = make_model(settings, samples)
+    seconds = fit_model(terminal, model, X, y)
+    fit_facts = collect_fit_facts("1000 digits of scikit-learn", model, settings, seconds)
+    errors = collect_errors(terminal, model, X_test, y_test)
+    test = samples._replace(X=X_test, labels=y_test)
+    reasons = collect_reasons(model, test, 0)
+    terminal.show(make_fit_table(fit_facts), "", *make_error_tables("the other digits", errors), "")
+    terminal.show(*make_reason_tables(reasons), "", draw_reasons(terminal.out, model, X_test[0], reasons, (8, 8)))
+    terminal.show("", "Now with data of yours: [bold]ddlearn fit DATA -o model.safetensors[/]")
+    terminal.answer({"fit": fit_facts, "evaluate": errors, "explain": reasons})
+
+
+@command
+def datasets(terminal: Terminal) -> None:
+    """List the data sets that DATA can name: which are here, and how to get the others."""
+    from ..datasets import find_datasets
+    from ..reading.named import NAMED_SETS
+
+    found = find_datasets()
+    table = make_table(None, ("name", "ask for", "where", "size", "checksum"), n_text=3)
+    for name, (_, all_parts) in NAMED_SETS.items():
+        facts, parts = found[name], ", ".join(f"{name}:{part}" if part else name for part in all_parts)
+        size = "" if facts["bytes"] is None else f"{facts['bytes'] / 1e6:.1f} MB"
+        table.add_row(name, parts, escape(facts["where"] or "not here"), size, escape(facts["checksum"]))
+    terminal.show(table)
+    for facts in found.values():
+        if facts["advice"]:
+            terminal.show("", escape(facts["advice"]))
+    terminal.answer(found)
+
+
+def _check_folder(output: Path) -> None:
+    """Fail before the work, not after it."""
+    if not output.parent.is_dir():
+        raise typer.BadParameter(f"the folder {output.parent} of {output.name} does not exist: create it first.")
+    if output.is_dir():
+        raise typer.BadParameter(f"{output} is a folder: name a file.")
+
+
+def _write_predictions(file: Any, rows: Sequence[tuple[Any, Any, float]]) -> None:
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(_PREDICTION_COLUMNS)
+    writer.writerows((name, prediction, f"{probability:.6g}") for name, prediction, probability in rows)
+
+
+def _simplify(stored: Any) -> Any:
+    """Return a stored parameter as people write it: a tuple by its items, an object by its name."""
+    if not isinstance(stored, dict):
+        return stored
+    return stored.get("items") or stored.get("name") or stored["type"]
+
+
+def _to_cell(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={item}" for name, item in value.items()) or "all at their defaults"
+    return f"{value:,.6g}" if isinstance(value, float) else str(value)
+
+
+COMMANDS = (fit, predict, evaluate, explain, info, demo, datasets)  # in the order of the help

@@ -1,0 +1,104 @@
+"""What a model tells: dictionaries of facts, which --json prints and tables show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .model import predict_probabilities
+from .terminal import Terminal
+
+if TYPE_CHECKING:
+    from ..estimator import DDLClassifier
+    from ..reading import Samples
+
+
+def collect_fit_facts(data: str, model: DDLClassifier, settings: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """Tell how a fit went."""
+    last = model.history_[-1]
+    return {
+        "data": data,
+        "n_samples": len(model.noise_variance_),
+        "n_features": model.n_features_in_,
+        "classes": model.classes_,
+        "settings": settings,
+        "n_components": len(model.components_),
+        "n_nonzero_coefs": model.n_nonzero_coefs_,
+        "n_iter": model.n_iter_,
+        "max_iter": model.max_iter,
+        "converged": model.converged_,
+        "objective": last.objective,
+        "training_error": last.training_error,
+        "label_free_error": last.label_free_error,
+        "seconds": seconds,
+    }
+
+
+def collect_errors(terminal: Terminal, model: DDLClassifier, X: Any, labels: Any) -> dict[str, Any]:
+    """Tell how often a model is wrong, and where."""
+    import numpy as np
+    from scipy.stats import binomtest
+    from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+
+    labels, known = _match_types(labels, model.classes_)
+    predictions = known[predict_probabilities(terminal, model, X).argmax(axis=1)]
+    unknown = np.setdiff1d(labels, known)
+    if unknown.size:
+        terminal.note(f"Labels that the model does not know, and so gets wrong: {', '.join(map(str, unknown[:10]))}")
+    classes = np.unique(np.concatenate([labels, predictions]))
+    n_wrong = int(np.count_nonzero(labels != predictions))
+    interval = binomtest(n_wrong, len(labels)).proportion_ci(0.95, method="wilson")
+    precision, recall, f1, support = precision_recall_fscore_support(
+        labels, predictions, labels=classes, zero_division=np.nan
+    )
+    return {
+        "n_samples": len(labels),
+        "n_wrong": n_wrong,
+        "error": n_wrong / len(labels),
+        "error_interval": [interval.low, interval.high],
+        "classes": classes,
+        "n_samples_of_class": support,
+        "precision": precision,
+        "recall": recall,
+        "f1": f1,
+        "confusion": confusion_matrix(labels, predictions, labels=classes),
+    }
+
+
+def _match_types(labels: Any, classes: Any) -> tuple[Any, Any]:
+    """Return both as text if one is: a folder is named by text even where the class is a number."""
+    if (labels.dtype.kind == "U") != (classes.dtype.kind == "U"):
+        return labels.astype(str), classes.astype(str)
+    return labels, classes
+
+
+def collect_reasons(model: DDLClassifier, samples: Samples, row: int) -> dict[str, Any]:
+    """Tell why a sample gets its class."""
+    import numpy as np
+    from scipy.special import softmax
+
+    found = model.explain(samples.X[row : row + 1])
+    evidence = found.evidence[0]
+    best, second = np.argsort(-evidence, kind="stable")[:2]
+    order = np.argsort(-np.abs(found.codes.data), kind="stable")
+    atoms, coefficients = found.codes.indices[order], found.codes.data[order]
+    return {
+        "row": row,
+        "sample": samples.sample_names[row] if samples.sample_names else str(row),
+        "label": None if samples.labels is None else samples.labels[row],
+        "prediction": model.classes_[best],
+        "runner_up": model.classes_[second],
+        "atoms": atoms,
+        "coefficients": coefficients,
+        "votes_for_prediction": coefficients * model.coef_[best, atoms],
+        "votes_for_runner_up": coefficients * model.coef_[second, atoms],
+        "classes": model.classes_,
+        "evidence": evidence,
+        "probability": softmax(evidence),
+        "n_wrong_features": int(np.count_nonzero(found.error)),
+        "n_missing_features": int(np.count_nonzero(found.is_missing)),
+        "explained": float(
+            1
+            - np.sum((found.samples - found.reconstruction - found.error) ** 2)
+            / max(np.sum(found.samples**2), np.finfo(float).tiny)
+        ),
+    }

@@ -1,0 +1,44 @@
+"""Pictures in block characters: a sample and its atoms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, Group
+
+if TYPE_CHECKING:
+    from ..estimator import DDLClassifier
+
+_PICTURE_SIDE = 16  # pixels of a picture in the terminal, at most
+_SHADES = {True: " ░▒▓█", False: " .+#@"}  # by whether the terminal knows Unicode
+
+
+def draw_reasons(console: Console, model: DDLClassifier, sample: Any, facts: dict[str, Any], shape: Any) -> Any:
+    """Return pictures of a sample, of its atoms together, and of each."""
+    from rich.columns import Columns
+
+    code = model.components_[facts["atoms"]].T @ facts["coefficients"]
+    images = {"sample": sample, "its atoms together": code}
+    images |= {
+        f"{coefficient:+.2f} x atom {atom}": model.components_[atom]
+        for atom, coefficient in zip(facts["atoms"], facts["coefficients"], strict=True)
+    }
+    return Columns(
+        [Group(f"[bold]{name}[/]", _draw(image.reshape(shape), console)) for name, image in images.items()],
+        padding=(0, 2),
+    )
+
+
+def _draw(image: Any, console: Console) -> str:
+    """Return an image as lines of shades, each pixel two characters wide, since characters are tall."""
+    import numpy as np
+
+    if image.ndim == 3:
+        image = image.mean(axis=2)
+    step = -(-max(image.shape) // _PICTURE_SIDE)
+    height, width = (side // step * step for side in image.shape)
+    image = image[:height, :width].reshape(height // step, step, width // step, step).mean(axis=(1, 3))
+    low, high = np.nanmin(image), np.nanmax(image)
+    shades = _SHADES[console.encoding.startswith("utf")]
+    levels = np.nan_to_num((image - low) / max(high - low, 1e-12)) * (len(shades) - 1)
+    return "\n".join("".join(2 * shades[round(level)] for level in line) for line in levels.tolist())

@@ -1,0 +1,73 @@
+"""Labels: integers where all of them are, numbers where all are, and otherwise text."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import DataError, as_data_error, check_magic
+
+_INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})(\.0*)?")  # not 007, which is a name, nor 20 digits, which overflow
+_DECIMAL = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d*)?")
+
+
+def to_labels(array: NDArray[Any], place: str) -> NDArray[Any]:
+    """Return an array as labels: whole numbers as integers."""
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1 or array.dtype.kind not in "buifUS":
+        raise DataError(
+            f"{place} has the shape {array.shape} and holds {array.dtype}; labels are one number or text a sample."
+        )
+    if array.dtype.kind == "f" and np.isfinite(array).all() and (array == np.trunc(array)).all():
+        return array.astype(np.int64)
+    return array.astype(str) if array.dtype.kind == "S" else array
+
+
+class TextLabels:
+    """Labels that come as text, a block at a time; a text that comes a million times is kept once."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, int] = {}
+        self.positions: list[NDArray[np.int32]] = []
+
+    def add(self, texts: Iterable[str]) -> None:
+        """Take the next labels."""
+        numbers = [self.known.setdefault(text.strip(), len(self.known)) for text in texts]
+        self.positions.append(np.array(numbers, np.int32))
+
+    def finish(self) -> NDArray[Any]:
+        """Return integers if all labels are, numbers if all are, and otherwise text."""
+        values: NDArray[Any] = np.array(list(self.known), dtype=str)
+        if all(_INTEGER.fullmatch(text) for text in self.known):
+            values = np.array([int(text.partition(".")[0]) for text in self.known])
+        elif all(_DECIMAL.fullmatch(text) for text in self.known):
+            values = values.astype(float)
+        return values[np.concatenate(self.positions)]
+
+
+def read_labels(path: Path, n_samples: int) -> NDArray[Any]:
+    """Read a file of labels alone; a text file with one line more than there are samples begins with a header."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file of labels.")
+    with as_data_error(path):
+        if path.suffix.lower() == ".npy":
+            check_magic(path, b"\x93NUMPY", "array (.npy)", "numpy.save(path, labels)")
+            return to_labels(np.load(path, allow_pickle=False), str(path))
+        if path.suffix.lower() not in (".csv", ".txt"):
+            raise DataError(f"{path}: labels are read from .npy, .csv or .txt, not {path.suffix!r}.")
+        with path.open(encoding="utf-8-sig", newline="") as lines:
+            rows = [row for row in csv.reader(lines) if row]
+    wide = next((number for number, row in enumerate(rows) if len(row) > 1), None)
+    if wide is not None:
+        raise DataError(f"{path}, row {wide}: there are {len(rows[wide])} cells; give one label a line.")
+    values = [row[0] for row in rows]
+    labels = TextLabels()
+    labels.add(values[1:] if len(values) == n_samples + 1 else values)
+    return labels.finish()
