@@ -62,12 +62,13 @@ class Watcher:
     def on_fit_task_begin(self, estimator, context):
         pass
 
-    def on_fit_task_end(self, estimator, context, *, metadata):
+    def on_fit_task_end(self, estimator, context, *, fitted_estimator):
         if context.task_name == "iteration":
-            self.iterations.append(metadata["iteration"])
-            if metadata["iteration"] == self.break_at:
+            iteration = fitted_estimator.history_[-1].iteration
+            self.iterations.append(iteration)
+            if iteration == self.break_at:
                 raise KeyboardInterrupt
-            return metadata["iteration"] == self.stop_at
+            return iteration == self.stop_at
         return False
 
     def teardown(self, estimator, context):

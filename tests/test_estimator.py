@@ -255,11 +255,12 @@ class Watcher:
     def on_fit_task_begin(self, estimator, context):
         pass
 
-    def on_fit_task_end(self, estimator, context, *, X, metadata, fitted_estimator):
+    def on_fit_task_end(self, estimator, context, *, X, fitted_estimator):
         if context.task_name == "iteration":
-            self.objectives.append(metadata["objective"])
+            record = fitted_estimator.history_[-1]
+            self.objectives.append(record.objective)
             self.scores.append(fitted_estimator.predict(X).shape[0])
-            return metadata["iteration"] == self.stop_at
+            return record.iteration == self.stop_at
         return False
 
     def teardown(self, estimator, context):
@@ -274,6 +275,19 @@ def test_callbacks_see_the_objective_and_a_model_and_can_stop(digits):
     assert watcher.ended
     stopped = quick(tol=0).set_callbacks(Watcher(stop_at=2)).fit(*digits)
     assert stopped.n_iter_ == 2
+
+
+def test_scores_can_be_monitored(digits):
+    # Callbacks used to get the record as `metadata`, which scikit-learn hands to the scorer, and labels of -1 and +1.
+    from sklearn.callback import ScoringMonitor
+
+    X, y = digits
+    names = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])[y]
+    monitor = ScoringMonitor(scoring="accuracy")
+    model = quick(tol=0).set_callbacks(monitor).fit(X, names)
+    scores = {entry["task_id_path"]: entry["accuracy"] for entry in monitor.get_logs().data}
+    assert set(scores) == {(0,), (0, 0), (0, 1), (0, 2)}  # the whole and three iterations
+    assert scores[0,] == model.score(X, names)
 
 
 def test_progress_bar(digits):
@@ -452,7 +466,7 @@ def test_ctrl_c_leaves_the_model_as_it_was(digits):
     components = model.components_
 
     class CtrlC(Watcher):
-        def on_fit_task_end(self, estimator, context, *, metadata):
+        def on_fit_task_end(self, estimator, context):
             signal.raise_signal(signal.SIGINT)
 
     # A job in the background inherits that Ctrl-C is ignored; this test must not.

@@ -124,7 +124,7 @@ def test_classifiers_of_replaced_atoms_start_from_zero():
 @every_loss
 def test_records_add_up_and_count(loss):
     fitting, start = make_fit(loss, max_iter=3)
-    result = fitting.run(fitting.begin(*start), lambda state, record: False)
+    result = fitting.run(fitting.begin(*start), lambda progress: False)
     assert [record.iteration for record in result.history] == [0, 1, 2, 3]
     for record in result.history:
         terms = record.representation + record.noise + record.classification + record.cost
@@ -141,16 +141,16 @@ def test_initial_atoms_are_at_the_floor():
     fitting, (state, floors, objective) = make_fit(LOSSES["square"](), n_components=60)
     result = replace(fitting.settings, max_iter=0)
     fitting.settings = result
-    record = fitting.run(fitting.begin(state, floors, objective), lambda state, record: False).history[0]
+    record = fitting.run(fitting.begin(state, floors, objective), lambda progress: False).history[0]
     assert record.floor_share >= 60 / 400
 
 
 def test_it_stops_when_the_objective_settles_or_when_told_to():
     fitting, start = make_fit(LOSSES["square"](), max_iter=50, tol=1e-3)
-    result = fitting.run(fitting.begin(*start), lambda state, record: False)
+    result = fitting.run(fitting.begin(*start), lambda progress: False)
     assert result.converged
     assert result.n_iter < 50
-    told = fitting.run(fitting.begin(*start), lambda state, record: record.iteration == 2)
+    told = fitting.run(fitting.begin(*start), lambda progress: progress.n_iter == 2)
     assert told.n_iter == 2
     assert not told.converged
 
@@ -160,6 +160,6 @@ def test_results_do_not_depend_on_the_number_of_threads(n_jobs):
     results = []
     for jobs in (1, n_jobs):
         fitting, start = make_fit(LOSSES["logistic"](), n_jobs=jobs, max_iter=3)
-        results.append(fitting.run(fitting.begin(*start), lambda state, record: False).state)
+        results.append(fitting.run(fitting.begin(*start), lambda progress: False).state)
     for name in ("dictionary", "coef", "intercept", "noise_variance", "class_cost"):
         np.testing.assert_array_equal(getattr(results[0], name), getattr(results[1], name))

@@ -108,13 +108,13 @@ class Checkpoint:
             raise TypeError(f"Checkpoint keeps fits of DDLClassifier, not of {type(estimator).__name__}.")
 
     def on_fit_task_begin(
-        self, estimator: DDLClassifier, context: CallbackContext, *, X: Any, y: Any, metadata: dict[str, Any] | None
+        self, estimator: DDLClassifier, context: CallbackContext, *, metadata: dict[str, Any] | None
     ) -> None:
         """Restore the loop, and ask to be told of each iteration."""
         if metadata is None:  # an iteration begins
             return
         loop: AlternatingFit = metadata["loop"]
-        identity = _identify(estimator, X, y)
+        identity = _identify(estimator, loop.images, loop.labels)
         if os.path.exists(self.path):
             stored = self._read()
             if self.resume:

@@ -19,7 +19,7 @@ from .classifiers import ClassifierTrainer, resolve_trainer
 from .codes import RowCodes
 from .dictionary import DictionaryUpdate, init_dictionary, resolve_dictionary_update
 from .discriminative_coding import ClassifierState
-from .fitting import AlternatingFit, FitSettings, FitState, IterationRecord
+from .fitting import AlternatingFit, FitProgress, FitSettings, FitState
 from .gross_errors import ErrorRoute, resolve_error_route
 from .inference import INFERENCE_RULES, TEST_NOISE, LabelModel, TrainingNoise, label_probabilities
 from .losses import Loss, resolve_loss
@@ -270,7 +270,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         with self._unchanged_on_failure():
             X = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
             check_consistent_length(X, y)
-            self._fit(X, *self._encode_labels(y))
+            self._fit(X, y, *self._encode_labels(y))
         return self
 
     def _encode_labels(self, y: ArrayLike) -> tuple[NDArray[np.int8], NDArray[Any], bool]:
@@ -361,7 +361,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             raise ValueError(f"n_components must be None or an integer of at least 1, got {self.n_components!r}.")
         return int(self.n_components)
 
-    def _fit(self, X: Floats, labels: NDArray[Any], classes: NDArray[Any], is_multilabel: bool) -> None:
+    def _fit(self, X: Floats, y: ArrayLike, labels: NDArray[Any], classes: NDArray[Any], is_multilabel: bool) -> None:
         rng = check_random_state(self.random_state)
         n_components = self._count_components(int(np.count_nonzero(labels.any(axis=1))))
         self._check_inference(len(classes), X.shape[1], is_multilabel)
@@ -370,21 +370,20 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         fitting = AlternatingFit(X, labels, settings, rng)
         context = self._init_callback_context(max_subtasks=settings.max_iter)
         # A checkpoint may know where the loop has been interrupted.
-        context.call_on_fit_task_begin(estimator=self, X=X, y=labels, metadata={"loop": fitting})
+        context.call_on_fit_task_begin(estimator=self, X=X, y=y, metadata={"loop": fitting})
         progress = fitting.restored or fitting.begin(*fitting.initialise(*self._start(X, labels, n_components, rng)))
 
         def model_attributes(state: FitState) -> dict[str, Any]:
             return self._model_attributes(state, progress.floors, labels, classes, settings)
 
-        def on_iteration(state: FitState, record: IterationRecord) -> bool:
+        def on_iteration(progress: FitProgress) -> bool:
             iteration = context.subcontext(task_name="iteration")
-            iteration.call_on_fit_task_begin(estimator=self, X=X, y=labels)
+            iteration.call_on_fit_task_begin(estimator=self, X=X, y=y)
             return iteration.call_on_fit_task_end(
                 estimator=self,
                 X=X,
-                y=labels,
-                metadata=record._asdict(),
-                reconstruction_attributes=lambda: model_attributes(state),
+                y=y,
+                reconstruction_attributes=lambda: {"history_": progress.history} | model_attributes(progress.state),
             )
 
         result = fitting.run(progress, on_iteration)
@@ -399,11 +398,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         for name, value in (attributes | model_attributes(state)).items():
             setattr(self, name, value)
         context.call_on_fit_task_end(
-            estimator=self,
-            X=X,
-            y=labels,
-            metadata=result.history[-1]._asdict(),
-            reconstruction_attributes=lambda: model_attributes(state),
+            estimator=self, X=X, y=y, reconstruction_attributes=lambda: attributes | model_attributes(state)
         )
 
     def _start(

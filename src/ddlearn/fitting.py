@@ -326,11 +326,11 @@ class AlternatingFit:
         """Return the progress before the first iteration."""
         return FitProgress(state, floors, [self._record(0, state, floors, objective)])
 
-    def run(self, progress: FitProgress, on_iteration: Callable[[FitState, IterationRecord], bool]) -> FitProgress:
+    def run(self, progress: FitProgress, on_iteration: Callable[[FitProgress], bool]) -> FitProgress:
         """Repeat the four steps until the objective settles; ``on_iteration`` may return True to stop."""
         while not (progress.converged or progress.stopped) and progress.n_iter < self.settings.max_iter:
             progress = self.iterate(progress)
-            if on_iteration(progress.state, progress.history[-1]):
+            if on_iteration(progress):
                 progress = progress._replace(stopped=True)
             for keep in self.keepers:
                 keep(progress)

@@ -67,14 +67,15 @@ class _FitProgress:
     def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
         """Wait for the end of the iteration."""
 
-    def on_fit_task_end(self, estimator: Any, context: Any, *, metadata: dict[str, Any]) -> None:
+    def on_fit_task_end(self, estimator: Any, context: Any, *, fitted_estimator: Any) -> None:
         """Show the objective and the error on label-free codes, which is the one that new samples will have."""
         if context.task_name == "iteration":
+            record = fitted_estimator.history_[-1]
             self.bar.update(
                 self.task,
-                completed=metadata["iteration"],
-                objective=f"{metadata['objective']:,.0f}",
-                error=f"{metadata['label_free_error']:.2%}",
+                completed=record.iteration,
+                objective=f"{record.objective:,.0f}",
+                error=f"{record.label_free_error:.2%}",
             )
 
     def teardown(self, estimator: Any, context: Any) -> None:
