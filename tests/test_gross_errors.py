@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from conftest import normalise
 
-from ddlearn import ERROR_ROUTES, ORMP, AlternatingErrors, GreedyErrors, sparse_encode
+from ddlearn import ERROR_ROUTES, ORMP, AlternatingErrors, GreedyErrors, check_error_route, sparse_encode
 from ddlearn.gross_errors import judge, measure_spread, resolve_error_route
 from ddlearn.masked_coding import MaskedCoder
 
@@ -147,3 +147,39 @@ def test_routes_are_looked_up_by_name_or_taken_as_they_are():
         resolve_error_route("gredy")
     with pytest.raises(TypeError, match="object \\(not a class\\) with the method find"):
         resolve_error_route(AlternatingErrors)
+
+
+class Spendthrift(AlternatingErrors):
+    """Calls everything wrong, missing or not."""
+
+    def find(self, coder, samples, is_known, budgets, noise_scale, tangents=None):
+        found = super().find(coder, samples, is_known, budgets, noise_scale, tangents)
+        return found._replace(is_wrong=np.ones_like(is_known))
+
+
+class Nosy(AlternatingErrors):
+    """Looks at features that are missing, and leaves its mark."""
+
+    def find(self, coder, samples, is_known, budgets, noise_scale, tangents=None):
+        found = super().find(coder, samples, np.ones_like(is_known), budgets, noise_scale, tangents)
+        is_known[:] = True
+        return found
+
+
+@every_route
+def test_own_routes_are_usable(route):
+    check_error_route(route)
+
+
+@pytest.mark.parametrize(
+    ("route", "message"),
+    [
+        (Spendthrift(), "calls more features wrong than the budget"),
+        (Spendthrift(), "a feature that is missing was used, or called wrong"),
+        (Nosy(), "changes its arguments in place"),
+        (Nosy(), "must get the code that the coder gives it"),
+    ],
+)
+def test_check_error_route_says_what_is_wrong(route, message):
+    with pytest.raises(ValueError, match=message):
+        check_error_route(route)

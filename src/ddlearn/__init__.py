@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .discriminative_coding import CodingRecord, discriminative_encode
     from .estimator import DDLClassifier
     from .fitting import IterationRecord
-    from .gross_errors import ERROR_ROUTES, AlternatingErrors, ErrorRoute, GreedyErrors
+    from .gross_errors import ERROR_ROUTES, AlternatingErrors, ErrorRoute, GreedyErrors, check_error_route
     from .ksvd import KSVD, CodeClassifier, make_baseline
     from .losses import LOSSES, Exponential, Logistic, Loss, SmoothHinge, SoftplusHinge, Square, check_loss
     from .objective import MapObjective, map_objective
@@ -93,6 +93,7 @@ __all__ = [
     "WeightedKSVDUpdate",
     "check_classifier_trainer",
     "check_dictionary_update",
+    "check_error_route",
     "check_loss",
     "check_sparse_coder",
     "discriminative_encode",
@@ -135,6 +136,7 @@ _HOMES = {
     "AlternatingErrors": "gross_errors",
     "ErrorRoute": "gross_errors",
     "GreedyErrors": "gross_errors",
+    "check_error_route": "gross_errors",
     "KSVD": "ksvd",
     "CodeClassifier": "ksvd",
     "make_baseline": "ksvd",

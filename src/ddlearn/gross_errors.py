@@ -16,6 +16,7 @@ wrong, then the residual at the quantile :math:`(1 - \beta)/2` is that of a righ
 
 from __future__ import annotations
 
+import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from numbers import Integral, Real
@@ -24,14 +25,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
 from ._error_kernel import pursue_with_errors
 from .codes import RowCodes
 from .masked_coding import Flags, MaskedCoder, MaskedFit, Tangents
-from .sparse_coding import PIVOT_FLOOR, Floats
+from .sparse_coding import ORMP, PIVOT_FLOOR, Floats
 
-__all__ = ["ERROR_ROUTES", "AlternatingErrors", "ErrorRoute", "GreedyErrors", "resolve_error_route"]
+__all__ = [
+    "ERROR_ROUTES",
+    "AlternatingErrors",
+    "ErrorFit",
+    "ErrorRoute",
+    "GreedyErrors",
+    "check_error_route",
+    "resolve_error_route",
+]
 
 Counts = NDArray[np.int64]
 
@@ -290,3 +299,65 @@ def resolve_error_route(error_route: str | ErrorRoute) -> ErrorRoute:
     if hasattr(error_route, "check_parameters"):
         error_route.check_parameters()
     return error_route
+
+
+def _find_route_problems(route: ErrorRoute) -> Iterator[str]:
+    rng = np.random.default_rng(0)
+    dictionary = rng.standard_normal((20, 60))
+    dictionary /= np.linalg.norm(dictionary, axis=1, keepdims=True)
+    samples = dictionary[rng.integers(20, size=8)] + 0.01 * rng.standard_normal((8, 60))
+    is_known = rng.random(samples.shape) > 0.1
+    budgets = np.full(8, 5)
+    budgets[0] = 0
+    kept = [array.copy() for array in (samples, is_known, budgets)]
+    coder = MaskedCoder(dictionary, ORMP(), 3)
+    found = route.find(coder, samples, is_known, budgets, 0.01)
+    if not all(np.array_equal(*pair) for pair in zip((samples, is_known, budgets), kept, strict=True)):
+        yield "it changes its arguments in place; work on copies."
+    shapes = [np.shape(array) for array in (found.is_kept, found.is_wrong, found.fit.residuals)]
+    if shapes != [samples.shape] * 3 or found.fit.codes.indices.shape != (8, 3):
+        yield f"is_kept, is_wrong and residuals must have the shape of the samples, {samples.shape}, got {shapes}."
+        return
+    if (found.is_kept & ~is_known).any() or (found.is_wrong & ~is_known).any():
+        yield "a feature that is missing was used, or called wrong."
+    if (found.is_wrong.sum(axis=1) > budgets).any():
+        yield "it calls more features wrong than the budget of a row allows."
+    if not np.isfinite(found.fit.codes.values).all():
+        yield "it returns coefficients that are not finite."
+    plain = coder.solve(samples[:1], is_known[:1]).codes
+    if not all(np.allclose(mine[:1], theirs) for mine, theirs in zip(found.fit.codes, plain, strict=True)):
+        yield "a row without budget must get the code that the coder gives it."
+    others = np.where(is_known, samples, 1e3)
+    if not np.array_equal(route.find(coder, others, is_known, budgets, 0.01).is_wrong, found.is_wrong):
+        yield "what stands in features that are missing makes a difference."
+
+
+def check_error_route(error_route: str | ErrorRoute) -> None:
+    """Verify on a small problem that an object can serve as an error route.
+
+    Looks at shapes, budgets, features that are missing, rows without a budget, and at clone and pickle.
+
+    Parameters
+    ----------
+    error_route : str or ErrorRoute
+        The route to look at.
+
+    Raises
+    ------
+    ValueError
+        With one line for each thing that is wrong.
+
+    Examples
+    --------
+    >>> from ddlearn import AlternatingErrors, check_error_route
+    >>> check_error_route(AlternatingErrors())
+    """
+    route = resolve_error_route(error_route)
+    problems = list(_find_route_problems(route))
+    try:
+        clone(route)
+        pickle.loads(pickle.dumps(route))
+    except Exception as error:  # a plug-in may fail in any way; the report names it
+        problems.append(f"it cannot be cloned and pickled ({type(error).__name__}: {error}); derive from ErrorRoute.")
+    if problems:
+        raise ValueError("\n".join([f"{route!r} is not a usable error route:", *(f"- {line}" for line in problems)]))
