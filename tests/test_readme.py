@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,16 @@ BLOCKS = [
 @pytest.mark.parametrize("block", BLOCKS)
 def test_code_blocks_run(block):
     exec(compile(block, "<page>", "exec"), {})
+
+
+@pytest.mark.parametrize("name", ["digits", "sparse_coding"])
+def test_the_first_examples_run(name):
+    # `make demo` is the first thing that a newcomer sees, and broke once when callbacks changed.
+    run = subprocess.run(
+        [sys.executable, ROOT / "examples" / "1_quickstart" / f"{name}.py"], capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    assert "%" in run.stdout
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

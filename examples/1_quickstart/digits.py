@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import normalize
 
-from ddlearn import DDLClassifier, IterationRecord, make_baseline
+from ddlearn import DDLClassifier, make_baseline
 
 SEED = 0
 COLUMNS = ("objective", "representation", "noise", "classification", "cost")
@@ -29,10 +29,10 @@ class PrintProgress:
     def on_fit_task_begin(self, estimator: BaseEstimator, context: Any) -> None:
         """Wait for the end of the iteration."""
 
-    def on_fit_task_end(self, estimator: BaseEstimator, context: Any, *, metadata: dict[str, Any]) -> None:
+    def on_fit_task_end(self, estimator: BaseEstimator, context: Any, *, fitted_estimator: DDLClassifier) -> None:
         """Print the four terms of the objective, and the error with and without the labels' help."""
         if context.task_name != "fit":
-            record = IterationRecord(**metadata)
+            record = fitted_estimator.history_[-1]
             terms = "".join(f"{getattr(record, name):16,.0f}" for name in COLUMNS)
             print(
                 f"{record.iteration:9}{terms}{record.training_error:12.1%} ({record.label_free_error:.1%})", flush=True

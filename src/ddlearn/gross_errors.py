@@ -314,6 +314,7 @@ def _find_route_problems(route: ErrorRoute) -> Iterator[str]:
     found = route.find(coder, samples, is_known, budgets, 0.01)
     if not all(np.array_equal(*pair) for pair in zip((samples, is_known, budgets), kept, strict=True)):
         yield "it changes its arguments in place; work on copies."
+    samples, is_known, budgets = kept
     shapes = [np.shape(array) for array in (found.is_kept, found.is_wrong, found.fit.residuals)]
     if shapes != [samples.shape] * 3 or found.fit.codes.indices.shape != (8, 3):
         yield f"is_kept, is_wrong and residuals must have the shape of the samples, {samples.shape}, got {shapes}."
