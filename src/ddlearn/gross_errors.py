@@ -309,12 +309,11 @@ def _find_route_problems(route: ErrorRoute) -> Iterator[str]:
     is_known = rng.random(samples.shape) > 0.1
     budgets = np.full(8, 5)
     budgets[0] = 0
-    kept = [array.copy() for array in (samples, is_known, budgets)]
+    given = samples.copy(), is_known.copy(), budgets.copy()
     coder = MaskedCoder(dictionary, ORMP(), 3)
-    found = route.find(coder, samples, is_known, budgets, 0.01)
-    if not all(np.array_equal(*pair) for pair in zip((samples, is_known, budgets), kept, strict=True)):
+    found = route.find(coder, *given, 0.01)
+    if not all(np.array_equal(*pair) for pair in zip((samples, is_known, budgets), given, strict=True)):
         yield "it changes its arguments in place; work on copies."
-    samples, is_known, budgets = kept
     shapes = [np.shape(array) for array in (found.is_kept, found.is_wrong, found.fit.residuals)]
     if shapes != [samples.shape] * 3 or found.fit.codes.indices.shape != (8, 3):
         yield f"is_kept, is_wrong and residuals must have the shape of the samples, {samples.shape}, got {shapes}."
