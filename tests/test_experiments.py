@@ -385,3 +385,13 @@ def test_the_command_runs_an_experiment(tmp_path, monkeypatch):
         (tmp_path, {"n_jobs": 2}),
         (tmp_path / "quick", {"n_jobs": -1, "seeds": (0,), "max_train": 1000, "max_test": 200}),
     ]
+
+
+def test_missing_data_are_told_without_a_traceback(tmp_path, monkeypatch):
+    def fail(output, **settings):
+        raise FileNotFoundError("put usps.npz there")
+
+    monkeypatch.setitem(command.EXPERIMENTS, "usps", fail)
+    monkeypatch.setattr("sys.argv", ["experiments", "usps", "--output", str(tmp_path)])
+    with pytest.raises(SystemExit, match="Error: put usps.npz there"):
+        command.main()

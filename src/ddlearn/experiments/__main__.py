@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,10 @@ def main() -> None:
     arguments = parser.parse_args()
     output = arguments.output / "quick" if arguments.quick else arguments.output
     settings = _QUICK.get(arguments.experiment, {}) if arguments.quick else {}
-    EXPERIMENTS[arguments.experiment](output, n_jobs=arguments.jobs, **settings)
+    try:
+        EXPERIMENTS[arguments.experiment](output, n_jobs=arguments.jobs, **settings)
+    except OSError as error:  # data that are not there: the message says where to put them
+        sys.exit(f"Error: {error}")
 
 
 if __name__ == "__main__":
