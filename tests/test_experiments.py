@@ -389,9 +389,9 @@ def test_the_command_runs_an_experiment(tmp_path, monkeypatch):
 
 def test_missing_data_are_told_without_a_traceback(tmp_path, monkeypatch):
     def fail(output, **settings):
-        raise FileNotFoundError("put usps.npz there")
+        raise FileNotFoundError("put the file there")
 
     monkeypatch.setitem(command.EXPERIMENTS, "usps", fail)
     monkeypatch.setattr("sys.argv", ["experiments", "usps", "--output", str(tmp_path)])
-    with pytest.raises(SystemExit, match="Error: put usps.npz there"):
+    with pytest.raises(SystemExit, match="Error: put the file there"):
         command.main()
