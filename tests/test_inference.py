@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import normalise
 from scipy.special import softmax
 
 from ddlearn import LOSSES, ORMP, discriminative_encode, sparse_encode
@@ -175,3 +176,21 @@ def test_features_left_out_are_as_if_they_did_not_exist(problem, loss):
     evidence = make_rule(problem, loss).weigh(np.where(is_kept, problem.X, 1e3), is_kept, codes)
     expected = brute_force(problem.X[:, is_kept[0]], problem, loss, "per_sample", np.ascontiguousarray(shorter))
     np.testing.assert_allclose(evidence, expected, rtol=1e-8)
+
+
+def test_a_hidden_atom_that_one_row_uses_is_not_open_to_the_others(problem):
+    dictionary = problem.dictionary.copy()
+    dictionary[0] = np.where(np.arange(20) == 19, 1.0, 0.05)
+    coef = problem.coef.copy()
+    coef[:, 0] *= 20  # worth having, for any hypothesis
+    problem = problem._replace(dictionary=normalise(dictionary), coef=coef)
+    is_kept = np.tile(np.arange(20) != 19, (len(problem.X), 1))
+    shorter = np.ascontiguousarray(problem.dictionary[:, :19])
+    codes = encode_rows(problem.X[:, :19], shorter, ORMP(), problem.n_nonzero_coefs)
+    uses_it = ((codes.indices == 0) & (codes.values != 0)).any(axis=1)
+    codes.indices[0], codes.values[0] = 0, [0.5, 0, 0, 0, 0]
+    rule = make_rule(problem, LOSSES["square"]())
+    together = rule.weigh(problem.X, is_kept, codes)
+    others = np.flatnonzero(~uses_it[1:]) + 1
+    alone = rule.weigh(problem.X[others], is_kept[others], codes.rows(others))
+    np.testing.assert_allclose(together[others], alone, rtol=1e-8)

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
 from ._warp_kernel import differentiate_rows, warp_rows
+from .blocks import map_blocks, split_rows
 from .masked_coding import Flags, RowProblem, Tangents, combine
 from .sparse_coding import Floats, SparseCoder
 
@@ -31,7 +32,7 @@ __all__ = ["TRANSFORMS", "Alignment", "warp_images"]
 _LARGEST_ANGLE = np.deg2rad(15)
 _LARGEST_SCALING = 0.15
 _LARGEST_TANGENTS = 2**21  # values in the tangents of the images that are registered at a time: 16 MB
-_HALF = 0.5
+_MOST_MISSING = 0.5  # share of missing pixels in one that is seen, above which it is missing too
 _ROUNDING_ERRORS = 10  # a cost that is lower by less, relative to the energy of the image, is not lower
 _LARGEST_STEP = 1.0  # pixels; beyond, tangents say little about the image
 _SIDE_PER_PIXEL_OF_SHIFT = 9  # shifts of up to 2 pixels for images of 16, 3 for images of 28
@@ -200,7 +201,7 @@ class Frame:
         seen, slopes_u, slopes_v = warp_images(samples, affine, self.image_shape)
         if not is_known.all():
             share_missing, _, _ = warp_images((~is_known).astype(samples.dtype), affine, self.image_shape)
-            is_known = share_missing < _HALF
+            is_known = share_missing < _MOST_MISSING
         return View(parameters, seen, is_known, np.stack([slopes_u, slopes_v]))
 
     def move(
@@ -247,6 +248,18 @@ class Registration:
         parts = [slice(start, start + step) for start in range(0, len(samples), step)]
         views = [self._register(samples[part], is_known[part], parameters[part], problem, n_rounds) for part in parts]
         return views[0] if len(views) == 1 else View.join(views)
+
+    def register_all(
+        self, X: Floats, problem: RowProblem, parameters: Floats | None, n_rounds: int | None, n_jobs: int | None
+    ) -> tuple[Floats, Floats]:
+        """Return complete images as they are seen after some more rounds, and their parameters."""
+
+        def work(block: slice, _: None) -> View:
+            before = None if parameters is None else parameters[block]
+            return self.register(X[block], np.ones(X[block].shape, bool), problem, before, n_rounds)
+
+        views = map_blocks(work, split_rows(len(X)), lambda: None, n_jobs=n_jobs)
+        return np.concatenate([view.samples for view in views]), np.concatenate([view.parameters for view in views])
 
     def _register(
         self, samples: Floats, is_known: Flags, parameters: Floats, problem: RowProblem, n_rounds: int | None

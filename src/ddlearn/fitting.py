@@ -216,13 +216,18 @@ class AlternatingFit:
         """One more round of registration of the samples, where that is asked for; ``X`` is what is seen then."""
         if self.settings.registration is None:
             return state
-        self.X, positions = self._make_registration(state).register(self.images, state.positions, n_rounds=1)
-        return replace(state, positions=positions)
+        return replace(state, positions=self._register(self.settings.registration, state, state.positions, n_rounds=1))
 
-    def _make_registration(self, state: FitState) -> NoisyCoder:
+    def _register(
+        self, registration: Registration, state: FitState, positions: Floats | None, n_rounds: int | None
+    ) -> Floats:
+        """Register the samples from given positions on; return where they are then."""
         settings = self.settings
         coder = MaskedCoder(state.dictionary, settings.sparse_coder, settings.n_nonzero_coefs, settings.n_jobs)
-        return NoisyCoder(coder, registration=settings.registration, n_jobs=settings.n_jobs)
+        self.X, positions = registration.register_all(
+            self.images, NoisyCoder(coder), positions, n_rounds, settings.n_jobs
+        )
+        return positions
 
     def encode(self, state: FitState) -> tuple[FitState, CodingRecord]:
         """Discriminative sparse coding, starting from the codes there are."""
@@ -256,7 +261,7 @@ class AlternatingFit:
         """Train on label-free codes, such as new samples have; their costs make the class costs."""
         settings = self.settings
         if settings.registration is not None:  # from the start, as new samples are
-            self.X, _ = self._make_registration(state).register(self.images, None)
+            self._register(settings.registration, state, positions=None, n_rounds=None)
         codes = encode_rows(
             self.X, state.dictionary, settings.sparse_coder, settings.n_nonzero_coefs, n_jobs=settings.n_jobs
         )

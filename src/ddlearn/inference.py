@@ -24,9 +24,11 @@ hypothesis anew, which turns the first term into :math:`(M + 2) \ln \|y - D^T x\
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit
 
 from .codes import RowCodes
@@ -114,6 +116,13 @@ TEST_NOISE: dict[str, TestNoise] = {
 }
 
 
+def _group_equal(flags: Flags) -> Iterator[tuple[Flags, NDArray[np.intp]]]:
+    """Yield each different row of flags, and which rows are equal to it."""
+    patterns, group = np.unique(flags, axis=0, return_inverse=True)
+    for position, pattern in enumerate(patterns):
+        yield pattern, np.flatnonzero(group.ravel() == position)
+
+
 @dataclass(frozen=True)
 class LabelModel:
     """What the rules need of a fitted model."""
@@ -180,9 +189,7 @@ class FullInference(InferenceRule):
             energies = np.vecdot(samples, samples)
             return self._weigh(self.coder, correlations, energies, codes, n_features=samples.shape[1])
         evidence = np.empty((len(samples), len(self.model.classifiers.coef)), samples.dtype)
-        masks, group = np.unique(is_kept, axis=0, return_inverse=True)
-        for position, mask in enumerate(masks):
-            rows = np.flatnonzero(group.ravel() == position)
+        for mask, rows in _group_equal(is_kept):
             evidence[rows] = self._weigh_masked(samples[rows], mask, codes.rows(rows))
         return evidence
 
@@ -191,14 +198,22 @@ class FullInference(InferenceRule):
         model = self.model
         left_out, kept = model.dictionary[:, ~is_kept], np.ascontiguousarray(model.dictionary[:, is_kept])
         gram = model.gram - left_out @ left_out.T
-        # An atom that the features hardly show could take any coefficient at no cost, and agree with any hypothesis.
-        is_shown = np.diagonal(gram) > _SMALLEST_SHOWN_SHARE * np.diagonal(model.gram)
-        is_shown[codes.indices[codes.values != 0]] = True
-        gram[~is_shown] = gram[:, ~is_shown] = 0
         samples = np.ascontiguousarray(samples[:, is_kept])
-        correlations = np.where(is_shown, samples @ kept.T, 0)
-        coder = self._make_coder(gram, np.where(is_shown, model.classifiers.coef, 0))
-        return self._weigh(coder, correlations, np.vecdot(samples, samples), codes, n_features=len(kept[0]))
+        correlations, energies = samples @ kept.T, np.vecdot(samples, samples)
+        # An atom that the features hardly show could take any coefficient at no cost, and agree with any hypothesis.
+        # Only a row that uses it already goes on with it.
+        is_open = codes.to_csr(len(gram)).toarray() != 0
+        is_open |= np.diagonal(gram) > _SMALLEST_SHOWN_SHARE * np.diagonal(model.gram)
+        evidence = np.empty((len(samples), len(model.classifiers.coef)), samples.dtype)
+        for atoms, rows in _group_equal(is_open):
+            coder = self._make_coder(
+                np.where(np.outer(atoms, atoms), gram, 0), np.where(atoms, model.classifiers.coef, 0)
+            )
+            open_correlations = np.where(atoms, correlations[rows], 0)
+            evidence[rows] = self._weigh(
+                coder, open_correlations, energies[rows], codes.rows(rows), n_features=len(kept[0])
+            )
+        return evidence
 
     def _weigh(
         self, coder: DiscriminativeCoder, correlations: Floats, energies: Floats, codes: RowCodes, *, n_features: int

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .alignment import Registration, View
+from .alignment import Registration
 from .blocks import map_blocks, split_rows
 from .codes import RowCodes
 from .gross_errors import AlternatingErrors, Counts, ErrorRoute
@@ -62,19 +62,6 @@ class NoisyCoder:
             return finish(self.code(samples, is_known))
 
         return map_blocks(work, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs)
-
-    def register(self, X: Floats, parameters: Floats | None, n_rounds: int | None = None) -> tuple[Floats, Floats]:
-        """Return complete samples as they are seen after some more rounds of registration, and their parameters."""
-        registration = self.registration
-        if registration is None:
-            raise ValueError("Without registration samples are seen as they are.")
-
-        def work(block: slice, _: None) -> View:
-            before = None if parameters is None else parameters[block]
-            return registration.register(X[block], np.ones(X[block].shape, bool), self, before, n_rounds)
-
-        views = map_blocks(work, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs)
-        return np.concatenate([view.samples for view in views]), np.concatenate([view.parameters for view in views])
 
     def code(self, samples: Floats, is_known: Flags) -> CodedBlock:
         """Register and code a block of rows."""
