@@ -134,7 +134,7 @@ def test_judge_calls_the_largest_residuals_wrong_and_no_more_than_the_budget():
     ],
 )
 def test_parameters_that_are_no_numbers_of_at_least_zero_are_refused(route):
-    with pytest.raises(ValueError, match=r"of (Alternating|Greedy)Errors must be an? \w+ of at least 0, got"):
+    with pytest.raises(ValueError, match=r"(trim|threshold|max_iter) must be an? \w+ of at least 0, got"):
         resolve_error_route(route)
 
 

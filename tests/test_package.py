@@ -25,6 +25,7 @@ LAYERS = [
     "_ksvd_kernel",
     "_warp_kernel",
     "_error_kernel",
+    "strategies",
     "blocks",
     "datasets",
     "codes",

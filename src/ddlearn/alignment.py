@@ -25,6 +25,7 @@ from ._warp_kernel import differentiate_rows, warp_rows
 from .blocks import map_blocks, split_rows
 from .masked_coding import Flags, RowProblem, Tangents, combine
 from .sparse_coding import Floats, SparseCoder
+from .strategies import check_number
 
 __all__ = ["TRANSFORMS", "Alignment", "warp_images"]
 
@@ -164,8 +165,7 @@ class Alignment(BaseEstimator):
             raise ValueError(f"transform={self.transform!r} is not known; choose one of {sorted(TRANSFORMS)}.")
         if not isinstance(self.n_rounds, Integral) or self.n_rounds < 1:
             raise ValueError(f"n_rounds must be an integer of at least 1, got {self.n_rounds!r}.")
-        if not isinstance(self.tol, Real) or not self.tol >= 0:
-            raise ValueError(f"tol must be a number of at least 0, got {self.tol!r}.")
+        check_number("tol", self.tol, Real)
         for name in ("damping", "max_shift"):
             value = getattr(self, name)
             is_default = value is None and name == "max_shift"

@@ -33,7 +33,7 @@ from .stored_values import (
     encode_or_name,
     encode_random_state,
 )
-from .transformer import check_number
+from .strategies import check_number
 
 __all__ = ["Checkpoint"]
 

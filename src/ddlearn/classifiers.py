@@ -32,6 +32,7 @@ from ._classifier_kernel import add_gradient, add_hessian, compute_scores
 from .blocks import map_blocks, single_threaded_blas
 from .codes import RowCodes
 from .losses import LOSSES, Exponential, Logistic, Loss, SmoothHinge, SoftplusHinge, resolve_loss
+from .strategies import report_problems
 
 __all__ = [
     "CLASSIFIER_TRAINERS",
@@ -754,6 +755,4 @@ def check_classifier_trainer(trainer: str | ClassifierTrainer, loss: str | Loss 
     for each in losses:
         for problem in _find_trainer_problems(resolve_trainer(trainer, each), resolve_loss(each)):
             failing.setdefault(problem, []).append(str(each))
-    if failing:
-        lines = [f"- {problem} (with {', '.join(names)})" for problem, names in failing.items()]
-        raise ValueError("\n".join([f"{trainer!r} is not a usable trainer:", *lines]))
+    report_problems(trainer, "trainer", [f"{problem} (with {', '.join(names)})" for problem, names in failing.items()])

@@ -28,6 +28,7 @@ from . import _ksvd_kernel as kernel
 from .blocks import effective_n_jobs, map_blocks, single_threaded_blas
 from .codes import RowCodes
 from .objective import measure_residuals
+from .strategies import report_problems
 
 __all__ = [
     "DICTIONARY_UPDATES",
@@ -1038,6 +1039,4 @@ def check_dictionary_update(update: str | DictionaryUpdate) -> None:
         if getattr(update, "is_additive", False):
             problems += _find_statistics_problems(update)
         problems += _find_copy_problems(update)
-    if problems:
-        lines = [f"- {problem}" for problem in dict.fromkeys(problems)]
-        raise ValueError("\n".join([f"{update!r} is not a usable dictionary update:", *lines]))
+    report_problems(update, "dictionary update", problems)

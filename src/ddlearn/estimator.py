@@ -28,7 +28,8 @@ from .noisy_coding import MISSING, NoisyCoder, check_error_budget, check_mask
 from .objective import NOISE_MODELS, Floors
 from .prediction import Explanation, Predictor
 from .sparse_coding import SparseCoder, check_budget, resolve_sparse_coder
-from .transformer import DictionaryTransformer, check_number
+from .strategies import check_number
+from .transformer import DictionaryTransformer
 
 __all__ = ["DDLClassifier"]
 

@@ -16,7 +16,6 @@ wrong, then the residual at the quantile :math:`(1 - \beta)/2` is that of a righ
 
 from __future__ import annotations
 
-import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from numbers import Integral, Real
@@ -25,12 +24,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 
 from ._error_kernel import pursue_with_errors
 from .codes import RowCodes
 from .masked_coding import Flags, MaskedCoder, MaskedFit, Tangents
 from .sparse_coding import ORMP, PIVOT_FLOOR, Floats
+from .strategies import check_number, find_copy_problems, report_problems
 
 __all__ = [
     "ERROR_ROUTES",
@@ -69,15 +69,6 @@ class ErrorRoute(BaseEstimator, ABC):
     """
 
     moves_samples = True  # whether tangents are taken into account
-
-    def check_parameters(self) -> None:
-        """Raise unless all parameters are numbers of at least 0."""
-        for name, value in self.get_params(deep=False).items():
-            is_count = name == "max_iter"
-            is_number = isinstance(value, Integral if is_count else Real) and not isinstance(value, bool)
-            if not is_number or not 0 <= value < np.inf:
-                word = "an integer" if is_count else "a number"
-                raise ValueError(f"{name} of {type(self).__name__} must be {word} of at least 0, got {value!r}.")
 
     @abstractmethod
     def find(
@@ -140,6 +131,12 @@ class AlternatingErrors(ErrorRoute):
         self.trim = trim
         self.threshold = threshold
         self.max_iter = max_iter
+
+    def check_parameters(self) -> None:
+        """Raise unless all parameters are numbers of at least 0."""
+        check_number("trim", self.trim, Real)
+        check_number("threshold", self.threshold, Real)
+        check_number("max_iter", self.max_iter, Integral)
 
     def find(
         self,
@@ -204,6 +201,10 @@ class GreedyErrors(ErrorRoute):
 
     def __init__(self, threshold: float = 10.0):
         self.threshold = threshold
+
+    def check_parameters(self) -> None:
+        """Raise unless the threshold is a number of at least 0."""
+        check_number("threshold", self.threshold, Real)
 
     def find(
         self,
@@ -296,8 +297,7 @@ def resolve_error_route(error_route: str | ErrorRoute) -> ErrorRoute:
             f"{error_route!r} cannot serve as an error route: it must be a name from {sorted(ERROR_ROUTES)} or an "
             "object (not a class) with the method find."
         )
-    if hasattr(error_route, "check_parameters"):
-        error_route.check_parameters()
+    getattr(error_route, "check_parameters", lambda: None)()
     return error_route
 
 
@@ -353,11 +353,4 @@ def check_error_route(error_route: str | ErrorRoute) -> None:
     >>> check_error_route(AlternatingErrors())
     """
     route = resolve_error_route(error_route)
-    problems = list(_find_route_problems(route))
-    try:
-        clone(route)
-        pickle.loads(pickle.dumps(route))
-    except Exception as error:  # a plug-in may fail in any way; the report names it
-        problems.append(f"it cannot be cloned and pickled ({type(error).__name__}: {error}); derive from ErrorRoute.")
-    if problems:
-        raise ValueError("\n".join([f"{route!r} is not a usable error route:", *(f"- {line}" for line in problems)]))
+    report_problems(route, "error route", [*_find_route_problems(route), *find_copy_problems(route, "ErrorRoute")])

@@ -20,7 +20,8 @@ from .dictionary import DictionaryUpdate, init_dictionary, resolve_dictionary_up
 from .losses import Loss, resolve_loss
 from .objective import compute_scores, measure_residuals
 from .sparse_coding import SparseCoder, check_budget, encode_rows, resolve_sparse_coder
-from .transformer import DictionaryTransformer, check_number
+from .strategies import check_number
+from .transformer import DictionaryTransformer
 
 __all__ = ["KSVD", "CodeClassifier", "make_baseline"]
 

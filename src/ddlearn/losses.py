@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator, clone
 
+from .strategies import report_problems
+
 __all__ = [
     "LOSSES",
     "Exponential",
@@ -404,5 +406,4 @@ def check_loss(loss: str | Loss) -> None:
         if not problems:  # derivatives of something of the wrong shape say nothing
             problems += _find_derivative_problems(loss)
             problems += _find_copy_problems(loss)
-    if problems:
-        raise ValueError("\n".join([f"{loss!r} is not a usable loss:", *(f"- {problem}" for problem in problems)]))
+    report_problems(loss, "loss", problems)

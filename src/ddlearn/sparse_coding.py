@@ -11,7 +11,6 @@ classes.
 
 from __future__ import annotations
 
-import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from numbers import Integral, Real
@@ -20,12 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
 from ._omp_kernel import make_pursuit_workspace, pursue_rows
 from .blocks import TILE_ROWS, map_blocks, split_rows
 from .codes import RowCodes
+from .strategies import find_copy_problems, report_problems
 
 __all__ = ["OMP", "ORMP", "SPARSE_CODERS", "SparseCoder", "check_sparse_coder", "resolve_sparse_coder", "sparse_encode"]
 
@@ -560,10 +560,4 @@ def check_sparse_coder(sparse_coder: str | SparseCoder) -> None:
         for dtype in (np.float64, np.float32)
         for problem in _find_coder_problems(coder, np.dtype(dtype))
     ]
-    try:
-        clone(coder)
-        pickle.loads(pickle.dumps(coder))
-    except Exception as error:  # a plug-in may fail in any way; the report names it
-        problems.append(f"it cannot be cloned and pickled ({type(error).__name__}: {error}); derive from SparseCoder.")
-    if problems:
-        raise ValueError("\n".join([f"{coder!r} is not a usable sparse coder:", *(f"- {line}" for line in problems)]))
+    report_problems(coder, "sparse coder", [*problems, *find_copy_problems(coder, "SparseCoder")])

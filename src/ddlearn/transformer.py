@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from numbers import Integral
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,14 +16,6 @@ from .codes import RowCodes
 from .sparse_coding import SparseCoder, encode_rows
 
 Floats = NDArray[np.floating]
-
-
-def check_number(name: str, value: Any, kind: type) -> None:
-    """Raise unless a parameter is a finite number of that kind, not negative."""
-    is_number = isinstance(value, kind)
-    if not is_number or isinstance(value, bool) or not 0 <= value < np.inf:
-        word = "an integer" if kind is Integral else "a number"
-        raise ValueError(f"{name} must be {word} of at least 0, got {value!r}.")
 
 
 def _is_fitted_attribute(name: str) -> bool:
