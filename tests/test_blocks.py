@@ -1,4 +1,4 @@
-"""Threads over row blocks: order, errors, Ctrl-C, and the shared BLAS limit."""
+"""Threads over row blocks and processes over items: order, errors, Ctrl-C, and the BLAS limit."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from multiprocessing import active_children
+from operator import neg
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info
 
-from ddlearn.blocks import TILE_ROWS, map_blocks, single_threaded_blas, split_rows
+from ddlearn.blocks import TILE_ROWS, map_blocks, map_processes, single_threaded_blas, split_rows
 
 
 def blas_threads() -> set[int]:
@@ -118,3 +123,72 @@ def test_ctrl_c_ends_a_long_coding_at_once():
             process.kill()
     assert time.perf_counter() - start < 3
     assert "KeyboardInterrupt" in errors
+
+
+# -- processes: what they call is found here by name, so it has to stand at the top level ------------------------------
+
+
+def note(folder: Path, item: int) -> int:
+    """Leave a file behind, so that all processes can see what was begun."""
+    (folder / str(item)).touch()
+    if item == 0:
+        raise KeyError("here")
+    time.sleep(0.05)
+    return item
+
+
+def wait_for_the_other(folder: Path, item: int) -> int:
+    """Return when both items have been begun: one process alone would wait for ever."""
+    (folder / str(item)).touch()
+    for _ in range(400):
+        if len(list(folder.iterdir())) == 2:
+            return os.getpid()
+        time.sleep(0.05)
+    raise TimeoutError
+
+
+def list_threads(_: int) -> list[int]:
+    import scipy.linalg  # noqa: F401 - the second BLAS
+
+    return [library["num_threads"] for library in threadpool_info()]
+
+
+@pytest.mark.parametrize("n_processes", [None, 1, 2])
+def test_results_of_processes_come_with_the_position_of_their_item(n_processes):
+    items = [5, 3, 8, 1]
+    results = list(map_processes(neg, items, n_processes=n_processes))
+    assert sorted(results) == [(0, -5), (1, -3), (2, -8), (3, -1)]
+
+
+def test_one_process_is_this_one_and_goes_item_by_item():
+    done = []  # a process of its own would fill a list of its own, and could not be given a method of this one
+    results = map_processes(done.append, [1, 2], n_processes=1)
+    assert done == []
+    assert next(results) == (0, None)
+    assert done == [1]
+
+
+def test_items_are_worked_on_at_the_same_time(tmp_path):
+    results = dict(map_processes(partial(wait_for_the_other, tmp_path), [0, 1], n_processes=2))
+    assert len({*results.values(), os.getpid()}) == 3
+
+
+@pytest.mark.parametrize("n_processes", [1, 2])
+def test_an_item_that_fails_raises_its_error_and_drops_those_not_begun(tmp_path, n_processes):
+    with pytest.raises(KeyError, match="here"):
+        list(map_processes(partial(note, tmp_path), range(60), n_processes=n_processes))
+    for process in active_children():  # those begun are not waited for
+        process.join(10)
+    begun = sorted(int(path.name) for path in tmp_path.iterdir())
+    assert begun == list(range(len(begun)))
+    assert len(begun) < 40
+
+
+def test_processes_have_one_thread_each():
+    for _, threads in map_processes(list_threads, [0, 1], n_processes=2):
+        assert set(threads) == {1}
+
+
+def test_a_process_that_dies_is_an_error_and_not_waited_for():
+    with pytest.raises(BrokenProcessPool):
+        list(map_processes(os._exit, [1, 1, 1], n_processes=2))

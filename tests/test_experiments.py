@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import logging
+import time
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -25,8 +28,8 @@ from ddlearn.experiments import (
     pictures,
     run_cells,
     solve_sparse_errors,
+    tables,
 )
-from ddlearn.experiments import __main__ as command
 from ddlearn.experiments import cells as cell_files
 
 SIZE = (24, 21)
@@ -274,12 +277,103 @@ def test_other_parameters_are_measured_again_and_old_ones_are_kept(tmp_path):
     assert measured == [1, 1]
 
 
-def test_progress_tells_the_time_left(tmp_path, capsys):
+def test_progress_tells_the_time_left(tmp_path, caplog):
+    caplog.set_level(logging.INFO, "ddlearn")
     run_cells(make_cells([1, 2], []), tmp_path)
-    lines = capsys.readouterr().err.splitlines()
+    lines = caplog.messages
     assert len(lines) == 2
     assert lines[0].startswith("[1/2] cell-1: ")
     assert "min left" in lines[0]
+
+
+def measure_square(log, folder, value):
+    """Note that a cell is measured; "bad" fails the first time, when all others have been."""
+    log.mkdir(exist_ok=True)
+    n_before = len(list(log.glob(f"{value}-*")))
+    (log / f"{value}-{n_before}").touch()
+    if value == "bad" and n_before == 0:
+        for _ in range(200):
+            if len(list(folder.glob("cell-*.json"))) == 3:
+                raise ValueError("once")
+            time.sleep(0.05)
+    return {"value": value, "nested": {"twice": 2 * value}}
+
+
+def make_picklable_cells(values, tmp_path):
+    """Return cells that other processes can measure; the longer a value's name, the sooner it is over."""
+    return [
+        Cell(
+            f"cell-{value}",
+            {"value": value},
+            partial(measure_square, tmp_path / "log", tmp_path / "cells", value),
+            1 / len(str(value)),
+        )
+        for value in values
+    ]
+
+
+def run_picklable_cells(values, tmp_path, n_processes):
+    """Run the cells, and return their records and how often each value was measured so far."""
+    records = run_cells(make_picklable_cells(values, tmp_path), tmp_path / "cells", n_processes=n_processes)
+    measured = sorted(path.name.split("-")[0] for path in (tmp_path / "log").iterdir())
+    return records, measured
+
+
+def test_cells_measured_by_two_processes_are_those_of_one(tmp_path):
+    values = [1, 22, 333, 1]  # one of them twice
+    found = []
+    for n_processes in (1, 2):
+        folder = tmp_path / str(n_processes)
+        folder.mkdir()
+        records, measured = run_picklable_cells(values, folder, n_processes)
+        assert measured == ["1", "22", "333"]
+        assert [record["result"]["value"] for record in records] == values
+        files = sorted((folder / "cells").iterdir())
+        assert [path.suffix for path in files] == [".json"] * 3  # no half a file beside them
+        assert [json.loads(path.read_text()) for path in files] == records[:3]
+        found.append([{k: v for k, v in record.items() if k not in ("seconds", "measured")} for record in records])
+        assert run_picklable_cells(values, folder, n_processes) == (records, measured)
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("n_processes", [1, 2])
+def test_a_run_that_failed_goes_on_with_what_is_left(tmp_path, n_processes):
+    values = [1, 2, 3, "bad"]
+    with pytest.raises(ValueError, match="once"):
+        run_picklable_cells(values, tmp_path, n_processes)
+    records, measured = run_picklable_cells(values, tmp_path, n_processes)
+    assert [record["result"]["value"] for record in records] == values
+    assert measured == ["1", "2", "3", "bad", "bad"]
+
+
+def test_long_cells_are_begun_first_where_there_are_several_processes(tmp_path, monkeypatch):
+    begun = []
+
+    def map_in_order(work, items, *, n_processes):
+        begun.append([cell.parameters["value"] for cell in items])
+        assert n_processes == 4
+        return ((position, work(item)) for position, item in enumerate(items))
+
+    monkeypatch.setattr(cell_files, "map_processes", map_in_order)
+    records, _ = run_picklable_cells([333, 1, 22], tmp_path, 4)
+    assert begun == [[1, 22, 333]]
+    assert [record["result"]["value"] for record in records] == [333, 1, 22]
+
+
+def test_nested_results_become_columns_with_dotted_names(tmp_path):
+    result = {"error": 0.5, "test": {"fast": {"error": 0.25, "interval": [0.1, 0.4]}, "full": {"error": 0.125}}}
+    record = {"name": "a", "parameters": {"settings": {"loss": "square"}}, "seconds": 1.5, "measured": "now"}
+    tables.write_tables(tmp_path, "both", "text", [record | {"result": result}, record | {"result": {"best": 3}}])
+    with (tmp_path / "both.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    common = {"name": "a", "settings.loss": "square", "seconds": "1.5", "measured": "now"}
+    assert rows == [
+        common | {"error": "0.5", "test.fast.error": "0.25", "test.full.error": "0.125", "best": ""},
+        common | {"error": "", "test.fast.error": "", "test.full.error": "", "best": "3"},
+    ]
+    kept = json.loads((tmp_path / "both.json").read_text())
+    assert kept[0]["result"] == result  # lists are there
+    assert (tmp_path / "both.md").read_text() == "text"
 
 
 def test_faces_are_measured_once(tmp_path, calls):
@@ -329,7 +423,7 @@ def test_tables_of_faces_hold_what_the_cells_hold(tmp_path, calls):
 
 def test_digits_share_fits_and_their_table_holds_what_the_cells_hold(tmp_path, calls):
     pytest.importorskip("matplotlib", reason="draws figures")
-    records = experiments.run_usps(tmp_path, seeds=(0, 1), n_jobs=1)
+    records = experiments.run_alignment(tmp_path, seeds=(0, 1), n_jobs=1)
     fits = [call for what, call in calls if what == "fit"]
     assert [(call["random_state"], call["align_training"]) for call in fits] == [
         (0, False),
@@ -341,22 +435,22 @@ def test_digits_share_fits_and_their_table_holds_what_the_cells_hold(tmp_path, c
     for record, call in zip(records, predictions, strict=True):
         for name in ("inference", "alignment", "align_training"):
             assert record["parameters"][name] == call[name]
-    markdown = (tmp_path / "usps.md").read_text()
+    markdown = (tmp_path / "alignment.md").read_text()
     for first, second in zip(records[:9], records[9:], strict=True):
         errors = [100 * (1 - record["result"]["accuracy"]) for record in (first, second)]
         assert f"{np.mean(errors):.2f} ± {np.std(errors):.2f}" in markdown
     n_calls = len(calls)
-    assert experiments.run_usps(tmp_path, seeds=(0, 1), n_jobs=1) == records
+    assert experiments.run_alignment(tmp_path, seeds=(0, 1), n_jobs=1) == records
     assert len(calls) == n_calls
 
 
 def test_figures_are_written(tmp_path, calls):
     pytest.importorskip("matplotlib", reason="draws figures")
     run_small_faces(tmp_path)
-    experiments.run_usps(tmp_path, seeds=(0,))
+    experiments.run_alignment(tmp_path, seeds=(0,))
     experiments.draw_occluded_faces(tmp_path, size=SIZE, n_faces=2)
     experiments.draw_misaligned_digits(tmp_path)
-    for name in ("faces", "usps", "occluded_faces", "misaligned_digits"):
+    for name in ("faces", "alignment", "occluded_faces", "misaligned_digits"):
         assert (tmp_path / f"{name}.svg").stat().st_size > 1000
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
@@ -370,28 +464,5 @@ def test_the_real_classifier_runs_through_it_all(tmp_path, synthetic, monkeypatc
     accuracy = {(r["name"].split("-")[1], r["parameters"]["method"]): r["result"]["accuracy"] for r in records}
     assert accuracy["none", "ddlearn"] == 1
     assert accuracy["occlusion", "ddlearn, gross errors"] > 0.9
-    assert len(experiments.run_usps(tmp_path, seeds=(0,))) == len(digits.DIGIT_SETTINGS)
+    assert len(experiments.run_alignment(tmp_path, seeds=(0,))) == len(digits.DIGIT_SETTINGS)
     pictures.draw_pictures(tmp_path)
-
-
-def test_the_command_runs_an_experiment(tmp_path, monkeypatch):
-    ran = []
-    monkeypatch.setitem(command.EXPERIMENTS, "usps", lambda output, **settings: ran.append((output, settings)))
-    monkeypatch.setattr("sys.argv", ["experiments", "usps", "--output", str(tmp_path), "--jobs", "2"])
-    command.main()
-    monkeypatch.setattr("sys.argv", ["experiments", "usps", "--output", str(tmp_path), "--quick"])
-    command.main()
-    assert ran == [
-        (tmp_path, {"n_jobs": 2}),
-        (tmp_path / "quick", {"n_jobs": -1, "seeds": (0,), "max_train": 1000, "max_test": 200}),
-    ]
-
-
-def test_missing_data_are_told_without_a_traceback(tmp_path, monkeypatch):
-    def fail(output, **settings):
-        raise FileNotFoundError("put the file there")
-
-    monkeypatch.setitem(command.EXPERIMENTS, "usps", fail)
-    monkeypatch.setattr("sys.argv", ["experiments", "usps", "--output", str(tmp_path)])
-    with pytest.raises(SystemExit, match="Error: put the file there"):
-        command.main()

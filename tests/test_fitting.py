@@ -7,14 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from conftest import normalise
+from reference import dsc_objective, pursue_stacked
 from sklearn.datasets import load_digits
 
 from ddlearn import DICTIONARY_UPDATES, LOSSES
 from ddlearn.classifiers import resolve_trainer
+from ddlearn.codes import RowCodes
 from ddlearn.dictionary import init_dictionary, resolve_dictionary_update
 from ddlearn.fitting import AlternatingFit, FitSettings
 from ddlearn.objective import NOISE_MODELS
-from ddlearn.sparse_coding import resolve_sparse_coder
+from ddlearn.sparse_coding import encode_rows, resolve_sparse_coder
 
 MONOTONE_UPDATES = sorted(name for name in DICTIONARY_UPDATES if resolve_dictionary_update(name).is_monotone)
 every_loss = pytest.mark.parametrize("loss", [loss_class() for loss_class in LOSSES.values()], ids=list(LOSSES))
@@ -36,6 +38,7 @@ def make_settings(loss, **changes) -> FitSettings:
         coding_tol=1e-4,
         noise_floor=0.1,
         cost_floor=0.1,
+        classification_weight=1.0,
         n_jobs=1,
     )
     return replace(settings, **changes)
@@ -50,15 +53,10 @@ def make_fit(loss, seed=0, n_components=60, **changes):
     return fitting, fitting.initialise(init_dictionary("samples", X, y, n_components, rng))
 
 
-@every_loss
-@pytest.mark.parametrize("update", MONOTONE_UPDATES)
-@pytest.mark.parametrize("noise", sorted(NOISE_MODELS))
-def test_no_step_raises_the_objective_with_monotone_settings(loss, update, noise):
-    fitting, (state, floors, objective) = make_fit(
-        loss, dictionary_update=resolve_dictionary_update(update), noise=noise
-    )
+def assert_no_step_raises_the_objective(fitting, start, n_iter=4):
+    state, floors, objective = start
     before = objective.total
-    for _ in range(4):
+    for _ in range(n_iter):
         for step in (
             lambda state: fitting.encode(state)[0],
             fitting.train_classifiers,
@@ -69,6 +67,21 @@ def test_no_step_raises_the_objective_with_monotone_settings(loss, update, noise
             after = fitting.evaluate(state).total
             assert after <= before + 1e-10 * abs(before)
             before = after
+
+
+@every_loss
+@pytest.mark.parametrize("update", MONOTONE_UPDATES)
+@pytest.mark.parametrize("noise", sorted(NOISE_MODELS))
+def test_no_step_raises_the_objective_with_monotone_settings(loss, update, noise):
+    assert_no_step_raises_the_objective(
+        *make_fit(loss, dictionary_update=resolve_dictionary_update(update), noise=noise)
+    )
+
+
+@every_loss
+@pytest.mark.parametrize("weight", [0.5, 10.0])
+def test_no_step_raises_the_objective_with_weighted_labels(loss, weight):
+    assert_no_step_raises_the_objective(*make_fit(loss, classification_weight=weight), n_iter=2)
 
 
 def test_the_printed_dictionary_step_can_raise_the_objective():
@@ -105,6 +118,60 @@ def test_scales_minimise_the_objective_above_their_floors():
             class_cost=np.maximum(state.class_cost * rng.uniform(0.5, 2, 10), floors.class_cost),
         )
         assert fitting.evaluate(other).total >= objective.total
+
+
+@pytest.mark.parametrize("weight", [0.5, 1.0, 10.0])
+def test_class_costs_minimise_the_objective_whatever_the_weight(weight):
+    # Were the weight on the costs alone, the best class cost would be that many times larger, and undo it.
+    fitting, (state, floors, objective) = make_fit(LOSSES["logistic"](), classification_weight=weight)
+    assert (state.class_cost > 1.05 * floors.class_cost).all()
+    for j in range(10):
+        for factor in (0.96, 1.04):
+            other = state.class_cost.copy()
+            other[j] *= factor
+            assert fitting.evaluate(replace(state, class_cost=other)).total > objective.total
+
+
+def make_printed_matrices(x, y, labels, state, noise_variance, loss):
+    """Return what Algorithm 1 of the paper gives to TSC, with H_jj^2 = Omega_2 / (2 gamma_j) as it is printed there."""
+    sigma = np.sqrt(noise_variance)
+    G = (labels[:, None] * state.coef).T
+    margin = G.T @ x + labels * state.intercept
+    H = np.diag(np.sqrt(loss.curvature(margin) / (2 * state.class_cost)))
+    delta = margin - loss.gradient(margin) / loss.curvature(margin)
+    A = np.vstack([state.dictionary.T / sigma, H @ G.T])
+    return A, np.concatenate([y / sigma, H @ (delta - labels * state.intercept)])
+
+
+def test_half_the_weight_is_the_papers_printed_algorithm():
+    loss = LOSSES["square"]()
+    fitting, (state, _, _) = make_fit(loss, classification_weight=0.5)
+    start = state.codes.to_csr(60).toarray()
+    expected, n_moved = start.copy(), 0
+    for row, (x, y, labels) in enumerate(zip(start, fitting.X, fitting.labels, strict=True)):
+        variance = state.noise_variance[row]
+        found = pursue_stacked(*make_printed_matrices(x, y, labels, state, variance, loss), 4)
+        rest = (y, labels, state.dictionary, state.coef, state.intercept, variance, 2 * state.class_cost, loss)
+        if dsc_objective(found, *rest) < dsc_objective(x, *rest):  # the guard
+            expected[row] = found
+            n_moved += 1
+    assert n_moved > 300
+    codes = fitting.encode(state)[0].codes.to_csr(60).toarray()
+    np.testing.assert_allclose(codes, expected, atol=1e-7)
+    derived = make_fit(loss, classification_weight=1.0)[0].encode(state)[0].codes.to_csr(60).toarray()
+    assert np.abs(derived - expected).max() > 0.01
+
+
+@every_loss
+def test_a_vanishing_weight_gives_codes_without_labels(loss):
+    # From empty codes: every code is better than none, so that the guard takes what the pursuit finds.
+    fitting, (state, _, _) = make_fit(loss, classification_weight=1e-12)
+    empty = replace(state, codes=RowCodes.empty(400, 4, np.float64))
+    label_free = encode_rows(fitting.X, state.dictionary, fitting.settings.sparse_coder, 4, n_jobs=1).to_csr(60)
+    codes = fitting.encode(empty)[0].codes.to_csr(60)
+    np.testing.assert_allclose(codes.toarray(), label_free.toarray(), atol=1e-5)
+    fitting.settings = replace(fitting.settings, classification_weight=1.0)
+    assert abs(fitting.encode(empty)[0].codes.to_csr(60) - label_free).max() > 0.01
 
 
 def test_classifiers_of_replaced_atoms_start_from_zero():

@@ -143,6 +143,17 @@ def test_objective_compares_with_the_size_of_its_terms():
     assert terms.size == 14
 
 
+@pytest.mark.parametrize("weight", [0.5, 10.0])
+def test_the_weight_multiplies_the_two_terms_of_the_classifiers_and_no_other(weight):
+    residuals, variance = np.array([1.0, 2.0, 3.0]), np.array([0.5, 1.0, 2.0])
+    labels = np.array([[1.0, -1.0], [-1.0, 1.0], [0.0, 1.0]])
+    arguments = (residuals, variance, np.array([1.0, 4.0]), np.array([0.25, 2.0]), labels, 4)
+    plain, weighted = evaluate_objective(*arguments), evaluate_objective(*arguments, weight)
+    assert (weighted.representation, weighted.noise) == (plain.representation, plain.noise)
+    assert weighted.classification == pytest.approx(weight * (1 / 0.25 + 4 / 2), rel=1e-14)
+    assert weighted.cost == pytest.approx(weight * (3 * np.log(0.25) + 4 * np.log(2)), rel=1e-14)
+
+
 def test_scaling_the_data_shifts_only_the_noise_term():
     residuals, costs = np.array([1.0, 2.0, 3.0]), np.array([1.0])
     labels, gamma = np.ones((3, 1)), np.array([0.25])

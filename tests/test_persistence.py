@@ -130,6 +130,7 @@ def supported_loss(trainer: str) -> str:
         {"n_components": np.int64(20), "cost_floor": np.float32(0.3), "unlabeled": np.nan, "noise": np.str_("shared")},
         {"random_state": np.random.RandomState(3)},
         {"max_iter": 0},
+        {"classification_weight": 0.5, "inference": "full"},
     ],
     ids=str,
 )

@@ -85,6 +85,10 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         floor.
     cost_floor : float, default=0.3
         The same for class costs.
+    classification_weight : float, default=1.0
+        How much the labels count: the terms of the classifiers in the objective are multiplied by it, in the fit and in
+        full inference.  1 is the MAP estimate; 0.5 is what the paper's Algorithm 1 does as printed, where the weight
+        lacks a factor of two.  It can be changed after the fit.
     refit : bool, default=True
         Train the classifiers once more in the end, on codes made without labels, such as new samples have.  ``coef_``,
         ``intercept_`` and ``class_cost_`` are then those of label-free codes, while ``codes_``, ``noise_variance_`` and
@@ -201,6 +205,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         noise: str = "per_sample",
         noise_floor: float = 0.1,
         cost_floor: float = 0.3,
+        classification_weight: float = 1.0,
         refit: bool = True,
         max_iter: int = 20,
         tol: float = 1e-3,
@@ -232,6 +237,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         self.noise = noise
         self.noise_floor = noise_floor
         self.cost_floor = cost_floor
+        self.classification_weight = classification_weight
         self.refit = refit
         self.max_iter = max_iter
         self.tol = tol
@@ -306,6 +312,9 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             )
         check_number("max_coding_iter", self.max_coding_iter, Integral)
         check_number("coding_tol", self.coding_tol, Real)
+        check_number("classification_weight", self.classification_weight, Real)
+        if self.classification_weight == 0:
+            raise ValueError("classification_weight must be above 0: for codes without labels use make_baseline.")
         check_error_budget(self.error_budget, n_features)
         resolve_error_route(self.error_route)
         if self.n_candidates is not None:
@@ -346,6 +355,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             coding_tol=self.coding_tol,
             noise_floor=self.noise_floor,
             cost_floor=self.cost_floor,
+            classification_weight=self.classification_weight,
             n_jobs=self.n_jobs,
             registration=registration if self.align_training else None,
         )
@@ -448,8 +458,9 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         coder = MaskedCoder(
             self.components_.astype(dtype, copy=False), self.sparse_coder_, self.n_nonzero_coefs_, self.n_jobs
         )
+        class_cost = self.class_cost_ / self.classification_weight
         coef, intercept, class_cost = (
-            array.astype(dtype, copy=False) for array in (self.coef_, self.intercept_, self.class_cost_)
+            array.astype(dtype, copy=False) for array in (self.coef_, self.intercept_, class_cost)
         )
         noisy_coder = NoisyCoder(
             coder,

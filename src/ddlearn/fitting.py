@@ -62,6 +62,7 @@ class FitSettings:
     coding_tol: float
     noise_floor: float
     cost_floor: float
+    classification_weight: float
     n_jobs: int | None
     registration: Registration | None = None  # of training samples
 
@@ -232,9 +233,10 @@ class AlternatingFit:
     def encode(self, state: FitState) -> tuple[FitState, CodingRecord]:
         """Discriminative sparse coding, starting from the codes there are."""
         settings = self.settings
+        class_cost = (state.class_cost / settings.classification_weight).astype(self.X.dtype)
         coder = DiscriminativeCoder(
             state.dictionary,
-            ClassifierState(state.coef, state.intercept, state.class_cost.astype(self.X.dtype), settings.loss),
+            ClassifierState(state.coef, state.intercept, class_cost, settings.loss),
             settings.sparse_coder,
             settings.n_nonzero_coefs,
             settings.max_coding_iter,
@@ -301,7 +303,13 @@ class AlternatingFit:
 
     def _evaluate(self, state: FitState, misfit: _Misfit) -> MapObjective:
         return evaluate_objective(
-            misfit.residuals, state.noise_variance, misfit.costs, state.class_cost, self.labels, self.X.shape[1]
+            misfit.residuals,
+            state.noise_variance,
+            misfit.costs,
+            state.class_cost,
+            self.labels,
+            self.X.shape[1],
+            self.settings.classification_weight,
         )
 
     def training_error(self, state: FitState) -> float:

@@ -101,15 +101,19 @@ def evaluate_objective(
     class_cost: Floats,
     labels: Floats,
     n_features: int,
+    classification_weight: float = 1.0,
 ) -> MapObjective:
-    """Return the terms from what they are sums of; ``costs`` are those of :func:`sum_costs`."""
+    """Return the terms from what they are sums of; ``costs`` are those of :func:`sum_costs`.
+
+    The weight is on both terms of the classifiers: on the costs alone, the scales would grow with it and undo it.
+    """
     variance = noise_variance.astype(np.float64)
     n_labelled = np.count_nonzero(labels, axis=0)
     return MapObjective(
         representation=float(np.sum(squared_residuals / (2 * variance))),
         noise=float((n_features + 2) / 2 * np.sum(np.log(variance))),
-        classification=float(np.sum(costs / class_cost)),
-        cost=float(np.sum((n_labelled + 1) * np.log(class_cost))),
+        classification=float(classification_weight * np.sum(costs / class_cost)),
+        cost=float(classification_weight * np.sum((n_labelled + 1) * np.log(class_cost))),
     )
 
 

@@ -1,4 +1,4 @@
-"""The commands: fit, predict, evaluate, explain, info, demo, datasets.
+"""The commands: fit, predict, evaluate, explain, info, demo, datasets, reproduce.
 
 Each reads, works and shows; how, is in the other files.  NumPy, scikit-learn and the package itself are imported by the
 commands that need them: help must not wait for them.
@@ -35,6 +35,11 @@ from .source import Source, read_source, require_labels
 from .tables import make_error_tables, make_facts_table, make_fit_table, make_reason_tables, make_table
 from .terminal import Terminal
 
+# Those of ``ddlearn.experiments.reproduction``, which takes a second to import.
+EXPERIMENTS = (
+    *("losses", "usps", "usps_chosen", "parameters", "mnist", "yaleb", "claims", "ablation", "all"),
+    *("faces", "alignment", "pictures"),
+)
 _PREDICTION_COLUMNS = ("sample", "prediction", "probability")
 
 
@@ -194,6 +199,33 @@ def datasets(terminal: Terminal) -> None:
     terminal.answer(found)
 
 
+@command
+def reproduce(
+    terminal: Terminal,
+    experiment: Annotated[str, typer.Argument(metavar="EXPERIMENT", help=f"One of {', '.join(EXPERIMENTS)}.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where tables, figures and finished cells go.")
+    ] = Path("results"),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A small run of minutes, in a folder of its own inside the output.")
+    ] = False,
+    jobs: Annotated[int, typer.Option("--jobs", help="Cells measured at once; -1 is one a core.")] = -1,
+) -> None:
+    """Measure the paper's figures and tables again; what was interrupted goes on where it was."""
+    if experiment not in EXPERIMENTS:
+        raise typer.BadParameter(f"{experiment!r} is not known; choose one of {', '.join(EXPERIMENTS)}.")
+    from ..experiments.reproduction import FULL, QUICK
+    from ..experiments.reproduction import reproduce as run
+
+    folder = output / "quick" if quick else output
+    with terminal.show_log("ddlearn.experiments"):
+        records = run(experiment, folder, scale=QUICK if quick else FULL, n_jobs=1, n_processes=jobs)
+    n_cells = sum(map(len, records.values()))
+    seconds = sum(record["seconds"] for of_one in records.values() for record in of_one)
+    terminal.report(f"{n_cells} cells, {seconds / 60:.1f} minutes on one core; see {escape(str(folder))}.")
+    terminal.answer({"experiments": list(records), "folder": folder, "n_cells": n_cells, "seconds": seconds})
+
+
 def _check_folder(output: Path) -> None:
     """Fail before the work, not after it."""
     if not output.parent.is_dir():
@@ -221,4 +253,4 @@ def _to_cell(value: Any) -> str:
     return f"{value:,.6g}" if isinstance(value, float) else str(value)
 
 
-COMMANDS = (fit, predict, evaluate, explain, info, demo, datasets)  # in the order of the help
+COMMANDS = (fit, predict, evaluate, explain, info, demo, datasets, reproduce)  # in the order of the help

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 from collections.abc import Iterable, Iterator
@@ -52,6 +53,20 @@ class Terminal:
         """Give the one JSON object of --json."""
         if self.is_json:
             typer.echo(json.dumps(_to_json(facts), allow_nan=False))
+
+    @contextmanager
+    def show_log(self, name: str) -> Iterator[None]:
+        """Show what a logger tells as notes."""
+        logger, handler = logging.getLogger(name), logging.Handler()
+        handler.emit = lambda record: self.note(record.getMessage())  # type: ignore[method-assign]
+        level = logger.level
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        try:
+            yield
+        finally:
+            logger.removeHandler(handler)
+            logger.setLevel(level)
 
     @contextmanager
     def progress(self, *columns: str) -> Iterator[Any]:

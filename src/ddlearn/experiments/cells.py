@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import platform
 import re
-import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter, strftime
 from typing import Any, NamedTuple
 
-import numpy as np
-
 import ddlearn
 
+from ..blocks import map_processes
+
 Record = dict[str, Any]
+
+_LOGGER = logging.getLogger(__name__)  # progress; the command line shows it
 
 
 class Cell(NamedTuple):
@@ -27,19 +30,22 @@ class Cell(NamedTuple):
     name: str
     parameters: dict[str, Any]
     measure: Callable[[], dict[str, Any]]
+    effort: float = 1.0  # how long it takes, relative to the others, as far as can be told; for the time left
 
 
-def run_cells(cells: Sequence[Cell], folder: Path, *, n_jobs: int | None = None) -> list[Record]:
+def run_cells(cells: Sequence[Cell], folder: Path, *, n_jobs: int | None = None, n_processes: int = 1) -> list[Record]:
     """Measure the cells that have no file yet, and return the records of all.
 
     Parameters
     ----------
     cells : sequence of Cell
-        What to measure, in this order.
+        What to measure, in this order; with several processes, long ones first.
     folder : Path
         Where each cell has a file.  It is written at once, and whole or not at all.
     n_jobs : int or None, default=None
         What the cells work with; kept in the record, since times depend on it.
+    n_processes : int, default=1
+        How many cells are measured at once, after joblib's conventions; if several, they must be picklable.
 
     Returns
     -------
@@ -47,23 +53,33 @@ def run_cells(cells: Sequence[Cell], folder: Path, *, n_jobs: int | None = None)
         For each cell its name, parameters, result, seconds, versions and when it was measured.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    n_left = sum(not _cell_path(cell, folder).exists() for cell in cells)
-    seconds_of_one: list[float] = []
-    records = []
-    for number, cell in enumerate(cells, start=1):
-        path = _cell_path(cell, folder)
-        if not path.exists():
-            record = _measure(cell, n_jobs)
-            _write_whole(path, json.dumps(record, indent=1))
-            seconds_of_one.append(record["seconds"])
-            minutes_left = np.mean(seconds_of_one) * (n_left - len(seconds_of_one)) / 60
-            print(
-                f"[{number}/{len(cells)}] {cell.name}: {record['seconds']:.1f} s, about {minutes_left:.0f} min left",
-                file=sys.stderr,
-                flush=True,
-            )
-        records.append(json.loads(path.read_text()))
-    return records
+    paths = [_cell_path(cell, folder) for cell in cells]
+    missing = list({path: cell for path, cell in zip(paths, cells, strict=True) if not path.exists()}.values())
+    if n_processes != 1:
+        missing.sort(key=lambda cell: -cell.effort)  # no long one is left over for the end
+    progress = _Progress(missing)
+    work = partial(_measure, folder=folder, n_jobs=n_jobs)
+    for position, seconds in map_processes(work, missing, n_processes=n_processes):
+        progress.tell(missing[position], seconds)
+    return [json.loads(path.read_text()) for path in paths]
+
+
+class _Progress:
+    """Tells of each cell, and how long the others will take."""
+
+    def __init__(self, cells: Sequence[Cell]):
+        self._start = perf_counter()
+        self._n_cells, self._n_done = len(cells), 0
+        self._effort, self._effort_done = sum(cell.effort for cell in cells), 0.0
+
+    def tell(self, cell: Cell, seconds: float) -> None:
+        self._n_done += 1
+        self._effort_done += cell.effort
+        elapsed = perf_counter() - self._start
+        minutes_left = elapsed * (self._effort / self._effort_done - 1) / 60
+        _LOGGER.info(
+            f"[{self._n_done}/{self._n_cells}] {cell.name}: {seconds:.1f} s, about {minutes_left:.0f} min left"
+        )
 
 
 def _cell_path(cell: Cell, folder: Path) -> Path:
@@ -72,10 +88,11 @@ def _cell_path(cell: Cell, folder: Path) -> Path:
     return folder / f"{cell.name}-{digest[:12]}.json"
 
 
-def _measure(cell: Cell, n_jobs: int | None) -> Record:
+def _measure(cell: Cell, folder: Path, n_jobs: int | None) -> float:
+    """Measure a cell, write its file, and return the seconds it took."""
     start = perf_counter()
     result = cell.measure()
-    return {
+    record: Record = {
         "name": cell.name,
         "parameters": cell.parameters,
         "result": result,
@@ -84,6 +101,8 @@ def _measure(cell: Cell, n_jobs: int | None) -> Record:
         "versions": _list_versions(),
         "measured": strftime("%Y-%m-%d %H:%M:%S"),
     }
+    _write_whole(_cell_path(cell, folder), json.dumps(record, indent=1))
+    return record["seconds"]
 
 
 def _list_versions() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Digits out of place: what alignment and full inference change on USPS: ``python -m ddlearn.experiments usps``."""
+"""Digits out of place: what alignment and full inference change on USPS: ``ddlearn reproduce alignment``."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ DIGIT_SETTINGS = (
 )
 
 
-def run_usps(
+def run_alignment(
     output: str | Path,
     *,
     seeds: Sequence[int] = range(5),
@@ -97,11 +97,11 @@ def run_usps(
             return result | {"fit_seconds": fit_seconds}
 
         parameters = setting._asdict() | {"seed": seed, "n_train": len(trained), "n_test": len(tested)}
-        return Cell(slug(f"usps {setting.describe()} {seed}"), parameters, measure)
+        return Cell(slug(f"alignment {setting.describe()} {seed}"), parameters, measure)
 
     cells = [make_cell(setting, seed) for seed in seeds for setting in DIGIT_SETTINGS]
     records = run_cells(cells, output / "cells", n_jobs=n_jobs)
-    write_tables(output, "usps", _format_digits(records), records)
+    write_tables(output, "alignment", _format_digits(records), records)
     _draw_digit_errors(output, records)
     return records
 
@@ -166,4 +166,4 @@ def _draw_digit_errors(output: Path, records: Sequence[Record]) -> None:
     axes.set_yticks(positions, [setting.describe() for setting in results], fontsize=12)
     axes.set_xlabel("Test error (%)", fontsize=14)
     axes.tick_params(axis="x", labelsize=12)
-    save_figure(figure, output, "usps")
+    save_figure(figure, output, "alignment")

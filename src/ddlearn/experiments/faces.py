@@ -1,4 +1,4 @@
-"""Faces with gross errors: ``python -m ddlearn.experiments faces``.
+"""Faces with gross errors: ``ddlearn reproduce faces``.
 
 Test faces are disturbed by occlusion and by random pixels, after Wright, Yang, Ganesh, Sastry and Ma, "Robust face
 recognition via sparse representation" (PAMI 2009), and recognised by ddlearn beside nearest neighbours, a linear SVM

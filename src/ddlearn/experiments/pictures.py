@@ -1,4 +1,4 @@
-"""Pictures of what the model makes of single images: ``python -m ddlearn.experiments pictures``."""
+"""Pictures of what the model makes of single images: ``ddlearn reproduce pictures``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from scipy.ndimage import affine_transform
 
 from ..estimator import DDLClassifier
+from .cells import Record
 from .digits import USPS_ALIGNMENT
 from .disturbances import Condition
 from .faces import ERROR_BUDGET, FACE_MODEL
@@ -128,7 +129,8 @@ def _move(image: Floats, rng: np.random.Generator) -> Floats:
     return affine_transform(image, rotation, middle - rotation @ middle + rng.uniform(-1.5, 1.5, 2), order=1)
 
 
-def draw_pictures(output: str | Path, *, n_jobs: int | None = None) -> None:
-    """Draw the occluded faces and the misaligned digits."""
+def draw_pictures(output: str | Path, *, n_jobs: int | None = None) -> list[Record]:
+    """Draw the occluded faces and the misaligned digits; there is nothing to measure."""
     draw_occluded_faces(output, n_jobs=n_jobs)
     draw_misaligned_digits(output, n_jobs=n_jobs)
+    return []

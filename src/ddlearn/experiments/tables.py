@@ -28,20 +28,25 @@ def format_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
-def _flatten(record: Record) -> dict[str, Any]:
-    """Return a record as one row of a CSV file."""
-    result = dict(record["result"])
-    low, high = result.pop("interval")
-    row = {"name": record["name"]} | record["parameters"] | result.pop("notes") | result
-    del row["wrong"]
-    return row | {"low": low, "high": high, "seconds": record["seconds"], "measured": record["measured"]}
+def _flatten(value: Any, name: str) -> dict[str, Any]:
+    """Return a nested result as one row of a CSV file, the names joined by dots; lists are kept in the JSON file."""
+    if isinstance(value, dict):
+        parts = (_flatten(item, f"{name}.{key}" if name else str(key)) for key, item in value.items())
+        return {key: item for part in parts for key, item in part.items()}
+    return {} if isinstance(value, list) else {name: value}
 
 
 def write_tables(output: Path, name: str, markdown: str, records: Sequence[Record]) -> None:
     """Write a table to read (.md), the numbers behind it (.csv), and all that is known of them (.json)."""
     (output / f"{name}.md").write_text(markdown)
     (output / f"{name}.json").write_text(json.dumps(records, indent=1))
-    rows = [_flatten(record) for record in records]
+    rows = [
+        {"name": record["name"]}
+        | _flatten(record["parameters"], "")
+        | _flatten(record["result"], "")
+        | {"seconds": record["seconds"], "measured": record["measured"]}
+        for record in records
+    ]
     columns = list(dict.fromkeys(column for row in rows for column in row))
     with (output / f"{name}.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, columns)

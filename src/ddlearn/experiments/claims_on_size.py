@@ -1,0 +1,91 @@
+"""Claims of the paper on size (Section 4): T beyond 3 brings little, K has an optimum, half of SRC's atoms suffice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from .cells import Cell, Record
+from .setups import Setup, describe_errors
+from .tables import format_table
+from .trials import LOSS_TITLES, PAPER, get_trial, make_cell
+from .usps_grid import list_choices
+
+_SIZE_FACTORS = (0.25, 0.5, 1, 2)  # of the paper's K = 600; SRC has about 1200 atoms, all training samples
+_BUDGET_FACTORS = (1, 4)  # of the paper's T = 5
+_SRC_SHARES = (0.5, 1.0)  # of the training samples
+
+
+def report_budgets(grid: Sequence[Record]) -> str:
+    """Tell, from the grid of USPS, how the error changes with T, on average over K and at the best K."""
+    budgets = list(dict.fromkeys(get_trial(record).settings["n_nonzero_coefs"] for record in grid))
+    rows = []
+    for method in ("baseline", "ddl"):
+        for loss in dict.fromkeys(get_trial(record).settings["loss"] for record in grid):
+            choices = list_choices(grid, method, loss)
+            by_budget = [
+                [choice.test_error for choice in choices if choice.n_nonzero_coefs == budget] for budget in budgets
+            ]
+            cells = [f"{np.mean(errors):.2f} / {min(errors):.2f}" for errors in by_budget]
+            rows.append([method, LOSS_TITLES[loss], *cells])
+    return format_table(["method", "loss", *(f"T = {budget}" for budget in budgets)], rows)
+
+
+def report_sizes(grid: Sequence[Record]) -> str:
+    """Tell, from the grid of USPS, at which K the error is least, on average over T."""
+    sizes = list(dict.fromkeys(get_trial(record).settings["n_components"] for record in grid))
+    rows = []
+    for method in ("baseline", "ddl"):
+        for loss in dict.fromkeys(get_trial(record).settings["loss"] for record in grid):
+            choices = list_choices(grid, method, loss)
+            means = [
+                np.mean([choice.test_error for choice in choices if choice.n_components == size]) for size in sizes
+            ]
+            rows.append([method, LOSS_TITLES[loss], *(f"{mean:.2f}" for mean in means)])
+    return format_table(["method", "loss", *(f"K = {size}" for size in sizes)], rows)
+
+
+def list_half_cells(setup: Setup, n_jobs: int | None) -> list[Cell]:
+    """Return DDL of several sizes beside SRC with all training samples and with half of them."""
+    rules = {"fast": {}, "full": {"inference": "full"}}
+    sizes = [round(factor * setup.n_components) for factor in _SIZE_FACTORS]
+    budgets = [factor * setup.n_nonzero_coefs for factor in _BUDGET_FACTORS]
+    trials = [
+        setup._replace(n_components=size, n_nonzero_coefs=budget).make_trial(
+            "ddl", PAPER | {"loss": "square"}, seed, variants=rules
+        )
+        for budget in budgets
+        for size in sizes
+        for seed in setup.seeds
+    ]
+    trials += [
+        setup.make_trial("SRC", {}, seed, labelled=share)._replace(settings={})
+        for share in _SRC_SHARES
+        for seed in setup.seeds
+    ]
+    return [make_cell(trial, n_jobs) for trial in trials]
+
+
+def report_halves(records: Sequence[Record], output: Path) -> str:
+    """Tell the errors side by side."""
+    rows = []
+    for share in _SRC_SHARES:
+        group = [
+            record for record in records if (trial := get_trial(record)).method == "SRC" and trial.labelled == share
+        ]
+        rows.append([f"SRC, {share:.0%} of the training samples as atoms", describe_errors(group), ""])
+    fitted = [record for record in records if get_trial(record).method == "ddl"]
+    for size in dict.fromkeys(
+        (trial.settings["n_components"], trial.settings["n_nonzero_coefs"]) for trial in map(get_trial, fitted)
+    ):
+        group = [
+            record
+            for record in fitted
+            if (settings := get_trial(record).settings)["n_components"] == size[0]
+            and settings["n_nonzero_coefs"] == size[1]
+        ]
+        errors = [describe_errors(group, rule) for rule in ("fast", "full")]
+        rows.append([f"DDL, K = {size[0]}, T = {size[1]}", *errors])
+    return format_table(["", "test error (%)", "full inference"], rows)

@@ -1,0 +1,225 @@
+"""A trial: a model of given settings, fitted to a training set and judged once on the test set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from functools import partial
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binomtest
+from sklearn.base import BaseEstimator, clone
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import Pipeline
+from sklearn.svm import LinearSVC
+
+from ..estimator import DDLClassifier
+from ..ksvd import make_baseline
+from .cells import Cell, Record, slug
+from .images import SEED, Floats, Split, load_rows, spread
+from .sparse_representation import SRC
+
+UNLABELED = -1
+Labels = NDArray[np.integer]
+
+# Algorithm 2 with the settings that the paper prints. What it leaves open is the library's default: the pursuit (ORMP),
+# when to stop (a relative change of 1e-3), and floors. W is not trained again in the end, since the paper does not.
+PAPER: dict[str, Any] = {"max_iter": 20, "max_coding_iter": 100, "init": "samples", "refit": False}
+LOSSES = ("square", "exponential", "logistic", "smooth_hinge")  # the paper's four, in its order
+LOSS_TITLES = {"square": "SQ", "exponential": "EXP", "logistic": "LOG", "smooth_hinge": "HINGE"}
+
+
+class Trial(NamedTuple):
+    """All that decides the result of a trial."""
+
+    dataset: str  # a key of ``images.DATASETS``
+    method: str  # a key of ``METHODS``
+    settings: dict[str, Any]
+    variants: dict[str, dict[str, Any]] = {"fast": {}}  # noqa: RUF012 - settings after the fit, each judged on its own
+    seed: int = SEED  # of the first atoms, of a random split, and of what is done to the labels
+    n_folds: int = 0  # of a cross-validation on the training samples
+    flipped: float = 0.0  # share of the training labels that are wrong
+    labelled: float = 1.0  # share of the training samples that have a label
+    max_train: int | None = None
+    max_test: int | None = None
+
+
+def _make_svm(C: Sequence[float], random_state: int, n_jobs: int | None) -> GridSearchCV:
+    """Return a linear SVM that chooses C by cross-validation."""
+    svm = LinearSVC(random_state=random_state, max_iter=10000)
+    return GridSearchCV(svm, {"C": C}, cv=StratifiedKFold(3, shuffle=True, random_state=SEED), n_jobs=n_jobs)
+
+
+def _make_peer(name: str, random_state: int, n_jobs: int | None, **settings: Any) -> BaseEstimator:
+    """Return a model of dictlearn, which has no threads; it is no dependency, ``make bench`` installs it."""
+    try:
+        from dictlearn import classification  # type: ignore[import-untyped, import-not-found, unused-ignore]
+    except ImportError as error:
+        raise ImportError(
+            f"{name} is measured with dictlearn, which is not installed: pip install dictlearn."
+        ) from error
+    return getattr(classification, name)(**settings, random_state=random_state)
+
+
+def _fit_labelled(model: Any, X: Floats, y: Labels) -> Any:
+    """Fit to the samples that have a label."""
+    is_labelled = y != UNLABELED
+    return model.fit(X[is_labelled], y[is_labelled])
+
+
+def _fit_dictionary_to_all(model: Pipeline, X: Floats, y: Labels) -> Pipeline:
+    """Fit the baseline: its dictionary to all samples, its classifiers to those with a label."""
+    is_labelled = y != UNLABELED
+    codes = model[0].fit(X).transform(X[is_labelled])
+    model[1].fit(codes, y[is_labelled])
+    return model
+
+
+def _fit_all(model: DDLClassifier, X: Floats, y: Labels) -> DDLClassifier:
+    """Fit to all samples, with and without label."""
+    return model.fit(X, y)
+
+
+class Method(NamedTuple):
+    """What makes a model, and how it is fitted."""
+
+    make: Callable[..., Any]
+    fit: Callable[[Any, Floats, Labels], Any] = _fit_labelled
+
+
+def _ignore_seed(make: Callable[..., Any]) -> Callable[..., Any]:
+    def make_model(random_state: int, **settings: Any) -> Any:
+        return make(**settings)
+
+    return make_model
+
+
+METHODS = {
+    "ddl": Method(partial(DDLClassifier, unlabeled=UNLABELED), _fit_all),
+    "ddl, labelled alone": Method(DDLClassifier),
+    "baseline": Method(make_baseline),
+    "baseline, dictionary of all": Method(make_baseline, _fit_dictionary_to_all),
+    "nearest neighbour": Method(_ignore_seed(partial(KNeighborsClassifier, n_neighbors=1))),
+    "linear SVM": Method(partial(_make_svm, C=[0.1, 1.0, 10.0, 100.0])),
+    "SRC": Method(_ignore_seed(SRC)),
+    "D-KSVD": Method(partial(_make_peer, "DDLClassifier")),
+    "LC-KSVD": Method(partial(_make_peer, "LCDLClassifier")),
+}
+
+
+def make_cell(trial: Trial, n_jobs: int | None) -> Cell:
+    """Return the cell of a trial."""
+    settings = " ".join(str(value) for name, value in trial.settings.items() if PAPER.get(name) != value)
+    return Cell(
+        slug(f"{trial.dataset} {trial.method} {settings} {trial.seed}"),
+        trial._asdict(),
+        partial(measure_trial, trial, n_jobs),
+        guess_effort(trial),
+    )
+
+
+# Times of a fit by loss, relative to each other, from K=1500 on USPS: boosting factorises a Hessian a class and round.
+_LOSS_EFFORT = {"square": 1.0, "exponential": 7.0, "logistic": 7.0, "smooth_hinge": 12.0}
+_DATASET_EFFORT = {"digits": 0.2, "usps": 1.0, "mnist": 15.0, "yaleb": 3.0}
+
+
+def guess_effort(trial: Trial) -> float:
+    """Return about how long a trial takes, relative to others; only the time left depends on it."""
+    n_components = trial.settings.get("n_components") or 500
+    loss = _LOSS_EFFORT.get(trial.settings.get("loss", "square"), 7.0)
+    return _DATASET_EFFORT[trial.dataset] * loss * (1 + 0.6 * trial.n_folds) * (0.1 + (n_components / 1000) ** 1.5)
+
+
+def measure_trial(trial: Trial, n_jobs: int | None) -> dict[str, Any]:
+    """Fit and judge."""
+    data = load_rows(trial.dataset, trial.seed)
+    trained, tested = spread(len(data.y_train), trial.max_train), spread(len(data.y_test), trial.max_test)
+    data = Split(data.X_train[trained], data.y_train[trained], data.X_test[tested], data.y_test[tested])
+    method = METHODS[trial.method]
+    model = method.make(**trial.settings, random_state=trial.seed, n_jobs=n_jobs)
+    result: dict[str, Any] = {}
+    labels = _disturb_labels(data.y_train, trial)
+    if trial.n_folds:
+        result["fold_errors"] = _cross_validate(method, model, data, labels, trial.n_folds)
+        result["validation_error"] = float(np.mean(result["fold_errors"]))
+    start = perf_counter()
+    fitted = method.fit(clone(model), data.X_train, labels)
+    result["fit_seconds"] = perf_counter() - start
+    result |= _describe_fit(fitted)
+    result["test"] = {
+        name: _judge(deepcopy(fitted).set_params(**settings), data.X_test, data.y_test)
+        for name, settings in trial.variants.items()
+    }
+    return result
+
+
+def _cross_validate(method: Method, model: Any, data: Split, labels: Labels, n_folds: int) -> list[float]:
+    """Return the error on each part of the training samples of a model that learned from the labels of the others."""
+    folds = StratifiedKFold(n_folds, shuffle=True, random_state=SEED).split(data.X_train, data.y_train)
+    errors = []
+    for trained, tried in folds:
+        fitted = method.fit(clone(model), data.X_train[trained], labels[trained])
+        errors.append(float(np.mean(fitted.predict(data.X_train[tried]) != data.y_train[tried])))
+    return errors
+
+
+def _disturb_labels(y: Labels, trial: Trial) -> Labels:
+    """Return the labels with some of them wrong, or some of them missing."""
+    rng = np.random.default_rng(trial.seed)
+    y, classes = y.astype(np.int64), np.unique(y)
+    n_wrong = round(trial.flipped * len(y))
+    wrong = rng.permutation(len(y))[:n_wrong]
+    y[wrong] = classes[(np.searchsorted(classes, y[wrong]) + rng.integers(1, len(classes), n_wrong)) % len(classes)]
+    if trial.labelled < 1:
+        is_kept = np.zeros(len(y), bool)
+        for label in classes:  # at least two of each class
+            members = rng.permutation(np.flatnonzero(y == label))
+            is_kept[members[: max(round(trial.labelled * len(members)), 2)]] = True
+        y[~is_kept] = UNLABELED
+    return y
+
+
+def _describe_fit(model: Any) -> dict[str, Any]:
+    """Return what the fit tells of itself."""
+    if not isinstance(model, DDLClassifier):
+        return {"best": model.best_params_} if hasattr(model, "best_params_") else {}
+    history = model.history_
+    return {
+        "n_iter": model.n_iter_,
+        "converged": bool(model.converged_),
+        "objective": [record.objective for record in history],
+        "training_error": [record.training_error for record in history],
+        "label_free_error": [record.label_free_error for record in history],
+        "accepted": [record.n_accepted for record in history],
+        "rejected": [record.n_rejected for record in history],
+    }
+
+
+def _judge(model: Any, X: Floats, y: Labels) -> dict[str, Any]:
+    """Return the error on test samples with its Wilson interval of 95 %, and the time."""
+    model.predict(X[:1])  # some code is compiled at its first call, which is no part of the time
+    start = perf_counter()
+    predicted = model.predict(X)
+    seconds = perf_counter() - start
+    n_wrong = int(np.count_nonzero(predicted != y))
+    interval = binomtest(n_wrong, len(y)).proportion_ci(0.95, method="wilson")
+    return {
+        "error": n_wrong / len(y),
+        "interval": [float(interval.low), float(interval.high)],
+        "n_test": len(y),
+        "predict_seconds": seconds,
+    }
+
+
+def get_trial(record: Record) -> Trial:
+    """Return the trial of a record."""
+    return Trial(**record["parameters"])
+
+
+def get_error(record: Record, variant: str = "fast") -> float:
+    """Return the test error in per cent."""
+    return 100 * record["result"]["test"][variant]["error"]
