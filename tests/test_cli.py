@@ -370,6 +370,36 @@ def test_demo_shows_all_of_it_within_half_a_minute():
         assert word in shown
 
 
+def test_reproduce_offers_every_experiment():
+    from ddlearn.cli.commands import EXPERIMENTS
+    from ddlearn.experiments.reproduction import RUNS
+
+    assert set(EXPERIMENTS) == {*RUNS, "all"}
+
+
+def test_reproduce_writes_tables_and_tells_of_its_cells(tmp_path):
+    pytest.importorskip("matplotlib", reason="draws figures")
+    result = run("reproduce", "losses", "-o", tmp_path, "--jobs", "1")
+    assert "[4/4] " in result.stderr
+    assert "min left" in result.stderr
+    assert "4 cells" in result.stdout
+    again = run_json("reproduce", "losses", "-o", tmp_path, "--jobs", "1")
+    assert again["n_cells"] == 4
+    assert (tmp_path / "losses.md").read_text().startswith("# ")
+    quick = run("reproduce", "losses", "-o", tmp_path, "--quick", "--jobs", "1", "--quiet")
+    assert quick.stderr == quick.stdout == ""
+    assert (tmp_path / "quick" / "losses.md").is_file()
+
+
+def test_reproduce_without_the_data_says_where_to_put_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("DDLEARN_DATA", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))  # where downloads are kept
+    monkeypatch.setitem(sys.modules, "pooch", None)  # nothing is downloaded
+    result = run("reproduce", "parameters", "-o", tmp_path / "out", "--quick", "--jobs", "1", code=1)
+    assert str(tmp_path) in result.stderr.replace("\n", "")
+    assert "Traceback" not in result.output
+
+
 def test_a_fit_goes_on_from_its_checkpoint(folder, tmp_path):
     whole, resumed, checkpoint = tmp_path / "whole", tmp_path / "resumed", tmp_path / "checkpoint"
     options = [folder / "train.npz", "--n-components", "40", "--seed", "0", "--tol", "0", "--jobs", "1"]
@@ -397,6 +427,7 @@ def test_a_fit_goes_on_from_its_checkpoint(folder, tmp_path):
         (["fit", "train.npz", "-o", "m", "--lambda", "1"], 2, "--lambda"),
         (["fit", "train.npz", "-o", "m", "--inference", "slow"], 2, "--inference"),
         (["fitt"], 2, "fit"),
+        (["reproduce", "table_2"], 2, "'table_2' is not known; choose one of losses, usps,"),
         (["explain", "model.safetensors", "test.npz", "--row", "300"], 2, "has 300 samples, 0 to 299"),
         (["fit", "train.npz", "-o", "m", "--loss", "hinge"], 1, "'hinge' is not known"),
         (["fit", "nothing.npz", "-o", "m"], 1, "nothing.npz: there is no such file"),

@@ -13,6 +13,9 @@ from .tables import format_table
 from .trials import LOSS_TITLES, PAPER, get_trial, make_cell
 from .usps_grid import list_choices
 
+_METHODS = {"baseline": {}, "ddl": PAPER}
+_LARGE_FACTORS = (2.5, 5, 10, 15)  # of K = 300 on digits
+_LARGE_BUDGETS = (1, 3)
 _SIZE_FACTORS = (0.25, 0.5, 1, 2)  # of the paper's K = 600; SRC has about 1200 atoms, all training samples
 _BUDGET_FACTORS = (1, 4)  # of the paper's T = 5
 _SRC_SHARES = (0.5, 1.0)  # of the training samples
@@ -45,6 +48,42 @@ def report_sizes(grid: Sequence[Record]) -> str:
             ]
             rows.append([method, LOSS_TITLES[loss], *(f"{mean:.2f}" for mean in means)])
     return format_table(["method", "loss", *(f"K = {size}" for size in sizes)], rows)
+
+
+def list_large_cells(setup: Setup, n_jobs: int | None) -> list[Cell]:
+    """Return models with ever more atoms, up to more than half of the training samples, for the quickest loss."""
+    return [
+        make_cell(
+            setup._replace(n_components=round(factor * setup.n_components), n_nonzero_coefs=budget).make_trial(
+                method, settings | {"loss": "square"}, seed
+            ),
+            n_jobs,
+        )
+        for method, settings in _METHODS.items()
+        for budget in _LARGE_BUDGETS
+        for factor in _LARGE_FACTORS
+        for seed in setup.seeds
+    ]
+
+
+def report_large(records: Sequence[Record], output: Path) -> str:
+    """Tell the error over K."""
+    sizes = list(dict.fromkeys(get_trial(record).settings["n_components"] for record in records))
+    rows = []
+    for method in _METHODS:
+        for budget in _LARGE_BUDGETS:
+            groups = [
+                [
+                    record
+                    for record in records
+                    if (trial := get_trial(record)).method == method
+                    and trial.settings["n_components"] == size
+                    and trial.settings["n_nonzero_coefs"] == budget
+                ]
+                for size in sizes
+            ]
+            rows.append([method, str(budget), *map(describe_errors, groups)])
+    return format_table(["method", "T", *(f"K = {size}" for size in sizes)], rows)
 
 
 def list_half_cells(setup: Setup, n_jobs: int | None) -> list[Cell]:

@@ -17,6 +17,9 @@ METHOD_TITLES = {"baseline": "Baseline: K-SVD, then classifiers (Fig. 2)", "ddl"
 _STYLES = dict(zip(BUDGETS, ((SKY, "v"), (GREEN, "^"), (BLUE, "o"), (ORANGE, "s"), (RED, "D")), strict=True))
 
 
+_TICKS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 30, 50)  # per cent
+
+
 class Choice(NamedTuple):
     """A setting of the grid, and its errors in per cent."""
 
@@ -178,6 +181,7 @@ def _format(records: Sequence[Record]) -> str:
 def _draw(output: Path, name: str, records: Sequence[Record], method: str) -> None:
     """Draw the test error over K, one line a budget, one panel a loss, the best settings beneath."""
     losses = _list(records, "loss")
+    errors = [get_error(record) for record in records]  # of both methods, whose figures are to be compared
     figure = make_figure(11, 9)
     panels = figure.subplots(2, 2, sharex=True, sharey=True).flat
     for axes, loss in zip(panels, losses, strict=False):
@@ -199,10 +203,11 @@ def _draw(output: Path, name: str, records: Sequence[Record], method: str) -> No
         sizes = _list(records, "n_components")
         axes.set_xticks(sizes, sizes)
         axes.set_xticks([], minor=True)
-        ticks = [5, 6, 7, 8, 10, 12, 15, 20, 30]
+        axes.set_ylim(0.95 * min(errors), 1.05 * max(errors))
+        ticks = [tick for tick in _TICKS if min(errors) <= tick <= max(errors)]
         axes.set_yticks(ticks, ticks)
         axes.set_yticks([], minor=True)
-        axes.tick_params(labelsize=12)
+        axes.tick_params(labelsize=12, labelbottom=True)
         axes.grid(alpha=0.3)
         axes.set_title(LOSS_TITLES[loss], fontsize=15)
         axes.set_xlabel(
