@@ -82,13 +82,22 @@ def test_the_validation_error_is_that_of_cross_validation(digits, method, make):
         make(**SETTINGS, random_state=0), X, y, cv=StratifiedKFold(3, shuffle=True, random_state=0)
     )
     result = measure_trial(make_trial(method, n_folds=3), None)
-    np.testing.assert_allclose(result["fold_errors"], 1 - scores, atol=1e-12)
     assert result["validation_error"] == pytest.approx(1 - scores.mean(), abs=1e-12)
+
+
+def test_every_variant_is_cross_validated(digits):
+    X, y, *_ = digits
+    folds = StratifiedKFold(2, shuffle=True, random_state=0)
+    variants = {"fast": {}, "full": {"inference": "full"}}
+    result = measure_trial(make_trial(n_folds=2, variants=variants), None)
+    for name, settings in variants.items():
+        scores = cross_val_score(DDLClassifier(**SETTINGS, **settings, random_state=0), X, y, cv=folds)
+        assert result["validation"][name] == pytest.approx(1 - scores.mean(), abs=1e-12)
 
 
 def test_test_samples_have_no_say_in_the_validation_error():
     results = [measure_trial(make_trial(n_folds=2, max_test=n), None) for n in (50, 200)]
-    assert results[0]["fold_errors"] == results[1]["fold_errors"]
+    assert results[0]["validation"] == results[1]["validation"]
     assert results[0]["objective"] == results[1]["objective"]
 
 

@@ -37,7 +37,7 @@ from .terminal import Terminal
 
 # Those of ``ddlearn.experiments.reproduction``, which takes a second to import.
 EXPERIMENTS = (
-    *("losses", "usps", "usps_chosen", "parameters", "mnist", "yaleb", "claims", "ablation", "all"),
+    *("losses", "usps", "usps_chosen", "parameters", "mnist", "yaleb", "claims", "ablation", "tuning", "all"),
     *("faces", "alignment", "pictures"),
 )
 _PREDICTION_COLUMNS = ("sample", "prediction", "probability")

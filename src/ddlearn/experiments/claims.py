@@ -56,7 +56,8 @@ def list_claims(digits: Setup, faces: Setup, n_jobs: int | None) -> list[Claim]:
         Claim(
             "Larger dictionaries",
             '"Error steadily decreases till an optimal K value is reached. Beyond this K value, performance '
-            'deteriorates due to overfitting." The grid ends before that, so here are more atoms; square loss, test error (%).',
+            'deteriorates due to overfitting." The grid ends before that, so here are more atoms; square loss, '
+            "test error (%).",
             list_large_cells(digits, n_jobs),
             report_large,
         ),

@@ -33,6 +33,8 @@ def _flatten(value: Any, name: str) -> dict[str, Any]:
     if isinstance(value, dict):
         parts = (_flatten(item, f"{name}.{key}" if name else str(key)) for key, item in value.items())
         return {key: item for part in parts for key, item in part.items()}
+    if name.endswith("interval"):
+        return dict(zip((f"{name}.low", f"{name}.high"), value, strict=True))
     return {} if isinstance(value, list) else {name: value}
 
 

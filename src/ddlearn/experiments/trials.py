@@ -144,8 +144,8 @@ def measure_trial(trial: Trial, n_jobs: int | None) -> dict[str, Any]:
     result: dict[str, Any] = {}
     labels = _disturb_labels(data.y_train, trial)
     if trial.n_folds:
-        result["fold_errors"] = _cross_validate(method, model, data, labels, trial.n_folds)
-        result["validation_error"] = float(np.mean(result["fold_errors"]))
+        result["validation"] = _cross_validate(trial, model, data, labels)
+        result["validation_error"] = next(iter(result["validation"].values()))  # of the first variant
     start = perf_counter()
     fitted = method.fit(clone(model), data.X_train, labels)
     result["fit_seconds"] = perf_counter() - start
@@ -157,14 +157,17 @@ def measure_trial(trial: Trial, n_jobs: int | None) -> dict[str, Any]:
     return result
 
 
-def _cross_validate(method: Method, model: Any, data: Split, labels: Labels, n_folds: int) -> list[float]:
-    """Return the error on each part of the training samples of a model that learned from the labels of the others."""
-    folds = StratifiedKFold(n_folds, shuffle=True, random_state=SEED).split(data.X_train, data.y_train)
-    errors = []
+def _cross_validate(trial: Trial, model: Any, data: Split, labels: Labels) -> dict[str, float]:
+    """Return each variant's mean error over parts of the training samples, after learning from the other parts."""
+    fit = METHODS[trial.method].fit
+    errors: dict[str, list[float]] = {name: [] for name in trial.variants}
+    folds = StratifiedKFold(trial.n_folds, shuffle=True, random_state=SEED).split(data.X_train, data.y_train)
     for trained, tried in folds:
-        fitted = method.fit(clone(model), data.X_train[trained], labels[trained])
-        errors.append(float(np.mean(fitted.predict(data.X_train[tried]) != data.y_train[tried])))
-    return errors
+        fitted = fit(clone(model), data.X_train[trained], labels[trained])
+        for name, settings in trial.variants.items():
+            predicted = deepcopy(fitted).set_params(**settings).predict(data.X_train[tried])
+            errors[name].append(np.mean(predicted != data.y_train[tried]))
+    return {name: float(np.mean(of_folds)) for name, of_folds in errors.items()}
 
 
 def _disturb_labels(y: Labels, trial: Trial) -> Labels:
