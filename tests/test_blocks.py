@@ -177,7 +177,7 @@ def test_items_are_worked_on_at_the_same_time(tmp_path):
 def test_an_item_that_fails_raises_its_error_and_drops_those_not_begun(tmp_path, n_processes):
     with pytest.raises(KeyError, match="here"):
         list(map_processes(partial(note, tmp_path), range(60), n_processes=n_processes))
-    for process in active_children():  # those begun are not waited for
+    for process in active_children():
         process.join(10)
     begun = sorted(int(path.name) for path in tmp_path.iterdir())
     assert begun == list(range(len(begun)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import platform
 import re
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 
 import ddlearn
 
+from ..atomic_file import write_atomically
 from ..blocks import map_processes
 
 Record = dict[str, Any]
@@ -101,7 +101,7 @@ def _measure(cell: Cell, folder: Path, n_jobs: int | None) -> float:
         "versions": _list_versions(),
         "measured": strftime("%Y-%m-%d %H:%M:%S"),
     }
-    _write_whole(_cell_path(cell, folder), json.dumps(record, indent=1))
+    write_atomically(_cell_path(cell, folder), json.dumps(record, indent=1).encode())
     return record["seconds"]
 
 
@@ -110,12 +110,6 @@ def _list_versions() -> dict[str, str]:
     return {"ddlearn": ddlearn.__version__, "python": platform.python_version()} | {
         package: version(package) for package in packages
     }
-
-
-def _write_whole(path: Path, text: str) -> None:
-    temporary = path.with_name(f"{path.name}.{os.getpid()}")
-    temporary.write_text(text)
-    os.replace(temporary, path)
 
 
 def slug(text: str) -> str:

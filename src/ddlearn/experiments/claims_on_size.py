@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from .cells import Cell, Record
-from .setups import Setup, describe_errors
+from .setups import Setup
 from .tables import format_table
-from .trials import LOSS_TITLES, PAPER, get_trial, make_cell
+from .trials import BOTH, LOSS_TITLES, PAPER, RULES, describe_errors, get_trial, make_cell
 from .usps_grid import list_choices
 
-_METHODS = {"baseline": {}, "ddl": PAPER}
 _LARGE_FACTORS = (2.5, 5, 10, 15)  # of K = 300 on digits
 _LARGE_BUDGETS = (1, 3)
 _SIZE_FACTORS = (0.25, 0.5, 1, 2)  # of the paper's K = 600; SRC has about 1200 atoms, all training samples
@@ -25,7 +24,7 @@ def report_budgets(grid: Sequence[Record]) -> str:
     """Tell, from the grid of USPS, how the error changes with T, on average over K and at the best K."""
     budgets = list(dict.fromkeys(get_trial(record).settings["n_nonzero_coefs"] for record in grid))
     rows = []
-    for method in ("baseline", "ddl"):
+    for method in BOTH:
         for loss in dict.fromkeys(get_trial(record).settings["loss"] for record in grid):
             choices = list_choices(grid, method, loss)
             by_budget = [
@@ -40,7 +39,7 @@ def report_sizes(grid: Sequence[Record]) -> str:
     """Tell, from the grid of USPS, at which K the error is least, on average over T."""
     sizes = list(dict.fromkeys(get_trial(record).settings["n_components"] for record in grid))
     rows = []
-    for method in ("baseline", "ddl"):
+    for method in BOTH:
         for loss in dict.fromkeys(get_trial(record).settings["loss"] for record in grid):
             choices = list_choices(grid, method, loss)
             means = [
@@ -59,7 +58,7 @@ def list_large_cells(setup: Setup, n_jobs: int | None) -> list[Cell]:
             ),
             n_jobs,
         )
-        for method, settings in _METHODS.items()
+        for method, settings in BOTH.items()
         for budget in _LARGE_BUDGETS
         for factor in _LARGE_FACTORS
         for seed in setup.seeds
@@ -70,7 +69,7 @@ def report_large(records: Sequence[Record], output: Path) -> str:
     """Tell the error over K."""
     sizes = list(dict.fromkeys(get_trial(record).settings["n_components"] for record in records))
     rows = []
-    for method in _METHODS:
+    for method in BOTH:
         for budget in _LARGE_BUDGETS:
             groups = [
                 [
@@ -88,12 +87,11 @@ def report_large(records: Sequence[Record], output: Path) -> str:
 
 def list_half_cells(setup: Setup, n_jobs: int | None) -> list[Cell]:
     """Return DDL of several sizes beside SRC with all training samples and with half of them."""
-    rules = {"fast": {}, "full": {"inference": "full"}}
     sizes = [round(factor * setup.n_components) for factor in _SIZE_FACTORS]
     budgets = [factor * setup.n_nonzero_coefs for factor in _BUDGET_FACTORS]
     trials = [
         setup._replace(n_components=size, n_nonzero_coefs=budget).make_trial(
-            "ddl", PAPER | {"loss": "square"}, seed, variants=rules
+            "ddl", PAPER | {"loss": "square"}, seed, variants=RULES
         )
         for budget in budgets
         for size in sizes
@@ -125,6 +123,6 @@ def report_halves(records: Sequence[Record], output: Path) -> str:
             if (settings := get_trial(record).settings)["n_components"] == size[0]
             and settings["n_nonzero_coefs"] == size[1]
         ]
-        errors = [describe_errors(group, rule) for rule in ("fast", "full")]
+        errors = [describe_errors(group, rule) for rule in RULES]
         rows.append([f"DDL, K = {size[0]}, T = {size[1]}", *errors])
     return format_table(["", "test error (%)", "full inference"], rows)

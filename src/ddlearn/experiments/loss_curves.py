@@ -12,8 +12,8 @@ from scipy.optimize import minimize_scalar
 
 from ..losses import Loss, resolve_loss
 from .cells import Cell, Record, run_cells, slug
-from .tables import BLACK, BLUE, GREEN, ORANGE, RED, format_table, make_figure, save_figure, write_tables
-from .trials import LOSS_TITLES, LOSSES
+from .tables import BLACK, format_table, make_figure, save_figure, write_tables
+from .trials import LOSS_COLOURS, LOSS_TITLES, LOSSES
 
 MARGINS = (-2.0, 0.0, 1.0, 2.0)  # where the table looks
 PAPER_STATEMENTS = {
@@ -22,12 +22,7 @@ PAPER_STATEMENTS = {
     "logistic": "rises with moderate costs, falls with high ones",
     "smooth_hinge": "independent of the cost",
 }
-_STYLES = {
-    "square": (BLUE, "-"),
-    "exponential": (RED, "--"),
-    "logistic": (GREEN, "-."),
-    "smooth_hinge": (ORANGE, "-"),
-}
+_LINES = dict(zip(LOSSES, ("-", "--", "-.", "-"), strict=True))
 _EXACT = 1e-9  # numbers that differ by less are equal
 
 
@@ -170,13 +165,20 @@ def _draw(output: Path) -> None:
     shown, wide = np.linspace(-2, 3, 1001), np.linspace(-6, 12, 18001)
     for name in LOSSES:
         loss = resolve_loss(name)
-        colour, line = _STYLES[name]
-        left.plot(shown, loss.value(shown), color=colour, ls=line, lw=2.5, label=LOSS_TITLES[name])
-        right.plot(loss.value(wide), loss.curvature(wide), color=colour, ls=line, lw=2.5)
+        style = {"color": LOSS_COLOURS[name], "ls": _LINES[name], "lw": 2.5}
+        left.plot(shown, loss.value(shown), **style, label=LOSS_TITLES[name])
+        right.plot(loss.value(wide), loss.curvature(wide), **style)
     left.plot(shown, np.maximum(1 - shown, 0), color=BLACK, ls=":", lw=1.5, label="hinge itself")
     hinge = resolve_loss("smooth_hinge")
     label = "HINGE in coding (bound)"
-    right.plot(hinge.value(wide), hinge.surrogate_curvature(wide), color=ORANGE, ls=":", lw=2, label=label)
+    right.plot(
+        hinge.value(wide),
+        hinge.surrogate_curvature(wide),
+        color=LOSS_COLOURS["smooth_hinge"],
+        ls=":",
+        lw=2,
+        label=label,
+    )
     left.set(xlim=(-2, 3), ylim=(-0.06, 5))
     left.set_xlabel("Margin z", fontsize=14)
     left.set_ylabel("Cost Ω(z)", fontsize=14)

@@ -32,9 +32,20 @@ class Fits:
         return self._models[key]
 
 
+def warm_up(model: Any, X: Floats) -> None:
+    """Predict one sample: some code is compiled at its first call, which is no part of the time."""
+    model.predict(X[:1])
+
+
+def find_interval(n_hits: int, n_all: int) -> list[float]:
+    """Return Wilson's interval of 95 % for a share."""
+    interval = binomtest(n_hits, n_all).proportion_ci(0.95, method="wilson")
+    return [float(interval.low), float(interval.high)]
+
+
 def judge_model(model: Any, X: Floats, y: NDArray[np.integer]) -> dict[str, Any]:
     """Return how many samples a model gets right, with the Wilson interval of 95 %, and how long it takes."""
-    model.predict(X[:1])  # some code is compiled at its first call, which is no part of the time
+    warm_up(model, X)
     start = perf_counter()
     if isinstance(model, SRC):
         solution = model.solve(X)
@@ -43,12 +54,11 @@ def judge_model(model: Any, X: Floats, y: NDArray[np.integer]) -> dict[str, Any]
         predicted, notes = model.predict(X), {"C": model.best_params_["C"]} if hasattr(model, "best_params_") else {}
     seconds = perf_counter() - start
     n_correct = int(np.count_nonzero(predicted == y))
-    interval = binomtest(n_correct, len(y)).proportion_ci(0.95, method="wilson")
     return {
         "n_samples": len(y),
         "n_correct": n_correct,
         "accuracy": n_correct / len(y),
-        "interval": [interval.low, interval.high],
+        "interval": find_interval(n_correct, len(y)),
         "predict_seconds": seconds,
         "wrong": np.flatnonzero(predicted != y).tolist(),
         "notes": notes,

@@ -13,13 +13,12 @@ from scipy import stats
 
 from ..estimator import DDLClassifier
 from .cells import Cell, Record, run_cells, slug
-from .images import DATASETS, Floats, Split, load_rows, spread
+from .images import DATASETS, Floats, Split
 from .tables import BLACK, BLUE, ORANGE, RED, format_table, make_figure, save_figure, write_tables
-from .trials import LOSS_TITLES, LOSSES, PAPER, Trial, guess_effort
+from .trials import LOSS_TITLES, LOSSES, LOW_FLOORS, PAPER, Trial, guess_effort, load_samples
 
-# The paper has no floors. The library's hold up almost all class costs on USPS, which are then equal and show nothing;
-# the low ones are reached by nothing there.
-FLOORS: dict[str, dict[str, float]] = {"default": {}, "low": {"noise_floor": 1e-4, "cost_floor": 1e-3}}
+# The paper has no floors. The library's hold up almost all class costs on USPS, which are then equal and show nothing.
+FLOORS: dict[str, dict[str, Any]] = {"default": {}, "low": LOW_FLOORS}
 ATOM_CLASSES = {"speaks for": "speak for", "resembles": "resemble"}  # two ways to say which class an atom is of
 _N_BINS = 40
 _ATOM_SCALE = 1000  # atoms are kept as integers: their values times this
@@ -53,7 +52,7 @@ def run_parameters(
     n_jobs: int | None = None,
     n_processes: int = 1,
 ) -> list[Record]:
-    """Fit DDL as the paper prints it, draw what it learned, and check what the paper says of it.
+    """Fit DDL, draw what it learned, and check what the paper says of it.
 
     Parameters
     ----------
@@ -128,9 +127,7 @@ def _without_dictionary(record: Record) -> Record:
 
 def measure_parameters(trial: Trial, keeps_dictionary: bool, n_jobs: int | None) -> dict[str, Any]:
     """Fit, and return what was learned and how well each class is told from the others."""
-    data = load_rows(trial.dataset, trial.seed)
-    trained, tested = spread(len(data.y_train), trial.max_train), spread(len(data.y_test), trial.max_test)
-    data = Split(data.X_train[trained], data.y_train[trained], data.X_test[tested], data.y_test[tested])
+    data = load_samples(trial)
     model = DDLClassifier(**trial.settings, random_state=trial.seed, n_jobs=n_jobs).fit(data.X_train, data.y_train)
     speakers, strengths = find_speakers(model)
     result = {
@@ -323,10 +320,10 @@ def _format(records: Sequence[Record]) -> str:
         [
             f"# {parameters['dataset'].upper()}: what was learned (Fig. 4)\n\nK = {settings['n_components']}, "
             f"T = {settings['n_nonzero_coefs']}, {LOSS_TITLES[settings['loss']]}, {_count_seeds(n_seeds)}; the other "
-            "losses with the first seed. All else is as the paper prints it. The paper has no floors for noise and "
-            "class costs. The library has, so each fit was made twice: with its default floors, and with floors so low "
-            f"({', '.join(f'{name}={value:g}' for name, value in FLOORS['low'].items())}) that hardly anything reaches "
-            "them.\n",
+            "losses with the first seed. Other settings as in all these experiments. The paper has no floors for noise "
+            "and class costs. The library has, so each fit was made twice: with its default floors, and with floors so "
+            f"low ({', '.join(f'{name}={value:g}' for name, value in FLOORS['low'].items())}) that hardly anything "
+            "reaches them.\n",
             _format_sigma(records),
             _format_gamma(records),
             _format_atoms(records),
@@ -358,10 +355,12 @@ def _format_sigma(records: Sequence[Record]) -> str:
     header += [f"log-likelihood of the {name} density" for name in records[0]["result"]["sigma"]["log_likelihood"]]
     header += ["log-log slope", "explained by 1/x", "sigma follows 1/x"]
     return (
-        '## "The histogram of sigma fits 1/x; most sigma are close to zero"\n\nLog-likelihoods are per sample in nats, '
-        "of the sigma above the floor; all three densities are cut to the interval from the least to the largest of "
-        "them. The slope is that of the histogram past its mode, in logarithms (-1 for 1/x). Explained is the share of "
-        "the counts' variance that 1/x explains at best; it is negative when a constant explains more. The residual is "
+        '## Noise\n\n"The [sigma] histogram fits the form of the Jeffereys prior, 1/x. Most of the [sigma] values are '
+        'close to zero, which indicates reliable reconstruction of the data."\n\nLog-likelihoods are per sample in '
+        "nats, of the sigma above the floor; all three densities are cut to the interval from the least to the largest "
+        "of them. The slope is that of the histogram past its mode, in logarithms (-1 for 1/x). Explained is the share "
+        "of the counts' variance that 1/x explains at best; it is negative when a constant explains more. The residual "
+        "is "
         "that of the median sigma, relative to the images, which have unit norm.\n\n" + format_table(header, rows)
     )
 
@@ -403,7 +402,9 @@ def _format_gamma(records: Sequence[Record]) -> str:
     ]
     header += ["rho with the class's frequency", "held up by the default floor"]
     return (
-        f'## "Class costs are similar, {first} has the highest; they are inversely proportional to performance"\n\n'
+        "## Class costs\n\n\"[gamma] take on similar values for most classes, except the '0' digit class that contains "
+        "a significant amount of variation and thus the highest classification cost. Note that these values tend to be "
+        'inversely proportional to the classification performance of their corresponding linear classifiers."\n\n'
         "The paper's gamma times 1000 by class, with low floors (mean over the seeds):\n\n"
         + format_table(["loss", *classes], values)
         + "\nCost over median is a mean over the seeds too; rank 1 is the highest. rho is Spearman's correlation over "
@@ -430,12 +431,13 @@ def _format_atoms(records: Sequence[Record]) -> str:
     checks = [_check_atoms(records, floors, kind) for floors in FLOORS for kind in ATOM_CLASSES]
     header = ["floors", "the atom's class", "atoms a class", "rho by seed", "mean", "rho of the means", "the claim"]
     return (
-        '## "The number of atoms that resemble a class is inversely proportional to the accuracy of its classifier"\n\n'
-        "An atom speaks for the class j of greatest w_jk / gamma_j; it resembles the class of the training sample at "
-        f"the smallest angle. Before the fit, {n_components / len(classes):g} atoms are samples of each class (one "
-        "more or less where that is no integer), whatever its frequency, so only differences from that are learned. "
-        f"A classifier that always says no has a binary accuracy between {100 * min(shares):.1f} % and "
-        f"{100 * max(shares):.1f} %. Means over the seeds, default floors:\n\n"
+        '## Atoms\n\n"The number of atoms that resemble a particular class is inversely proportional to the accuracy '
+        "of that class's binary classifier.\"\n\nAn atom speaks for the class j of greatest w_jk / gamma_j; it "
+        f"resembles the class of the training sample at the smallest angle. Before the fit, "
+        f"{n_components / len(classes):g} atoms are samples of each class (one more or less where that is no integer), "
+        f"whatever its frequency, so only differences from that are learned. A classifier that always says no has a "
+        f"binary accuracy between {100 * min(shares):.1f} % and {100 * max(shares):.1f} %. Means over the seeds, "
+        "default floors:\n\n"
         + format_table(["class", *classes], table)
         + "\nrho is Spearman's correlation over the classes between the number of atoms and the binary accuracy on the "
         "test set, by seed, and of the means over the seeds with its p-value.\n\n" + format_table(header, checks)

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from .cells import Record
-from .trials import Trial, get_error
+from .trials import Trial
 
 
 class Setup(NamedTuple):
@@ -26,9 +23,3 @@ class Setup(NamedTuple):
         size = {"n_components": self.n_components, "n_nonzero_coefs": self.n_nonzero_coefs}
         limits: dict[str, Any] = {"max_train": self.max_train, "max_test": self.max_test}
         return Trial(self.dataset, method, size | settings, seed=seed, **limits, **details)
-
-
-def describe_errors(records: Sequence[Record], variant: str = "fast") -> str:
-    """Return mean and deviation of the test error over seeds, in per cent."""
-    errors = [get_error(record, variant) for record in records]
-    return f"{np.mean(errors):.2f}" + (f" ± {np.std(errors, ddof=1):.2f}" if len(errors) > 1 else "")
