@@ -6,12 +6,14 @@ import csv
 import json
 import re
 
+import numpy as np
 import pytest
 
 from ddlearn.experiments import cells, reproduce, reproduction, setups, trials
 from ddlearn.experiments.ablation import ABLATION_LOSSES, list_changes
 from ddlearn.experiments.claims import list_claims
-from ddlearn.experiments.claims_on_weights import FIXED
+from ddlearn.experiments.claims_on_fitting import compare_dictionaries, count_iterations
+from ddlearn.experiments.claims_on_weights import FIXED, choose_by_seed
 from ddlearn.experiments.images import load_rows
 from ddlearn.experiments.reproduction import FULL, PAPER_RUNS, QUICK, RUNS, TITLES
 
@@ -149,11 +151,63 @@ def test_the_square_loss_needs_one_step(output):
 def test_fixed_weights_are_fixed():
     # Floors far above the scales make every noise variance, and every class cost, the same.
     data = load_rows("digits", 0)
-    model = trials.DDLClassifier(24, **trials.PAPER, **FIXED, random_state=0).fit(
-        data.X_train[:200], data.y_train[:200]
-    )
+    settings = trials.PAPER | FIXED | {"tol": 0.0, "max_iter": 3, "random_state": 0}
+    model = trials.DDLClassifier(24, **settings).fit(data.X_train[:200], data.y_train[:200])
     assert len(set(model.noise_variance_)) == 1
     assert len(set(model.class_cost_)) == 1
+
+
+def test_fits_with_fixed_weights_are_not_over_after_one_iteration(output):
+    # Constant terms of the objective once made every change look small.
+    records = json.loads((output / "claims.json").read_text())
+    fixed = [record for record in records if record["parameters"].get("settings", {}).get("noise_floor") == 1e4]
+    assert fixed
+    assert {record["result"]["n_iter"] for record in fixed} == {20}
+
+
+def make_record(validation, test, **changes):
+    trial = trials.Trial("digits", "ddl", {"classification_weight": 1.0}, **changes)
+    result = {"validation": {"fast": validation}, "validation_error": validation, "test": {"fast": {"error": test}}}
+    return {"parameters": trial._asdict(), "result": result}
+
+
+def test_test_errors_have_no_say_in_the_choice_of_lambda():
+    records = [make_record(0.3, 0.1, seed=0), make_record(0.2, 0.4, seed=0), make_record(0.5, 0.5, seed=1)]
+    assert choose_by_seed(records) == [records[1], records[2]]
+
+
+def test_test_errors_have_no_say_in_the_tuning(output):
+    records = json.loads((output / "tuning.json").read_text())
+    search = [record for record in records if record["parameters"]["n_folds"]]
+    errors = {
+        (number, variant): error
+        for number, record in enumerate(search)
+        for variant, error in record["result"]["validation"].items()
+    }
+    number, variant = min(errors, key=errors.__getitem__)
+    assert len(errors) == 2 * 2 * 2 * (4 + 2)
+    tried = [record for record in records if not record["parameters"]["n_folds"]]
+    assert tried[0]["parameters"]["settings"] == search[number]["parameters"]["settings"]
+    assert f"{100 * tried[-1]['result']['test'][variant]['error']:.2f} |" in (output / "tuning.md").read_text()
+
+
+def test_nearly_all_of_the_decrease():
+    assert count_iterations([100.0, 50.0, 1.5, 0.5, 0.0]) == 3
+    assert count_iterations([5.0, 4.0]) == 1
+
+
+def test_dictionaries_are_compared_up_to_order_and_sign():
+    atoms = np.eye(4)[:3]
+    assert compare_dictionaries(atoms, -atoms[::-1]) == 1
+    assert compare_dictionaries(atoms, np.eye(4)[3:]) == 0
+
+
+@pytest.mark.parametrize(("package", "name"), [("matplotlib", "losses"), ("dictlearn", "yaleb")])
+def test_what_is_missing_is_told_before_the_work(tmp_path, monkeypatch, package, name):
+    monkeypatch.setattr(reproduction, "find_spec", lambda wanted: None if wanted == package else object())
+    with pytest.raises(ImportError, match=rf"{package} is not installed.*pip install"):
+        reproduce(name, tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_every_scale_names_every_experiment():
@@ -164,10 +218,10 @@ def test_every_scale_names_every_experiment():
 def test_times_are_those_of_the_cells(output):
     # All cells of the folder, each once: but for the search of peers' settings, every one of them is in a table.
     cells = [json.loads(path.read_text()) for path in (output / "cells").iterdir()]
-    shown = [
-        cell
-        for cell in cells
-        if not (cell["parameters"].get("method") == "linear SVM" and cell["parameters"]["n_folds"])
+    search = [
+        cell for cell in cells if cell["parameters"].get("method") == "linear SVM" and cell["parameters"]["n_folds"]
     ]
+    shown = [cell for cell in cells if cell not in search]
+    assert len(search) == 2
     total = sum(cell["seconds"] for cell in shown)
     assert (output / "times.md").read_text().splitlines()[-1] == f"| all | {len(shown)} | {total / 60:.1f} |"
