@@ -191,9 +191,11 @@ def test_test_errors_have_no_say_in_the_tuning(output):
     assert f"{100 * tried[-1]['result']['test'][variant]['error']:.2f} |" in (output / "tuning.md").read_text()
 
 
-def test_nearly_all_of_the_decrease():
-    assert count_iterations([100.0, 50.0, 1.5, 0.5, 0.0]) == 3
-    assert count_iterations([5.0, 4.0]) == 1
+def test_iterations_are_counted_to_where_the_slower_start_is_after_twenty():
+    slow, quick = [float(30 - n) for n in range(25)], [float(30 - 3 * n) for n in range(25)]
+    result = {"samples": {"objective": quick}, "gaussian": {"objective": slow}}
+    assert count_iterations(result, "gaussian") == 20
+    assert count_iterations(result, "samples") == 7  # 30 - 3 * 7 = 9 is the first not above 10
 
 
 def test_dictionaries_are_compared_up_to_order_and_sign():

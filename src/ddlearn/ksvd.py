@@ -301,8 +301,8 @@ def make_baseline(
 ) -> Pipeline:
     """Return the paper's baseline: K-SVD, then one classifier per class on its codes, winner takes all.
 
-    Defaults are those of :class:`DDLClassifier`, so that the two differ in one thing: whether dictionary and
-    classifiers know of each other.
+    Defaults are those of :class:`DDLClassifier`, so that the two differ in whether dictionary and classifiers know of
+    each other; and in when they stop, as K-SVD has an error to settle and no objective.
 
     Parameters
     ----------

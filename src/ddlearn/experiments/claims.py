@@ -63,8 +63,8 @@ def list_claims(digits: Setup, faces: Setup, n_jobs: int | None) -> list[Claim]:
         Claim(
             "Where the dictionary starts",
             '"Both schemes produce similar dictionaries, although the randomized scheme requires more iterations for '
-            'convergence." Fits of 60 iterations with floors near zero; how many of them it takes until 99 % of the '
-            "objective's decrease is made, mean (least to most).",
+            'convergence." Fits of 60 iterations with floors near zero; how many of them it takes to where the '
+            "slower start is after the paper's 20, mean (least to most).",
             list_start_cells(digits, n_jobs),
             report_starts,
         ),
