@@ -261,7 +261,7 @@ def test_a_run_killed_while_it_writes_leaves_no_half_cell(tmp_path, monkeypatch)
 
     measured = []
     with monkeypatch.context() as patch:
-        patch.setattr(cell_files.os, "replace", fail)
+        patch.setattr("ddlearn.atomic_file.os.replace", fail)
         with pytest.raises(KeyboardInterrupt):
             run_cells(make_cells([1], measured), tmp_path)
     assert run_cells(make_cells([1], measured), tmp_path)[0]["result"] == {"value": 1}

@@ -87,9 +87,9 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         The same for class costs.
     classification_weight : float, default=1.0
         How much the labels count: the terms of the classifiers in the objective are multiplied by it.  1 is the MAP
-        estimate; 0.5 is what the paper's Algorithm 1 does as printed, where the weight lacks a factor of two.  It may be
-        changed after the fit: evidence and probabilities of new samples, and the full rule, depend on it too, while the
-        class that the fast rule finds does not.
+        estimate; 0.5 is what the paper's Algorithm 1 does as printed, where the weight lacks a factor of two.  It can
+        be changed after the fit: evidence and probabilities of new samples, and the full rule, depend on it too, while
+        the class that the fast rule finds does not.
     refit : bool, default=True
         Train the classifiers once more in the end, on codes made without labels, such as new samples have.  ``coef_``,
         ``intercept_`` and ``class_cost_`` are then those of label-free codes, while ``codes_``, ``noise_variance_`` and
