@@ -214,15 +214,15 @@ def reproduce(
     """Measure the paper's figures and tables again; what was interrupted goes on where it was."""
     if experiment not in EXPERIMENTS:
         raise typer.BadParameter(f"{experiment!r} is not known; choose one of {', '.join(EXPERIMENTS)}.")
-    from ..experiments.reproduction import FULL, QUICK
+    from ..experiments.reproduction import FULL, QUICK, list_new_cells
     from ..experiments.reproduction import reproduce as run
 
     folder = output / "quick" if quick else output
     with terminal.show_log("ddlearn.experiments"):
         records = run(experiment, folder, scale=QUICK if quick else FULL, n_jobs=1, n_processes=jobs)
-    n_cells = sum(map(len, records.values()))
-    seconds = sum(record["seconds"] for of_one in records.values() for record in of_one)
-    terminal.report(f"{n_cells} cells, {seconds / 60:.1f} minutes on one core; see {escape(str(folder))}.")
+    cells = [record for of_one in list_new_cells(records).values() for record in of_one]
+    n_cells, seconds = len(cells), sum(record["seconds"] for record in cells)
+    terminal.report(f"{n_cells} cells, {seconds / 60:.1f} minutes of work; see {escape(str(folder))}.")
     terminal.answer({"experiments": list(records), "folder": folder, "n_cells": n_cells, "seconds": seconds})
 
 

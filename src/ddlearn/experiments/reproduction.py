@@ -162,18 +162,24 @@ def _require(package: str, purpose: str, extra: str) -> None:
         raise ImportError(f'{package} is not installed, with which {purpose}: pip install "ddlearn[{extra}]"')
 
 
+def list_new_cells(records: Mapping[str, Sequence[Record]]) -> dict[str, list[Record]]:
+    """Return the records without those that an earlier experiment has too, from which they were taken for nothing."""
+    counted: set[str] = set()
+    cells: dict[str, list[Record]] = {}
+    for name, of_one in records.items():
+        cells[name] = []
+        for record in of_one:
+            key = f"{record['name']} {json.dumps(record['parameters'], sort_keys=True)}"
+            if key not in counted:
+                counted.add(key)
+                cells[name].append(record)
+    return cells
+
+
 def _format_times(records: Mapping[str, Sequence[Record]]) -> str:
     """Return how long the cells of each experiment took, each on one thread."""
-    cells: dict[str, dict[str, Record]] = {}
-    counted: set[str] = set()
-    for name, of_one in records.items():  # an experiment that takes cells from an earlier one has them for nothing
-        keys = [f"{record['name']} {json.dumps(record['parameters'], sort_keys=True)}" for record in of_one]
-        cells[name] = {key: record for key, record in zip(keys, of_one, strict=True) if key not in counted}
-        counted |= cells[name].keys()
-    rows = [
-        [TITLES[name], str(len(of_one)), f"{sum(record['seconds'] for record in of_one.values()) / 60:.1f}"]
-        for name, of_one in cells.items()
-    ]
-    total = sum(record["seconds"] for of_one in cells.values() for record in of_one.values())
-    rows.append(["all", str(sum(map(len, cells.values()))), f"{total / 60:.1f}"])
+    cells = list_new_cells(records)
+    seconds = {name: sum(record["seconds"] for record in of_one) for name, of_one in cells.items()}
+    rows = [[TITLES[name], str(len(of_one)), f"{seconds[name] / 60:.1f}"] for name, of_one in cells.items()]
+    rows.append(["all", str(sum(map(len, cells.values()))), f"{sum(seconds.values()) / 60:.1f}"])
     return "# Times\n\n" + format_table(["experiment", "cells", "minutes on one core"], rows)
