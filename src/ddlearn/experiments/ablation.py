@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .cells import Record, run_cells
+from .cells import Record
 from .setups import Setup
 from .tables import format_table, write_tables
-from .trials import LITERAL, LOSS_TITLES, LOW_FLOORS, PAPER, RULES, Trial, align, describe_errors, get_trial, make_cell
+from .trials import LITERAL, LOSS_TITLES, LOW_FLOORS, PAPER, RULES, Trial, align, describe_errors, get_trial, run_trials
 from .usps_grid import choose, measure_grid
 
 ABLATION_LOSSES = ("square", "logistic")
@@ -119,10 +119,9 @@ def run_ablation(
         digits.dataset: list_trials(digits, _use_own_size(digits)),
         f"{faces.dataset} (faces)": list_trials(faces, _use_own_size(faces)),
     }
-    cells = {name: [make_cell(trial, n_jobs) for trial in of_one] for name, of_one in trials.items()}
-    run = partial(run_cells, folder=output / "cells", n_jobs=n_jobs, n_processes=n_processes)
-    records = run([cell for of_one in cells.values() for cell in of_one])
-    by_dataset = {name: run(of_one) for name, of_one in cells.items()}  # from the cache
+    run = partial(run_trials, output=output, n_jobs=n_jobs, n_processes=n_processes)
+    records = run([trial for of_one in trials.values() for trial in of_one])
+    by_dataset = {name: run(of_one) for name, of_one in trials.items()}  # from the cache
     write_tables(output, "ablation", _format(by_dataset, list_changes(digits.dataset)), records)
     return records
 

@@ -13,10 +13,9 @@ from .claims_on_labels import list_flipped_cells, list_labelled_cells, report_fl
 from .claims_on_size import (
     list_half_cells,
     list_large_cells,
-    report_budgets,
+    report_grid,
     report_halves,
     report_large,
-    report_sizes,
 )
 from .claims_on_weights import list_weight_cells, report_weights
 from .images import load_rows, spread
@@ -155,8 +154,9 @@ def run_claims(
         f"{digits.n_nonzero_coefs}, {len(digits.seeds)} seeds, mean and standard deviation, unless it says "
         "otherwise.\n",
         '## More than three atoms\n\n"Beyond T = 3, this improvement is insignificant." Test error (%) over the grid '
-        f"of Fig. 2 and 3, one seed: mean over K / least over K.\n\n{report_budgets(usps)}",
-        f"## More atoms\n\nTest error (%) over the same grid, mean over T, one seed.\n\n{report_sizes(usps)}",
+        f"of Fig. 2 and 3, one seed: mean over K / least over K.\n\n{report_grid(usps, 'n_nonzero_coefs', 'T')}",
+        "## More atoms\n\nTest error (%) over the same grid: mean over T / least over T.\n\n"
+        + report_grid(usps, "n_components", "K"),
     ]
     records: list[Record] = []
     for claim in claims:

@@ -20,33 +20,18 @@ _BUDGET_FACTORS = (1, 4)  # of the paper's T = 5
 _SRC_SHARES = (0.5, 1.0)  # of the training samples
 
 
-def report_budgets(grid: Sequence[Record]) -> str:
-    """Tell, from the grid of USPS, how the error changes with T, on average over K and at the best K."""
-    budgets = list(dict.fromkeys(get_trial(record).settings["n_nonzero_coefs"] for record in grid))
+def report_grid(grid: Sequence[Record], name: str, symbol: str) -> str:
+    """Tell, from the grid of USPS, how the error goes with a setting: mean and least over the other one."""
+    values = list(dict.fromkeys(get_trial(record).settings[name] for record in grid))
     rows = []
     for method in BOTH:
         for loss in dict.fromkeys(get_trial(record).settings["loss"] for record in grid):
             choices = list_choices(grid, method, loss)
-            by_budget = [
-                [choice.test_error for choice in choices if choice.n_nonzero_coefs == budget] for budget in budgets
-            ]
-            cells = [f"{np.mean(errors):.2f} / {min(errors):.2f}" for errors in by_budget]
-            rows.append([method, LOSS_TITLES[loss], *cells])
-    return format_table(["method", "loss", *(f"T = {budget}" for budget in budgets)], rows)
-
-
-def report_sizes(grid: Sequence[Record]) -> str:
-    """Tell, from the grid of USPS, at which K the error is least, on average over T."""
-    sizes = list(dict.fromkeys(get_trial(record).settings["n_components"] for record in grid))
-    rows = []
-    for method in BOTH:
-        for loss in dict.fromkeys(get_trial(record).settings["loss"] for record in grid):
-            choices = list_choices(grid, method, loss)
-            means = [
-                np.mean([choice.test_error for choice in choices if choice.n_components == size]) for size in sizes
-            ]
-            rows.append([method, LOSS_TITLES[loss], *(f"{mean:.2f}" for mean in means)])
-    return format_table(["method", "loss", *(f"K = {size}" for size in sizes)], rows)
+            errors = [[choice.test_error for choice in choices if getattr(choice, name) == value] for value in values]
+            rows.append(
+                [method, LOSS_TITLES[loss], *(f"{np.mean(of_one):.2f} / {min(of_one):.2f}" for of_one in errors)]
+            )
+    return format_table(["method", "loss", *(f"{symbol} = {value}" for value in values)], rows)
 
 
 def list_large_cells(setup: Setup, n_jobs: int | None) -> list[Cell]:

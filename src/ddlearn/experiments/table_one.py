@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .cells import Record, run_cells
+from ..losses import resolve_loss
+from .cells import Record
 from .tables import format_table, write_tables
 from .trials import (
     LOSS_TITLES,
@@ -21,7 +22,7 @@ from .trials import (
     describe_errors,
     get_error,
     get_trial,
-    make_cell,
+    run_trials,
 )
 from .usps_grid import choose, measure_grid
 
@@ -183,8 +184,7 @@ def run_table(
         The records of all cells.
     """
     output = Path(output)
-    cells = [make_cell(trial, n_jobs) for trial in trials]
-    records = run_cells(cells, output / "cells", n_jobs=n_jobs, n_processes=n_processes)
+    records = run_trials(trials, output, n_jobs=n_jobs, n_processes=n_processes)
     blocks = _format_blocks(records, by_size=by_size)
     write_tables(output, name, f"{title} {describe_data(records)}.\n\n{blocks}", records)
     return records
@@ -365,9 +365,7 @@ def _choose_settings(
     if len(candidates) == 1:
         return candidates[0]
     trials = [Trial(dataset, method, settings, n_folds=_PEER_FOLDS, **limits) for settings in candidates]
-    records = run_cells(
-        [make_cell(trial, running.get("n_jobs")) for trial in trials], Path(output) / "cells", **running
-    )
+    records = run_trials(trials, output, **running)
     return candidates[int(np.argmin([record["result"]["validation_error"] for record in records]))]
 
 
@@ -412,11 +410,12 @@ def run_yaleb(
         The records of all cells.
     """
     limits: dict[str, Any] = {"max_train": max_train, "max_test": max_test}
+    quadratic = [loss for loss in LOSSES if resolve_loss(loss).is_quadratic]
     trials = []
     for budget in budgets:
         sizes = {(method, loss): (n_components, budget) for method in ("baseline", "ddl") for loss in LOSSES}
-        # Coding with 38 hypotheses takes minutes but for the square loss, whose coding is one step.
-        full_losses = LOSSES if budget == budgets[0] else ("square",)
+        # Coding with 38 hypotheses takes minutes, unless it is one step.
+        full_losses = LOSSES if budget == budgets[0] else quadratic
         trials += list_trials(dataset, sizes, seeds=seeds, full_losses=full_losses, is_aligned_at_test=False, **limits)
     for method, candidates in peers.items():
         settings = _choose_settings(output, dataset, method, candidates, limits, running)

@@ -41,7 +41,8 @@ def _flatten(value: Any, name: str) -> dict[str, Any]:
 def write_tables(output: Path, name: str, markdown: str, records: Sequence[Record]) -> None:
     """Write a table to read (.md), the numbers behind it (.csv), and all that is known of them (.json)."""
     (output / f"{name}.md").write_text(markdown)
-    (output / f"{name}.json").write_text(json.dumps(records, indent=1))
+    lines = ",\n".join(json.dumps(record) for record in records)
+    (output / f"{name}.json").write_text(f"[\n{lines}\n]\n")  # a record a line: short, and a change shows where it is
     rows = [
         {"name": record["name"]}
         | _flatten(record["parameters"], "")

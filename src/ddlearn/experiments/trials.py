@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import partial
+from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from sklearn.svm import LinearSVC
 
 from ..estimator import DDLClassifier
 from ..ksvd import make_baseline
-from .cells import Cell, Record, slug
+from .cells import Cell, Record, run_cells, slug
 from .images import DATASETS, SEED, Floats, Split, load_rows, spread
 from .measuring import find_interval, warm_up
 from .sparse_representation import SRC
@@ -70,7 +71,7 @@ def _make_svm(C: Sequence[float], random_state: int, n_jobs: int | None) -> Grid
 
 
 def _make_peer(name: str, random_state: int, n_jobs: int | None, **settings: Any) -> BaseEstimator:
-    """Return a model of dictlearn, which has no threads; it is no dependency, ``make bench`` installs it."""
+    """Return a model of dictlearn, which has no threads and comes with the extra ``reproduce``."""
     try:
         from dictlearn import classification  # type: ignore[import-untyped, import-not-found, unused-ignore]
     except ImportError as error:
@@ -134,6 +135,14 @@ def make_cell(trial: Trial, n_jobs: int | None) -> Cell:
         partial(measure_trial, trial, n_jobs),
         guess_effort(trial),
     )
+
+
+def run_trials(
+    trials: Sequence[Trial], output: str | Path, *, n_jobs: int | None = None, n_processes: int = 1
+) -> list[Record]:
+    """Measure the trials that have no cell in the output folder yet, and return the records of all."""
+    cells = [make_cell(trial, n_jobs) for trial in trials]
+    return run_cells(cells, Path(output) / "cells", n_jobs=n_jobs, n_processes=n_processes)
 
 
 # Times of a fit by loss, relative to each other, from K=1500 on USPS: boosting factorises a Hessian a class and round.

@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .cells import Record, run_cells
+from .cells import Record
 from .images import DATASETS
 from .setups import Setup
 from .tables import format_table, write_tables
-from .trials import LOSS_TITLES, PAPER, RULES, Trial, align, get_error, get_trial, make_cell
+from .trials import LOSS_TITLES, PAPER, RULES, Trial, align, get_error, get_trial, run_trials
 
 LOSSES = ("square", "logistic")
 BUDGETS = (1, 3)
@@ -93,15 +93,15 @@ def run_tuning(
         The records of all cells.
     """
     output = Path(output)
-    run = partial(run_cells, folder=output / "cells", n_jobs=n_jobs, n_processes=n_processes)
-    search = run([make_cell(trial, n_jobs) for trial in list_candidates(digits)])
+    run = partial(run_trials, output=output, n_jobs=n_jobs, n_processes=n_processes)
+    search = run(list_candidates(digits))
     candidates = [Candidate(record, variant) for record in search for variant in get_trial(record).variants]
     candidates.sort(key=lambda candidate: candidate.validation_error)
     best = candidates[0]
     chosen = get_trial(best.record)._replace(n_folds=0)
     limits: dict[str, Any] = {"max_train": max_train, "max_test": max_test}
     trials = [chosen._replace(seed=seed) for seed in digits.seeds] + [_move(chosen, other_dataset)._replace(**limits)]
-    tried = run([make_cell(trial, n_jobs) for trial in trials])
+    tried = run(trials)
     write_tables(output, "tuning", _format(candidates, tried), search + tried)
     return search + tried
 

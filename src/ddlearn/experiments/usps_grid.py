@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .cells import Record, run_cells
+from .cells import Record
 from .tables import BLUE, GREEN, ORANGE, RED, SKY, format_table, make_figure, save_figure, write_tables
-from .trials import BOTH, LOSS_TITLES, LOSSES, Trial, describe_data, get_error, get_trial, make_cell
+from .trials import BOTH, LOSS_TITLES, LOSSES, Trial, describe_data, get_error, get_trial, run_trials
 
 SIZES = (50, 100, 200, 300, 500, 800, 1500)  # K
 BUDGETS = (1, 2, 3, 5, 10)  # T
@@ -91,8 +91,7 @@ def measure_grid(
         for size in sizes
         for budget in budgets
     ]
-    cells = [make_cell(trial, n_jobs) for trial in trials]
-    return run_cells(cells, Path(output) / "cells", n_jobs=n_jobs, n_processes=n_processes)
+    return run_trials(trials, output, n_jobs=n_jobs, n_processes=n_processes)
 
 
 def run_usps(output: str | Path, **arguments: Any) -> list[Record]:
