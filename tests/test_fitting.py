@@ -222,6 +222,14 @@ def test_it_stops_when_the_objective_settles_or_when_told_to():
     assert not told.converged
 
 
+def test_the_first_iteration_never_settles_the_objective():
+    # On scikit-learn's digits its terms cancelled by chance: the fit ended after one iteration, at a higher objective.
+    fitting, start = make_fit(LOSSES["square"](), max_iter=50, tol=1e9)
+    result = fitting.run(fitting.begin(*start), lambda progress: False)
+    assert result.converged
+    assert result.n_iter == 2
+
+
 @pytest.mark.parametrize("n_jobs", [2, 3])
 def test_results_do_not_depend_on_the_number_of_threads(n_jobs):
     results = []

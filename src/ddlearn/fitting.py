@@ -373,7 +373,8 @@ class AlternatingFit:
         )
         record = record._replace(scale_seconds=perf_counter() - improved)
         change = abs(progress.objective.total - objective.total)
-        converged = change <= self.settings.tol * objective.size
+        # The first iteration trades representation for classification, which may cancel by chance.
+        converged = progress.n_iter > 0 and change <= self.settings.tol * objective.size
         return FitProgress(state, progress.floors, [*progress.history, record], converged)
 
     def _record(
