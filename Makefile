@@ -5,14 +5,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 KERNEL_TESTS := $(addprefix tests/test_,omp_kernel.py code_kernel.py warp_kernel.py error_kernel.py dictionary.py classifiers.py)
 
-.PHONY: help demo test nightly lint bench clean
+.PHONY: help demo test test-browser nightly lint bench docs clean
 
 help:
-	@echo "make demo    learn scikit-learn's digits and compare with the alternatives"
+	@echo "make demo    learn scikit-learn's digits, compare with the alternatives, write the interactive report.html"
 	@echo "make test    run the tests and doctests"
+	@echo "make test-browser  install Chromium and test the interactive report in it"
 	@echo "make nightly run the long tests: 10 000 damaged files, 20 kills of each fit"
 	@echo "make lint    check style and types"
 	@echo "make bench   measure against spams, dictlearn and scikit-learn (DDLEARN_DATA=folder for the real data)"
+	@echo "make docs    build the documentation, examples and all, into docs/_build/html (DDLEARN_DATA as above)"
 	@echo "make clean   remove the environment and caches"
 
 # One marker file per set of extras: $(VENV)/.test is newer than pyproject.toml when ".[test]" is installed.
@@ -21,18 +23,19 @@ $(VENV)/.%: pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
 	@touch $@
 
-$(VENV)/.core: pyproject.toml
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
-	@touch $@
-
-demo: $(VENV)/.core
+demo: $(VENV)/.cli
 	@$(BIN)/python examples/1_quickstart/digits.py
+	@$(BIN)/ddlearn demo --json --output report.html >/dev/null
+	@echo && echo "report.html is such a model as a page: open it in a browser, and draw a 7."
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-boundscheck $(BIN)/python -m pytest -q $(KERNEL_TESTS) -k "kernel or twin"
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q tests/test_code_kernel.py
+
+test-browser: $(VENV)/.test
+	@.ci/install_chromium
+	DDLEARN_REQUIRE_BROWSER=1 $(BIN)/python -m pytest tests/test_report_page.py
 
 nightly: $(VENV)/.test
 	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -m "nightly or not nightly"
@@ -47,6 +50,10 @@ bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.fit
 	$(BIN)/python -m benchmarks.fit --scaling
 
+# A warning is an error: a link to nothing, an example that fails, a docstring that is not what it seems.
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going -b html docs docs/_build/html
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis docs/_build docs/gallery docs/api/generated
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -43,7 +43,18 @@ if TYPE_CHECKING:
     from .losses import LOSSES, Exponential, Logistic, Loss, SmoothHinge, SoftplusHinge, Square, check_loss
     from .objective import MapObjective, map_objective
     from .persistence import load, save
+    from .plotting import (
+        ClassCostDisplay,
+        CodeDisplay,
+        ConfusionDisplay,
+        ConvergenceDisplay,
+        DictionaryDisplay,
+        EvidenceDisplay,
+        LossDisplay,
+        NoiseDisplay,
+    )
     from .prediction import Explanation
+    from .report import write_report
     from .sparse_coding import OMP, ORMP, SPARSE_CODERS, SparseCoder, check_sparse_coder, sparse_encode
 
 __version__ = "0.1.0.dev0"
@@ -63,12 +74,18 @@ __all__ = [
     "AtomUpdate",
     "BlockCoordinateUpdate",
     "Checkpoint",
+    "ClassCostDisplay",
     "ClassifierTrainer",
     "CodeClassifier",
+    "CodeDisplay",
     "CodingRecord",
+    "ConfusionDisplay",
+    "ConvergenceDisplay",
     "DDLClassifier",
+    "DictionaryDisplay",
     "DictionaryUpdate",
     "ErrorRoute",
+    "EvidenceDisplay",
     "ExactKSVDUpdate",
     "Explanation",
     "Exponential",
@@ -79,10 +96,12 @@ __all__ = [
     "Logistic",
     "LogitBoost",
     "Loss",
+    "LossDisplay",
     "MODUpdate",
     "MapObjective",
     "ModelFileError",
     "Newton",
+    "NoiseDisplay",
     "RowCodes",
     "SmoothHinge",
     "SoftplusHinge",
@@ -102,6 +121,7 @@ __all__ = [
     "map_objective",
     "save",
     "sparse_encode",
+    "write_report",
 ]
 
 # The file of each public name; a test compares it with the imports above, which are for type checkers.
@@ -152,7 +172,16 @@ _HOMES = {
     "map_objective": "objective",
     "load": "persistence",
     "save": "persistence",
+    "ClassCostDisplay": "plotting",
+    "CodeDisplay": "plotting",
+    "ConfusionDisplay": "plotting",
+    "ConvergenceDisplay": "plotting",
+    "DictionaryDisplay": "plotting",
+    "EvidenceDisplay": "plotting",
+    "LossDisplay": "plotting",
+    "NoiseDisplay": "plotting",
     "Explanation": "prediction",
+    "write_report": "report",
     "OMP": "sparse_coding",
     "ORMP": "sparse_coding",
     "SPARSE_CODERS": "sparse_coding",

@@ -251,7 +251,7 @@ class ClassifierTrainer(BaseEstimator):
 
     See Also
     --------
-    resolve_trainer : Finds the trainer for a loss.
+    check_classifier_trainer : Says what is wrong with a trainer of one's own.
 
     Examples
     --------

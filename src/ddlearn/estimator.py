@@ -36,7 +36,7 @@ __all__ = ["DDLClassifier"]
 Floats = NDArray[np.floating]
 
 # Without n_components (docs/defaults.md): so many labelled samples for each atom, and so many atoms at most. With more
-# atoms than labelled samples, most atoms would have no say in the classes.
+# atoms than labelled samples, each atom would be judged by a sample or two.
 _SAMPLES_PER_ATOM = 2
 _MOST_ATOMS = 500
 # No class is impossible, nor certain, because the training samples happened to have none or nothing else.
@@ -174,7 +174,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         What each iteration did, from the state before the first.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, where X had names that are strings.
 
     References

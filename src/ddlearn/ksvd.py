@@ -59,7 +59,7 @@ class KSVD(DictionaryTransformer):
     ----------
     components_ : ndarray of shape (n_components, n_features)
         The atoms.
-    error_ : ndarray of shape (n_iter_ + 1,)
+    error_ : ndarray of shape (n_iter + 1,)
         The sum of squared residuals at the start and after each turn.
     n_iter_ : int
         Turns done.

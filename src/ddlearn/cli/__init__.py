@@ -1,4 +1,4 @@
-"""The command ``ddlearn``: fit, predict, evaluate, explain, info, demo, datasets, reproduce.
+"""The command ``ddlearn``: fit, predict, evaluate, explain, report, info, demo, datasets, reproduce.
 
 In the order of their imports: ``options`` and ``config`` (the settings of the model), ``terminal``, ``source`` and
 ``model`` (what commands work on), ``facts`` (what a model tells), ``tables`` and ``pictures`` (how facts look),

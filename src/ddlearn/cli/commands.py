@@ -1,4 +1,4 @@
-"""The commands: fit, predict, evaluate, explain, info, demo, datasets, reproduce.
+"""The commands: fit, predict, evaluate, explain, report, info, demo, datasets, reproduce.
 
 Each reads, works and shows; how, is in the other files.  NumPy, scikit-learn and the package itself are imported by the
 commands that need them: help must not wait for them.
@@ -29,7 +29,7 @@ from .model import (
     read_for_model,
 )
 from .options import OWN_DEFAULTS, read_parameters
-from .pictures import draw_reasons
+from .pictures import draw_reasons, write_page
 from .running import command
 from .source import Source, read_source, require_labels
 from .tables import make_error_tables, make_facts_table, make_fit_table, make_reason_tables, make_table
@@ -140,6 +140,26 @@ def explain(
 
 
 @command
+def report(
+    terminal: Terminal,
+    model: Model,
+    source: Source | None = None,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page to write, .html.")] = Path(
+        "report.html"
+    ),
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="What stands above the page.")] = None,
+    jobs: Jobs = -1,
+) -> None:
+    """Write a page for a browser: errors, atoms, training, and samples to explore, or to draw."""
+    _check_folder(output)
+    fitted = load_model(model, jobs)
+    samples = None if source is None else read_for_model(terminal, fitted, source)
+    name = model.name if source is None else source.data
+    facts = write_page(terminal, fitted, samples, output, title or model.stem, name)
+    terminal.answer({"model": model} | facts)
+
+
+@command
 def info(terminal: Terminal, model: Model) -> None:
     """Show what is in a model file."""
     from ..container import MODEL, read_container
@@ -159,15 +179,23 @@ def info(terminal: Terminal, model: Model) -> None:
 
 
 @command
-def demo(terminal: Terminal) -> None:
-    """Learn scikit-learn's digits and show all of it, in seconds and without a file."""
+def demo(
+    terminal: Terminal,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the interactive report too, .html.")
+    ] = None,
+) -> None:
+    """Learn scikit-learn's digits and show all of it, in seconds."""
     from sklearn.model_selection import train_test_split
 
+    if output is not None:
+        _check_folder(output)
     samples = read_source(terminal, Source("digits", None, None, None, False, False))
     X, X_test, y, y_test = train_test_split(
         samples.X, samples.labels, train_size=1000, stratify=samples.labels, random_state=0
     )
-    settings = {"n_jobs": OWN_DEFAULTS["n_jobs"], "random_state": 0}
+    # Three atoms a digit, so that its code is read at a glance.
+    settings = {"n_nonzero_coefs": 3, "n_jobs": OWN_DEFAULTS["n_jobs"], "random_state": 0}
     model = make_model(settings, samples)
     seconds = fit_model(terminal, model, X, y)
     fit_facts = collect_fit_facts("1000 digits of scikit-learn", model, settings, seconds)
@@ -176,8 +204,12 @@ def demo(terminal: Terminal) -> None:
     reasons = collect_reasons(model, test, 0)
     terminal.show(make_fit_table(fit_facts), "", *make_error_tables("the other digits", errors), "")
     terminal.show(*make_reason_tables(reasons), "", draw_reasons(terminal.out, model, X_test[0], reasons, (8, 8)))
-    terminal.show("", "Now with data of yours: [bold]ddlearn fit DATA -o model.safetensors[/]")
-    terminal.answer({"fit": fit_facts, "evaluate": errors, "explain": reasons})
+    terminal.show("")
+    facts = {"fit": fit_facts, "evaluate": errors, "explain": reasons}
+    if output is not None:
+        facts["report"] = write_page(terminal, model, test, output, "Handwritten digits", "digits of scikit-learn")
+    terminal.show("Now with data of yours: [bold]ddlearn fit DATA -o model.safetensors[/]")
+    terminal.answer(facts)
 
 
 @command
@@ -253,4 +285,4 @@ def _to_cell(value: Any) -> str:
     return f"{value:,.6g}" if isinstance(value, float) else str(value)
 
 
-COMMANDS = (fit, predict, evaluate, explain, info, demo, datasets, reproduce)  # in the order of the help
+COMMANDS = (fit, predict, evaluate, explain, report, info, demo, datasets, reproduce)  # in the order of the help

@@ -36,39 +36,15 @@ def collect_fit_facts(data: str, model: DDLClassifier, settings: dict[str, Any],
 def collect_errors(terminal: Terminal, model: DDLClassifier, X: Any, labels: Any) -> dict[str, Any]:
     """Tell how often a model is wrong, and where."""
     import numpy as np
-    from scipy.stats import binomtest
-    from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
-    labels, known = _match_types(labels, model.classes_)
+    from ..evaluation import match_types, measure_errors
+
+    labels, known = match_types(labels, model.classes_)
     predictions = known[predict_probabilities(terminal, model, X).argmax(axis=1)]
     unknown = np.setdiff1d(labels, known)
     if unknown.size:
         terminal.note(f"Labels that the model does not know, and so gets wrong: {', '.join(map(str, unknown[:10]))}")
-    classes = np.unique(np.concatenate([labels, predictions]))
-    n_wrong = int(np.count_nonzero(labels != predictions))
-    interval = binomtest(n_wrong, len(labels)).proportion_ci(0.95, method="wilson")
-    precision, recall, f1, support = precision_recall_fscore_support(
-        labels, predictions, labels=classes, zero_division=np.nan
-    )
-    return {
-        "n_samples": len(labels),
-        "n_wrong": n_wrong,
-        "error": n_wrong / len(labels),
-        "error_interval": [interval.low, interval.high],
-        "classes": classes,
-        "n_samples_of_class": support,
-        "precision": precision,
-        "recall": recall,
-        "f1": f1,
-        "confusion": confusion_matrix(labels, predictions, labels=classes),
-    }
-
-
-def _match_types(labels: Any, classes: Any) -> tuple[Any, Any]:
-    """Return both as text if one is: a folder is named by text even where the class is a number."""
-    if (labels.dtype.kind == "U") != (classes.dtype.kind == "U"):
-        return labels.astype(str), classes.astype(str)
-    return labels, classes
+    return measure_errors(labels, predictions)._asdict()
 
 
 def collect_reasons(model: DDLClassifier, samples: Samples, row: int) -> dict[str, Any]:

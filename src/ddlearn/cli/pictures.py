@@ -1,13 +1,18 @@
-"""Pictures in block characters: a sample and its atoms."""
+"""Pictures of models: a sample and its atoms in block characters, and the page for a browser."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group
+from rich.markup import escape
+
+from .terminal import Terminal
 
 if TYPE_CHECKING:
     from ..estimator import DDLClassifier
+    from ..reading import Samples
 
 _PICTURE_SIDE = 16  # pixels of a picture in the terminal, at most
 _SHADES = {True: " ░▒▓█", False: " .+#@"}  # by whether the terminal knows Unicode
@@ -42,3 +47,25 @@ def _draw(image: Any, console: Console) -> str:
     shades = _SHADES[console.encoding.startswith("utf")]
     levels = np.nan_to_num((image - low) / max(high - low, 1e-12)) * (len(shades) - 1)
     return "\n".join("".join(2 * shades[round(level)] for level in line) for line in levels.tolist())
+
+
+def write_page(
+    terminal: Terminal, model: DDLClassifier, samples: Samples | None, output: Path, title: str, name: str
+) -> dict[str, Any]:
+    """Write the report, and tell where it is."""
+    from ..report import write_report
+
+    shown: dict[str, Any] = {}
+    if samples is not None:
+        shown = {
+            "X": samples.X,
+            "y": samples.labels,
+            "sample_names": samples.sample_names,
+            "image_shape": samples.image_shape,
+        }
+    with terminal.progress() as bar:
+        bar.add_task(f"writing {escape(str(output))}", total=None)
+        write_report(model, output, **shown, title=title, data_name=name)
+    n_bytes = output.stat().st_size
+    terminal.report(f"{escape(str(output))} ({n_bytes / 1e6:.1f} MB): open it in a browser.")
+    return {"file": output, "bytes": n_bytes}

@@ -27,7 +27,8 @@ _SHARED_OPTIONS = [
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Return a function as typer takes it, which gives it a terminal and tells what goes wrong.
 
-    A parameter `source` becomes DATA and the options that say how it is read; `settings`, those of the model.
+    A parameter `source` becomes DATA and the options that say how it is read; `settings`, those of the model.  A source
+    that may be None is a DATA that need not be given.
     """
     own = {
         name: one for name, one in inspect.signature(function, eval_str=True).parameters.items() if name != "terminal"
@@ -37,7 +38,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     def run(*, quiet: bool, as_json: bool, debug: bool, **options: Any) -> None:
         terminal = Terminal(quiet=quiet, as_json=as_json)
         if "source" in own:
-            options["source"] = Source(**{name: options.pop(name) for name in SOURCE_OPTIONS})
+            read = {name: options.pop(name) for name in SOURCE_OPTIONS}
+            options["source"] = None if read["data"] is None else Source(**read)
         if "settings" in own:
             options["settings"] = {name: options.pop(name) for name in read_parameters()}
         with warnings.catch_warnings():
@@ -63,7 +65,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 def _expand(parameter: inspect.Parameter) -> list[inspect.Parameter]:
     """Return the options that a parameter of a command stands for."""
     if parameter.name == "source":
-        return list(SOURCE_OPTIONS.values())
+        data, *how = SOURCE_OPTIONS.values()
+        return [data if parameter.default is inspect.Parameter.empty else data.replace(default=None), *how]
     if parameter.name == "settings":
         return [make_option(one) for one in read_parameters().values()]
     return [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]

@@ -1,0 +1,117 @@
+// Pictures of samples and atoms: images as pixels, other data as curves, few features as bars.
+const FEW_FEATURES = 30;
+const ERROR_COLOR = [230, 159, 0];
+const NEGATIVE_COLOR = [64, 144, 255];
+
+// kind "sample": on the scale of the data; "signed": from zero, negative values blue. isWrong marks features.
+function makePicture(values, { kind = "sample", label = "", isWrong = null, scale = null } = {}) {
+  const canvas = make("canvas", { class: "picture", role: "img", "aria-label": label });
+  paintPicture(canvas, values, { kind, isWrong, scale });
+  return canvas;
+}
+
+function paintPicture(canvas, values, { kind = "sample", isWrong = null, scale = null } = {}) {
+  const extent = scale || Math.max(...Array.from(values, (value) => Math.abs(value) || 0)) || 1;
+  if (model.image_shape) paintImage(canvas, values, kind, extent, isWrong);
+  else paintCurve(canvas, values, kind, extent, isWrong);
+}
+
+function paintImage(canvas, values, kind, extent, isWrong) {
+  const [height, width, channels = 1] = model.image_shape;
+  canvas.width = width;
+  canvas.height = height;
+  const context = canvas.getContext("2d");
+  const image = context.createImageData(width, height);
+  for (let place = 0; place < height * width; place++) {
+    const parts = Array.from(values.subarray(place * channels, (place + 1) * channels));
+    const isMarked = isWrong && isWrong.slice(place * channels, (place + 1) * channels).some((flag) => flag);
+    image.data.set(isMarked ? ERROR_COLOR : toColor(parts, kind, extent), 4 * place);
+    image.data[4 * place + 3] = 255;
+  }
+  context.putImageData(image, 0, 0);
+}
+
+function toColor(parts, kind, extent) {
+  const { low, high } = model.look;
+  if (kind === "signed" && parts.length === 1 && parts[0] < 0) {
+    const size = Math.min(1, -parts[0] / extent);
+    return NEGATIVE_COLOR.map((part) => size * part);
+  }
+  const shades = parts.map((value) => {
+    if (Number.isNaN(value)) return 0;
+    const share = kind === "signed" ? value / extent : (value - low) / (high - low || 1);
+    return 255 * Math.min(1, Math.max(0, parts.length > 1 && kind === "signed" ? (1 + share) / 2 : share));
+  });
+  return shades.length === 1 ? [shades[0], shades[0], shades[0]] : shades;
+}
+
+const CURVE_SIZE = [240, 120]; // the style scales it
+
+function curveRange(kind, extent) {
+  if (kind === "signed") return [-extent, extent];
+  const margin = 0.15 * (model.look.high - model.look.low || 1);
+  return [model.look.low - margin, model.look.high + margin];
+}
+
+function paintCurve(canvas, values, kind, extent, isWrong) {
+  const [width, height] = CURVE_SIZE;
+  const sharpness = 2;
+  canvas.width = sharpness * width;
+  canvas.height = sharpness * height;
+  canvas.classList.add("curve");
+  const context = canvas.getContext("2d");
+  const style = getComputedStyle(document.documentElement);
+  const [low, high] = curveRange(kind, extent);
+  const toX = (f) => ((f + 0.5) * width) / values.length;
+  const toY = (value) => height - ((value - low) / (high - low)) * height;
+  context.setTransform(sharpness, 0, 0, sharpness, 0, 0);
+  context.strokeStyle = style.getPropertyValue("--line");
+  context.lineWidth = 1;
+  context.beginPath();
+  context.moveTo(0, toY(0));
+  context.lineTo(width, toY(0));
+  context.stroke();
+  if (isWrong) markFeatures(context, isWrong, width, height);
+  context.strokeStyle = context.fillStyle = style.getPropertyValue("--ink");
+  context.lineWidth = 1.5;
+  if (values.length <= FEW_FEATURES) paintBars(context, values, toX, toY, (0.7 * width) / values.length);
+  else traceCurve(context, values, toX, toY);
+}
+
+function markFeatures(context, isWrong, width, height) {
+  context.fillStyle = `rgba(${ERROR_COLOR.join(", ")}, 0.5)`;
+  isWrong.forEach((flag, f) => {
+    if (flag) context.fillRect((f * width) / isWrong.length, 0, width / isWrong.length, height);
+  });
+}
+
+function paintBars(context, values, toX, toY, width) {
+  values.forEach((value, f) => {
+    if (!Number.isNaN(value)) context.fillRect(toX(f) - width / 2, toY(value), width, toY(0) - toY(value));
+  });
+}
+
+function traceCurve(context, values, toX, toY) {
+  context.beginPath();
+  let isDown = false;
+  values.forEach((value, f) => {
+    if (Number.isNaN(value)) isDown = false;
+    else if (isDown) context.lineTo(toX(f), toY(value));
+    else {
+      context.moveTo(toX(f), toY(value));
+      isDown = true;
+    }
+  });
+  context.stroke();
+}
+
+// A sample as a button with its names under it.
+function makeSampleButton(place, onclick) {
+  const name = data.names ? data.names[place] : `sample ${data.rows[place]}`;
+  const prediction = data.classes[data.predictions[place]];
+  const isWrong = data.labels && data.labels[place] !== data.predictions[place];
+  const text = isWrong ? `${data.classes[data.labels[place]]} → ${prediction}` : prediction;
+  const picture = makePicture(data.samples[place], { label: `${name}, taken for ${prediction}` });
+  const caption = make("span", { class: isWrong ? "caption wrong" : "caption", text });
+  return make("button", { class: "sample", type: "button", title: name, onclick: () => onclick(place) }, picture, caption);
+}

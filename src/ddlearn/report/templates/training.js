@@ -1,0 +1,32 @@
+// How the fit went: the four terms of the MAP objective, errors, noise, class costs.
+function showTraining() {
+  const { history, converged, noise, class_cost: classCost } = content.training;
+  const one = (title, values) => makeLines(title, [{ name: title, values, className: "first" }]);
+  byId("convergence").replaceChildren(
+    ...[
+      one("Objective", history.objective),
+      one("Representation", history.representation),
+      one("Noise (log sigma)", history.noise),
+      one("Classification", history.classification),
+      one("Cost (log gamma)", history.cost),
+      makeErrorLines(history),
+    ].filter((figure) => figure !== null),
+  );
+  const end = converged ? "the objective has settled" : "stopped before the objective had settled";
+  byId("iterations").textContent = `${history.iteration.length - 1} iterations; ${end}.`;
+  byId("noise").replaceChildren(
+    noise ? makeHistogram("Noise of the training samples, sigma", noise) : make("p", { class: "hint", text: "The model file does not have the noise of the training samples." }),
+  );
+  const rows = classCost.map((value, j) => ({ name: model.classes[j], value, color: model.colors[j] }));
+  byId("costs").replaceChildren(
+    make("figure", {}, make("figcaption", {}, make("strong", { text: "Class costs, gamma" })), makeBars(rows, { label: "Class costs" })),
+  );
+}
+
+function makeErrorLines(history) {
+  const toPercent = (values) => values.map((value) => (value === null ? null : 100 * value));
+  return makeLines("Training error, %", [
+    { name: "codes that saw the labels", values: toPercent(history.training_error), className: "first" },
+    { name: "label-free codes", values: toPercent(history.label_free_error), className: "second" },
+  ]);
+}
