@@ -1,8 +1,13 @@
-"""Draw a digit, the atoms of its code and their sum. Needs matplotlib; writes docs/images/code_of_a_digit.png."""
+"""
+The code of a digit
+===================
+
+A sparse code says which atoms of a dictionary a sample is made of, and how much of
+each.  Here the atoms are digits themselves, one in nine of scikit-learn's, and a digit
+that is not among them is written as a sum of five.
+"""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -11,36 +16,55 @@ from sklearn.preprocessing import normalize
 
 from ddlearn import sparse_encode
 
-N_NONZERO_COEFS = 5
+digits = load_digits()
+X = normalize(digits.data)
+is_atom = np.arange(len(X)) % 9 == 0
+atoms, samples = X[is_atom], X[~is_atom]
+atom_labels, sample_labels = digits.target[is_atom], digits.target[~is_atom]
+
+# %%
+# Coding
+# ------
+#
+# ``sparse_encode`` returns a sparse matrix with one row a sample.  ``"ormp"``,
+# orthogonal least squares, adds the atom that lowers the residual most, one at a time,
+# and then fits all coefficients anew.
+
+SHOWN = 10
+code = sparse_encode(samples[[SHOWN]], atoms, n_nonzero_coefs=5, method="ormp")
+rebuilt = (code @ atoms)[0]
+residual = np.sum((samples[SHOWN] - rebuilt) ** 2)  # the digit itself has a norm of 1
+print(
+    f"A {sample_labels[SHOWN]} out of {len(atoms)} atoms, of which {code.nnz} are used:"
+)
+for atom, value in zip(code.indices, code.data, strict=True):
+    print(f"  {value:+.2f} x atom {atom}, a {atom_labels[atom]}")
+print(f"What is left over has {residual:.1%} of the digit's energy.")
+
+# %%
+# The picture
+# -----------
+#
+# Red is positive, blue is negative.  Digits and these atoms have no negative pixels;
+# but two of the atoms are taken away, and so the sum has some.
+
 MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
-TARGET = Path(__file__).parents[2] / "docs" / "images" / "code_of_a_digit.png"
 
 
-def draw(axis: plt.Axes, image: np.ndarray, title: str) -> None:
+def draw(axes: plt.Axes, image: np.ndarray, title: str) -> None:
     """Show one image of 8 x 8 pixels."""
     limit = np.abs(image).max()
-    axis.imshow(image.reshape(8, 8), cmap="RdBu_r", vmin=-limit, vmax=limit)
-    axis.set_title(title, fontsize=11)
-    axis.set_xticks([])
-    axis.set_yticks([])
+    axes.imshow(image.reshape(8, 8), cmap="RdBu_r", vmin=-limit, vmax=limit)
+    axes.set_title(title, fontsize=11)
+    axes.set_xticks([])
+    axes.set_yticks([])
 
 
-def main() -> None:
-    """Code a digit that is not an atom itself."""
-    X = normalize(load_digits().data)
-    atoms, samples = X[::9], np.delete(X, np.s_[::9], axis=0)
-    sample = samples[[10]]
-    code = sparse_encode(sample, atoms, n_nonzero_coefs=N_NONZERO_COEFS, method="ormp")
-
-    figure, axes = plt.subplots(1, N_NONZERO_COEFS + 2, figsize=(11, 1.9))
-    draw(axes[0], sample[0], "a digit")
-    for axis, atom, value, sign in zip(axes[1:], code.indices, code.data, "≈++++", strict=False):
-        draw(axis, atoms[atom], f"{sign if value > 0 else MINUS} {abs(value):.2f} {TIMES}")
-    draw(axes[-1], (code @ atoms)[0], "= its code")
-    figure.tight_layout()
-    TARGET.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(TARGET, dpi=110)
-
-
-if __name__ == "__main__":
-    main()
+figure, panels = plt.subplots(1, code.nnz + 2, figsize=(11, 1.9), layout="tight")
+draw(panels[0], samples[SHOWN], "a digit")
+for axes, atom, value, sign in zip(
+    panels[1:], code.indices, code.data, "≈++++", strict=False
+):
+    draw(axes, atoms[atom], f"{sign if value > 0 else MINUS} {abs(value):.2f} {TIMES}")
+draw(panels[-1], rebuilt, "= its code")
+plt.show()
