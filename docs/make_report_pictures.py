@@ -61,10 +61,10 @@ def take_pictures(browser: Any, url: str) -> None:
     page.click("#verdict-corrected")
     draw(page, [])
     page.locator("#explorer .explorer").screenshot(path=IMAGES / "report_occluded.png")
-    page.click("#verdict-plain")
-    page.click("#tool-draw")
+    page.reload()
     page.click("#clear")
     draw(page, SEVEN)
+    page.evaluate("document.getElementById('chooser').hidden = true")  # the drawing is what this picture is about
     page.locator("#explorer").screenshot(path=IMAGES / "report.png")
     phone = browser.new_context(**PHONE, color_scheme="dark").new_page()
     phone.goto(url)

@@ -370,6 +370,76 @@ def test_demo_shows_all_of_it_within_half_a_minute():
         assert word in shown
 
 
+def read_report(path: Path) -> dict:
+    """Return what a page holds."""
+    return json.loads(path.read_text().split('id="content">')[1].split("</script>")[0])
+
+
+def test_report_of_a_model(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shown = run("report", folder / "model.safetensors").stdout
+    page = tmp_path / "report.html"
+    assert f"report.html ({page.stat().st_size / 1e6:.1f} MB): open it in a browser." in shown
+    assert "<title>model</title>" in page.read_text()
+    assert read_report(page)["data"] is None
+    assert read_report(page)["model"]["image_shape"] == [8, 8]
+
+
+def test_report_of_a_model_and_data(folder, tmp_path, digits):
+    page = tmp_path / "page.html"
+    arguments = ["report", folder / "model.safetensors", folder / "test.npz", "-o", page, "--title", "Digits & <more>"]
+    facts = run_json(*arguments)
+    assert facts == {
+        "model": str(folder / "model.safetensors"),
+        "file": str(page),
+        "bytes": page.stat().st_size,
+    }
+    assert "<title>Digits &amp; &lt;more&gt;</title>" in page.read_text()
+    data = read_report(page)["data"]
+    assert data["name"] == str(folder / "test.npz")
+    evaluated = run_json("evaluate", folder / "model.safetensors", folder / "test.npz")
+    assert data["errors"]["confusion"] == evaluated["confusion"]
+    quiet = run(*arguments, "--quiet")
+    assert quiet.output == ""
+
+
+def test_report_of_a_folder_of_images(tmp_path, digits):
+    X, y = digits
+    write_images(tmp_path / "train", X[:200], y[:200])
+    write_images(tmp_path / "test", X[200:260], y[200:260])
+    model, page = tmp_path / "model.safetensors", tmp_path / "page.html"
+    run("fit", tmp_path / "train", "-o", model, *QUICK)
+    run("report", model, tmp_path / "test", "-o", page)
+    content = read_report(page)
+    assert content["model"]["classes"] == [f"digit {j}" for j in range(10)]
+    data = content["data"]
+    labels = [data["classes"][j] for j in data["labels"]]
+    assert [Path(name).parent.name for name in data["names"]] == labels
+    assert data["n_samples"] == 60
+    assert content["model"]["image_shape"] == [8, 8]
+
+
+def test_report_of_a_table_without_labels(flowers, tmp_path):
+    page = tmp_path / "page.html"
+    result = run("report", flowers / "m", flowers / "new.csv", "-o", page)
+    assert "Warning" not in result.stderr
+    content = read_report(page)
+    assert content["model"]["feature_names"] == ["width", "height"]
+    assert content["data"]["errors"] is content["data"]["labels"] is None
+    found = {row: content["data"]["classes"][j]
+             for row, j in zip(content["data"]["rows"], content["data"]["predictions"], strict=True)}  # fmt: skip
+    assert found == {0: "rose", 1: "tulip"}
+
+
+def test_demo_writes_its_report(tmp_path):
+    page = tmp_path / "demo.html"
+    facts = run_json("demo", "-o", page)
+    assert facts["report"] == {"file": str(page), "bytes": page.stat().st_size}
+    content = read_report(page)
+    assert content["data"]["errors"]["confusion"] == facts["evaluate"]["confusion"]
+    assert content["model"]["ink"]["longest_side"] == 8  # digits that one can draw
+
+
 def test_reproduce_offers_every_experiment():
     from ddlearn.cli.commands import EXPERIMENTS
     from ddlearn.experiments.reproduction import RUNS
@@ -438,6 +508,13 @@ def test_a_fit_goes_on_from_its_checkpoint(folder, tmp_path):
         (["predict", "model.safetensors", "narrow.npy"], 1, "X has 3 features, but DDLClassifier is expecting 64"),
         (["info", "train.npz"], 1, "is not a ddlearn file"),
         (["predict", "model.safetensors", "digits:test"], 1, "no such part of this data set"),
+        (["report", "nothing"], 1, "nothing: No such file or directory."),
+        (["report", "train.npz"], 1, "is not a ddlearn file"),
+        (["report", "model.safetensors", "narrow.npy"], 1, "X has 3 features, but DDLClassifier is expecting 64"),
+        (["report", "model.safetensors", "nothing.npz"], 1, "nothing.npz: there is no such file"),
+        (["report", "nothing", "-o", "nowhere/r.html"], 2, "the folder nowhere of r.html does not exist"),
+        (["report", "model.safetensors", "-o", "."], 2, "is a folder: name a file"),
+        (["demo", "-o", "nowhere/r.html"], 2, "the folder nowhere of r.html does not exist"),
     ],
 )
 def test_mistakes_are_told_in_a_line_and_by_the_exit_code(folder, monkeypatch, arguments, code, message):
@@ -466,8 +543,16 @@ def test_a_mistake_of_ours_is_called_one(folder, monkeypatch):
 def test_models_that_only_python_can_use(tmp_path, folder, digits):
     X, y = digits
     save(DDLClassifier(20, max_iter=1).fit(X[:200], np.stack([y[:200] < 5, y[:200] > 3], axis=1)), tmp_path / "m")
-    failure = run("predict", tmp_path / "m", folder / "test.npz", code=1)
-    assert "one label a sample" in failure.stderr
+    for arguments in (["predict", tmp_path / "m", folder / "test.npz"], ["report", tmp_path / "m"]):
+        failure = run(*arguments, code=1)
+        assert "one label a sample" in failure.stderr
+
+
+def test_without_jinja2_there_is_no_report(folder, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    failure = run("report", folder / "model.safetensors", "-o", tmp_path / "r.html", code=1)
+    assert 'A report needs jinja2: pip install "ddlearn[report]".' in failure.stderr.replace("\n", " ")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_without_the_extra_the_message_says_what_to_install():
