@@ -196,8 +196,7 @@ def test_evidence_of_every_loss(loss, open_page, tmp_path):
 def test_a_drawn_seven_is_recognised_with_its_atoms(demo, open_page):
     model, _, _, path = demo
     page = open_page(path)
-    page.click("#clear")
-    assert page.is_hidden("#results")
+    assert page.is_hidden("#results")  # an empty pad, ready to be drawn on
     draw(page, SEVEN)
     assert page.get_attribute("#verdict-plain", "data-label") == "7"
     sample = read_sample(page)
@@ -257,6 +256,7 @@ def test_erasing_and_occluding_change_the_pixels_under_the_pen_only(demo, open_p
 def test_contributions_sum_to_scores(demo, open_page):
     model, _, _, path = demo
     page = open_page(path)
+    page.locator("#thumbnails .sample").first.click()
     rows = page.locator("#code tbody tr").all()
     cells = [[float(cell.inner_text()) for cell in row.locator("td").all()] for row in rows]
     parts, (intercept, score, _) = [row[1:] for row in cells[:-3]], cells[-3:]

@@ -20,8 +20,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import Ridge
 from sklearn.preprocessing import normalize
 
-from ddlearn import discriminative_encode, sparse_encode
-from ddlearn.losses import LOSSES
+from ddlearn import LOSSES, discriminative_encode, sparse_encode
 
 N_ATOMS = 200
 N_NONZERO_COEFS = 5

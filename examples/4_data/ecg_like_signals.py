@@ -109,8 +109,8 @@ report("clean, ddlearn, budget", model.predict(X_test))
 
 # %%
 # On clean beats the two models are close, and a linear model is the simpler one.  With
-# a loose electrode both fail, and the budget brings most of it back.  The last row is
-# its price.
+# a loose electrode both fail, ddlearn more often, and the budget brings most of it
+# back.  The last row is its price.
 #
 # A beat, taken apart
 # -------------------

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .discriminative_coding import CodingRecord, discriminative_encode
     from .estimator import DDLClassifier
     from .fitting import IterationRecord
-    from .gross_errors import ERROR_ROUTES, AlternatingErrors, ErrorRoute, GreedyErrors, check_error_route
+    from .gross_errors import ERROR_ROUTES, AlternatingErrors, ErrorFit, ErrorRoute, GreedyErrors, check_error_route
     from .ksvd import KSVD, CodeClassifier, make_baseline
     from .losses import LOSSES, Exponential, Logistic, Loss, SmoothHinge, SoftplusHinge, Square, check_loss
     from .objective import MapObjective, map_objective
@@ -84,6 +84,7 @@ __all__ = [
     "DDLClassifier",
     "DictionaryDisplay",
     "DictionaryUpdate",
+    "ErrorFit",
     "ErrorRoute",
     "EvidenceDisplay",
     "ExactKSVDUpdate",
@@ -154,6 +155,7 @@ _HOMES = {
     "IterationRecord": "fitting",
     "ERROR_ROUTES": "gross_errors",
     "AlternatingErrors": "gross_errors",
+    "ErrorFit": "gross_errors",
     "ErrorRoute": "gross_errors",
     "GreedyErrors": "gross_errors",
     "check_error_route": "gross_errors",

@@ -51,11 +51,27 @@ _ROUNDS_PER_SIZE = 2
 
 
 class ErrorFit(NamedTuple):
-    """Codes of a block of rows, and what is wrong in them."""
+    """Codes of a block of rows, and what is wrong in them: what an :class:`ErrorRoute` finds.
+
+    Parameters
+    ----------
+    fit : MaskedFit
+        Codes, residuals and moves, as ``MaskedCoder.solve`` returns them.
+    is_kept : ndarray of shape (n_rows, n_features)
+        The features that the codes were fitted to.
+    is_wrong : ndarray of shape (n_rows, n_features)
+        The support of the error e.
+
+    Examples
+    --------
+    >>> from ddlearn import ErrorFit
+    >>> ErrorFit._fields
+    ('fit', 'is_kept', 'is_wrong')
+    """
 
     fit: MaskedFit
-    is_kept: Flags  # (n_rows, n_features) the features that the codes were fitted to
-    is_wrong: Flags  # (n_rows, n_features) the support of e
+    is_kept: Flags
+    is_wrong: Flags
 
 
 class ErrorRoute(BaseEstimator, ABC):

@@ -61,7 +61,7 @@ function showExplorer() {
   showTools();
   showChooser();
   preparePad();
-  if (data && explorer.place === null && explorer.strokes.length === 0) explorer.place = firstPlace();
+  if (data && !model.ink && isBlank()) explorer.place = firstPlace(); // strokes can be drawn: the pad is left empty for one
   update();
 }
 
