@@ -431,6 +431,50 @@ def test_report_of_a_table_without_labels(flowers, tmp_path):
     assert found == {0: "rose", 1: "tulip"}
 
 
+def test_a_report_takes_the_place_of_no_model(folder, tmp_path):
+    """The mistake of a moment, ``-o`` before the model's own name, must not cost a fit of hours."""
+    model = tmp_path / "m.safetensors"
+    model.write_bytes((folder / "model.safetensors").read_bytes())
+    failure = run("report", model, folder / "test.npz", "-o", model, code=2)
+    message = "".join(failure.stderr.replace("│", " ").split())
+    assert "doesnotendin.html,butthereportisapageforabrowser:giveanamesuchasm.html." in message
+    assert model.read_bytes() == (folder / "model.safetensors").read_bytes()
+    for name in ("r.HTML", "r.htm"):
+        run("report", model, "-o", tmp_path / name)
+        assert read_report(tmp_path / name)["data"] is None
+
+
+def test_labels_that_are_not_right_are_told_in_a_report_as_in_evaluate(folder, digits, tmp_path):
+    X, y = digits
+    model, data, page = folder / "model.safetensors", tmp_path / "a.npz", tmp_path / "r.html"
+    np.savez(data, X=X[400:500], y=y[400:500] + 5)
+    notes = [run("evaluate", model, data).stderr, run("report", model, data, "-o", page).stderr]
+    assert notes[0] == notes[1] != ""
+    assert "does not know, and so gets wrong: 10, 11, 12, 13, 14" in notes[1]
+    assert read_report(page)["data"]["errors"]["n_wrong"] == run_json("evaluate", model, data)["n_wrong"]
+    page.unlink()
+    table = tmp_path / "a.csv"
+    rows = [",".join(map(str, row)) for row in X[:2].tolist()]
+    table.write_text(f"{','.join(f'p{j}' for j in range(64))},label\n{rows[0]},zero\n{rows[1]},\n")
+    save(load(model).set_params(unlabeled="zero"), tmp_path / "m")
+    for command, more in (("evaluate", []), ("report", ["-o", page])):
+        assert "row 1: there is no label" in run(command, model, table, *more, code=1).stderr
+    table.write_text(table.read_text()[:-1] + "one\n")
+    for command, more in (("evaluate", []), ("report", ["-o", page])):
+        failure = run(command, tmp_path / "m", table, *more, code=1).stderr
+        assert "y holds 'zero' in row 0, by which the model marks samples without label" in failure
+    assert not page.exists()
+
+
+def test_why_a_page_is_large_is_told(folder, tmp_path, monkeypatch):
+    page = tmp_path / "r.html"
+    assert run("report", folder / "model.safetensors", "-o", page).stderr == ""
+    monkeypatch.setattr("ddlearn.cli.pictures._LARGE_PAGE", page.stat().st_size - 1)
+    note = " ".join(run("report", folder / "model.safetensors", "-o", page).stderr.split())
+    assert "large since its dictionary of 40 atoms x 64 features takes 0.0 MB: fewer atoms or smaller images" in note
+    assert run("report", folder / "model.safetensors", "-o", page, "--quiet").stderr == ""
+
+
 def test_demo_writes_its_report(tmp_path):
     page = tmp_path / "demo.html"
     facts = run_json("demo", "-o", page)
@@ -515,6 +559,11 @@ def test_a_fit_goes_on_from_its_checkpoint(folder, tmp_path):
         (["report", "nothing", "-o", "nowhere/r.html"], 2, "the folder nowhere of r.html does not exist"),
         (["report", "model.safetensors", "-o", "."], 2, "is a folder: name a file"),
         (["demo", "-o", "nowhere/r.html"], 2, "the folder nowhere of r.html does not exist"),
+        (["demo", "-o", "digits.pdf"], 2, "digits.pdf does not end in .html"),
+        (["report", "nothing", "--labels", "y.npy"], 2, "--labels tells how DATA is read, but there is none"),
+        (["report", "nothing", "--strict", "--colour"], 2, "--colour, --strict tells how DATA is read"),
+        (["report", "nothing", "--image-size", "8x8"], 2, "--image-size tells how DATA is read"),
+        (["report", "nothing", "--label-column", "last"], 2, "--label-column tells how DATA is read"),
     ],
 )
 def test_mistakes_are_told_in_a_line_and_by_the_exit_code(folder, monkeypatch, arguments, code, message):

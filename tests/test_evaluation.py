@@ -10,7 +10,7 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import classification_report
 
-from ddlearn.evaluation import match_types, measure_errors
+from ddlearn.evaluation import check_labels, match_types, measure_errors
 
 pairs = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd")), min_size=1, max_size=40)
 
@@ -91,3 +91,52 @@ def test_equal_types_stay(values):
     given, known = match_types(values, values.copy())
     assert given is values
     assert known.dtype == values.dtype
+
+
+def test_of_any_number_of_arrays_all_become_text_or_none():
+    assert [some.dtype.kind for some in match_types(NUMBERS, TEXT, NUMBERS[:0])] == ["U", "U", "U"]
+    assert [some.dtype.kind for some in match_types(NUMBERS, NUMBERS / 2, NUMBERS == 9)] == ["i", "f", "b"]
+
+
+def test_of_no_samples_no_error_can_be_measured():
+    with pytest.raises(ValueError, match="There are no samples"):
+        measure_errors(NUMBERS[:0], NUMBERS[:0])
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        np.array([1.0, 2.0, np.nan]),
+        np.array([1, 2, None]),
+        ["a", "b", None],
+        ["a", "b", float("nan")],  # as an array of NumPy it would be the text "nan", a class like any other
+        np.array(["a", "b", np.nan], object),
+    ],
+)
+def test_a_sample_without_label_is_named_by_its_row(y):
+    with pytest.raises(ValueError, match=r"y holds (nan|None) in row 2, which is no class"):
+        check_labels(y)
+
+
+def test_what_pandas_calls_missing_is_no_label():
+    pandas = pytest.importorskip("pandas")
+    for series in (
+        pandas.Series(["a", None]),
+        pandas.Series(["a", None], dtype="string"),
+        pandas.Series([1, None], dtype="Int64"),
+    ):
+        with pytest.raises(ValueError, match="in row 1, which is no class"):
+            check_labels(series)
+
+
+@pytest.mark.parametrize(("y", "marker"), [([0, -1], -1), ([0.0, -1.0], -1), (["0", "-1"], -1), (["a", "?"], "?")])
+def test_the_marker_of_no_label_is_no_class(y, marker):
+    """A sample without label would be an error of every model; as folders have names, -1 may be a text."""
+    with pytest.raises(ValueError, match=r"in row 1, by which the model marks samples without label .*: leave them"):
+        check_labels(np.array(y), marker)
+    check_labels(np.array(y))  # a class like any other, if the model has no marker
+
+
+def test_labels_of_all_types_are_labels():
+    for y in (NUMBERS, TEXT, NUMBERS == 9, ["nan", "None"], [np.str_("a"), np.int64(3)], np.array(["nan"], object)):
+        check_labels(y, "no such label")

@@ -161,9 +161,9 @@ def test_too_many_atoms_are_cut_in_every_group_alike(planted):
     assert display.ax_.get_title() == "Dictionary: 100 of 152 atoms"
 
 
-@pytest.mark.parametrize("shape", [(4, 5), (5, 2, 2)])
+@pytest.mark.parametrize("shape", [(4, 5), (5, 3, 1), (-5, -3), (15,)])
 def test_image_shape_must_be_one_of_images_of_that_size(shape):
-    with pytest.raises(ValueError, match="image_shape"):
+    with pytest.raises(ValueError, match=r"image_shape=\(.*\) does not fit 15 features: give height and width"):
         DictionaryDisplay.from_dictionary(np.eye(15), image_shape=shape)
 
 
@@ -202,6 +202,9 @@ def test_dictionary_says_what_does_not_fit_together():
         DictionaryDisplay(np.eye(3), atom_class=[0, 1, 2], classes=["a", "b"])
     with pytest.raises(ValueError, match="max_atoms must be at least 1, got 0"):
         DictionaryDisplay(np.eye(3), max_atoms=0)
+    for nothing, shape in (([], r"\(0,\)"), (np.empty((0, 9)), r"\(0, 9\)")):  # [] must not be an atom of no features
+        with pytest.raises(ValueError, match=f"components has shape {shape}: give one atom at least"):
+            DictionaryDisplay.from_dictionary(nothing)
     ax = plt.figure().add_axes((0, 0, 0.01, 0.01))
     with pytest.raises(ValueError, match="too small for this dictionary"):
         DictionaryDisplay.from_dictionary(np.eye(200), ax=ax, image_shape=(10, 20))
@@ -262,6 +265,11 @@ def test_noise_over_decades_has_a_logarithmic_axis(sigma, scale):
     assert display.counts_.sum() == len(sigma)
 
 
+def test_noise_of_no_samples_is_refused():
+    with pytest.raises(ValueError, match="sigma is empty: give the noise level of one sample"):
+        NoiseDisplay([])
+
+
 def test_noise_of_float32_samples_reaches_the_floor_too():
     display = NoiseDisplay(np.array([0.1, 0.1, 0.2], np.float32), floor=0.1).plot()
     assert display.sigma[0] > 0.1  # what rounding makes of it
@@ -302,6 +310,18 @@ def test_losses_may_be_objects():
     assert len(LossDisplay.from_losses(losses).values) == 5
     with pytest.raises(ValueError, match="'cube' is not known"):
         LossDisplay.from_losses(["cube"])
+
+
+@pytest.mark.parametrize("loss", ["square", SmoothHinge(sharpness=9.0)])
+def test_one_loss_need_not_be_in_a_list(loss):
+    """A text is a sequence too, of letters that are no losses."""
+    assert list(LossDisplay.from_losses(loss).values) == list(LossDisplay.from_losses([loss]).values)
+
+
+@pytest.mark.parametrize("losses", [["square", "logistic", "square"], [SmoothHinge(8.0), SmoothHinge(8.0)]])
+def test_curves_that_could_not_be_told_apart_are_refused(losses):
+    with pytest.raises(ValueError, match=r"losses holds '(square|SmoothHinge\(sharpness=8.0\))' more than once"):
+        LossDisplay.from_losses(losses)
 
 
 # One sample
@@ -402,6 +422,12 @@ def test_of_many_classes_the_best_and_the_true_one_are_shown(many_class_model, p
         EvidenceDisplay.from_estimator(many_class_model, planted.data[0], "nobody")
 
 
+@pytest.mark.parametrize("name", ["max_atoms", "max_classes"])
+def test_a_table_without_rows_or_columns_is_refused(model, digits, name):
+    with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
+        EvidenceDisplay.from_estimator(model, digits[0][0], **{name: 0})
+
+
 def test_evidence_of_several_labels(multilabel):
     X, y, model = multilabel
     row = np.flatnonzero(model.predict(X).sum(axis=1) == 2)[0]
@@ -465,8 +491,52 @@ def test_classes_that_do_not_occur_keep_their_place():
     display = ConfusionDisplay.from_predictions(["c", "c"], ["c", "d"], labels=list("abcd"))
     assert display.counts.shape == (4, 4)
     assert display.counts[2, 3] == 1
-    with pytest.raises(ValueError, match=r"none of the labels: \['e'\]"):
-        ConfusionDisplay.from_predictions(["c", "e"], ["c", "d"], labels=list("abcd"))
+
+
+def test_classes_that_the_model_does_not_know_come_last(model, digits):
+    """As in the report they are rows of errors; at the end, so that the others keep their colours."""
+    X, y = digits[0][600:], digits[1][600:]
+    strange = np.where(y == 4, -4, y)
+    display = ConfusionDisplay.from_estimator(model, X, strange)
+    assert display.classes.tolist() == [*range(10), -4]
+    known = confusion_matrix(y, model.predict(X))
+    np.testing.assert_array_equal(display.counts[10, :10], known[4])
+    assert not display.counts[4].any()
+    assert not display.counts[:, 10].any()
+    evidence = model.decision_function(X)
+    for guess in np.flatnonzero(known[4]):  # the example of a mistake is the one that the model is surest of
+        mistakes = np.flatnonzero((y == 4) & (model.predict(X) == guess))
+        best = mistakes[evidence[mistakes, guess].argmax()]
+        np.testing.assert_array_equal(display.examples[10, guess].ravel(), X[best])
+    display = ConfusionDisplay.from_predictions(["c", "e"], ["c", "d"], labels=list("dcba"))
+    assert display.classes.tolist() == list("dcbae")
+    assert display.counts[4, 0] == display.counts[1, 1] == 1
+
+
+@pytest.mark.parametrize("kind", [str, object])
+def test_labels_as_text_for_a_model_of_numbers(model, digits, kind):
+    """Folders are named by text, and a column of a data frame may hold objects: "3" is 3, as in the report."""
+    X, y = digits[0][600:], digits[1][600:]
+    display = ConfusionDisplay.from_estimator(model, X, y.astype(str).astype(kind))
+    assert display.classes.tolist() == [str(j) for j in range(10)]
+    np.testing.assert_array_equal(display.counts, confusion_matrix(y, model.predict(X)))
+
+
+def test_a_single_class_is_a_confusion_without_a_warning(model, digits):
+    """scikit-learn's confusion_matrix warns of it, but there is nothing wrong with samples of one class."""
+    assert ConfusionDisplay.from_predictions([3, 3], [3, 3]).counts.tolist() == [[2]]
+    sure = digits[0][[np.flatnonzero(model.predict(digits[0]) == 3)[0]]]
+    assert ConfusionDisplay.from_estimator(model, sure, [3]).counts[3, 3] == 1
+
+
+def test_samples_without_label_are_refused(model, digits):
+    X, y = digits[0][:3], digits[1][:3]
+    with pytest.raises(ValueError, match="y holds None in row 2"):
+        ConfusionDisplay.from_estimator(model, X, [0, 1, None])
+    with pytest.raises(ValueError, match="row 1, by which the model marks samples without label"):
+        ConfusionDisplay.from_estimator(load_copy(model).set_params(unlabeled=1), X, y)
+    with pytest.raises(ValueError, match="There are no samples"):
+        ConfusionDisplay.from_predictions([], [])
 
 
 def test_images_may_be_given_as_images():

@@ -9,6 +9,7 @@ import base64
 import hashlib
 import json
 import re
+import subprocess
 import sys
 from copy import copy
 from html.parser import HTMLParser
@@ -372,6 +373,15 @@ def test_the_look_of_what_is_missing():
     assert (measure_look(one_dot)["low"], measure_look(one_dot)["high"]) == (0, 5)  # rarer than the percentiles
 
 
+def test_of_many_samples_some_tell_the_look():
+    """The percentiles of all 60 000 images of MNIST take seconds, those of 2000 say the same."""
+    X = np.random.default_rng(0).random((20_000, 5)) + np.arange(20_000)[:, None] % 10  # only multiples of 10 are seen
+    assert measure_look(X) == measure_look(X[::10])
+    assert measure_look(X)["high"] < 1
+    X[::10] /= np.linalg.norm(X[::10], axis=1, keepdims=True)
+    assert measure_look(X)["norm"] == pytest.approx(1)
+
+
 # -- selection ---------------------------------------------------------------------------------------------------------
 
 
@@ -495,6 +505,17 @@ def test_atoms_are_told_by_their_use_in_training(write, model, test_digits):
     np.testing.assert_allclose(np.array(atoms["mean"])[n_used > 0], (codes.sum(axis=0) / n_used)[n_used > 0])
 
 
+def test_an_atom_that_is_not_used_has_no_mean_coefficient(write, model, test_digits):
+    """A number there would be shown as one that was measured."""
+    forgetful = copy(model)
+    del forgetful.codes_
+    atoms = write(forgetful, test_digits[0][:3]).content["atoms"]
+    codes = model.transform(test_digits[0][:3]).toarray()
+    assert [mean is None for mean in atoms["mean"]] == (~codes.any(axis=0)).tolist()
+    assert None in atoms["mean"]
+    assert set(atoms["mean"]) != {None}
+
+
 def test_a_model_that_has_forgotten_its_training(write, model, test_digits):
     forgetful = copy(model)
     del forgetful.codes_, forgetful.noise_variance_
@@ -503,7 +524,7 @@ def test_a_model_that_has_forgotten_its_training(write, model, test_digits):
     assert content["atoms"]["source"] == "samples of this report"
     assert content["atoms"]["n_used"] == np.count_nonzero(model.transform(test_digits[0]).toarray(), axis=0).tolist()
     content = write(forgetful, image_shape=(8, 8)).content
-    assert content["atoms"] == {"n_codes": None, "n_used": [0] * 40, "mean": [1.0] * 40, "source": None}
+    assert content["atoms"] == {"n_codes": None, "n_used": [0] * 40, "mean": [None] * 40, "source": None}
     assert content["model"]["look"] == {"low": 0.0, "high": 1.0, "norm": None}
     assert content["model"]["ink"] is None
 
@@ -546,6 +567,21 @@ def test_without_labels_there_are_predictions(write, model, test_digits):
     assert predictions == [str(label) for label in model.predict(X[content["rows"]])]
     assert content["names"] == [f"image {row}" for row in content["rows"]]
     assert content["name"] == "digits"
+
+
+def test_a_pipeline_is_shown_from_its_last_step_on(write, digits):
+    """Its atoms live behind the earlier steps, so that samples are shown as those leave them."""
+    X, y = digits
+    pipeline = make_pipeline(StandardScaler(), DDLClassifier(30, max_iter=1, random_state=0)).fit(X[:300], y[:300])
+    seen = pipeline[:-1].transform(X[300:400])
+    content, expected = write(pipeline, X[300:400], y[300:400]).content, write(pipeline[-1], seen, y[300:400]).content
+    assert content["data"] == expected["data"]
+    assert content["data"]["errors"]["n_wrong"] == np.count_nonzero(pipeline.predict(X[300:400]) != y[300:400])
+    [note] = content["model"].pop("notes")
+    assert "samples, atoms and drawings are what it sees, after standardscaler." in note
+    assert expected["model"].pop("notes") == []
+    assert content["model"] == expected["model"]
+    assert write(make_pipeline(pipeline[-1])).content["model"]["notes"] == []  # no step before it
 
 
 @pytest.mark.parametrize("n_samples", [1, 2])
@@ -816,12 +852,20 @@ def make_mistakes(model: DDLClassifier, X: np.ndarray, y: np.ndarray) -> dict[st
     return {
         "unfitted": ((DDLClassifier(),), {}, NotFittedError, "not fitted yet"),
         "multilabel": ((several,), {}, ValueError, "one label a sample; this one was fitted to several"),
-        "no classifier": ((KSVD(20, max_iter=1).fit(X),), {}, TypeError, "shows a DDLClassifier, got a KSVD"),
+        "no classifier": ((KSVD(20, max_iter=1).fit(X),), {}, TypeError, "needs a fitted DDLClassifier, got KSVD"),
         "pipeline": (
-            (make_pipeline(StandardScaler(), model),),
+            (make_pipeline(StandardScaler(), KSVD(20)),),
             {},
             TypeError,
-            "a Pipeline: give the classifier itself",
+            "got KSVD: pass one, or a pipeline that ends with one",
+        ),
+        "no label": ((model, X[:3], ["1", "2", None]), {}, ValueError, "y holds None in row 2, which is no class"),
+        "NaN label": ((model, X[:2], [np.nan, 2.0]), {}, ValueError, "y holds nan in row 0, which is no class"),
+        "unlabelled": (
+            (change(model, unlabeled=-1), X[:3], [1, -1, 2]),
+            {},
+            ValueError,
+            r"y holds -1 in row 1, by which the model marks samples without label .*: leave them out",
         ),
         "width": ((model, X[:, :5], y), {}, ValueError, "X has 5 features, but DDLClassifier is expecting 64"),
         "no samples": ((model, X[:0]), {}, ValueError, "0 sample"),
@@ -851,7 +895,7 @@ def make_mistakes(model: DDLClassifier, X: np.ndarray, y: np.ndarray) -> dict[st
 
 MISTAKES = (
     *("unfitted", "multilabel", "no classifier", "pipeline", "width", "no samples", "length of y", "matrix y"),
-    *("labels alone", "names alone", "names", "NaN", "infinity"),
+    *("labels alone", "names alone", "names", "NaN", "infinity", "no label", "NaN label", "unlabelled"),
     *(f"shape {shape}" for shape in ((8, 9), (64,), (4, 4, 4), (2, 2, 2, 8), (-8, -8), (8, 8, 3))),
 )
 
@@ -893,6 +937,12 @@ def test_without_jinja2_the_message_says_what_to_install(model, tmp_path, monkey
     with pytest.raises(ImportError, match=r'A report needs jinja2: pip install "ddlearn\[report\]"'):
         write_report(model, tmp_path / "report.html")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_report_needs_no_matplotlib():
+    """It shares its checks with the figures, but what draws those is another extra."""
+    script = "import sys; sys.modules['matplotlib'] = None; from ddlearn import write_report"
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
 
 
 def test_the_model_is_not_changed(model, test_digits, tmp_path):

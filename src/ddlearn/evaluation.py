@@ -27,6 +27,8 @@ class Errors(NamedTuple):
 
 def measure_errors(labels: NDArray[Any], predictions: NDArray[Any]) -> Errors:
     """Compare predictions with labels of the same type."""
+    if not len(labels):
+        raise ValueError("There are no samples, so there are no errors to measure: give one at least.")
     classes = np.unique(np.concatenate([labels, predictions]))
     n_wrong = int(np.count_nonzero(labels != predictions))
     interval = binomtest(n_wrong, len(labels)).proportion_ci(0.95, method="wilson")
@@ -54,8 +56,28 @@ def _count_pairs(classes: NDArray[Any], labels: NDArray[Any], predictions: NDArr
     return counts
 
 
-def match_types(labels: NDArray[Any], classes: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return both as text if one may be: a folder is named by text even where the class is a number."""
-    if labels.dtype.kind != classes.dtype.kind and {labels.dtype.kind, classes.dtype.kind} & {"U", "O"}:
-        return labels.astype(str), classes.astype(str)
-    return labels, classes
+def match_types(*names: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    """Return all as text if they differ and one may be text: a folder is, even where the class is a number."""
+    kinds = {some.dtype.kind for some in names}
+    return tuple(some.astype(str) for some in names) if len(kinds) > 1 and kinds & {"U", "O"} else names
+
+
+def check_labels(y: Any, unlabeled: Any = None) -> None:
+    """Raise for samples without a label, be it missing or the marker of a model: they are neither right nor wrong.
+
+    It takes y as it was given, since NumPy makes the text "nan" of what is missing in a list of texts.
+    """
+    for row, label in enumerate(y.tolist() if hasattr(y, "tolist") else y):
+        if _is_missing(label):
+            raise ValueError(f"y holds {label} in row {row}, which is no class: leave out samples without label.")
+        if unlabeled is not None and (label == unlabeled or str(label) == str(unlabeled)):
+            raise ValueError(
+                f"y holds {label!r} in row {row}, by which the model marks samples without label (its parameter "
+                "unlabeled): leave them out, since they are neither right nor wrong."
+            )
+
+
+def _is_missing(label: Any) -> bool:
+    """Whether it is None, NaN, which does not equal itself, or NA of pandas, of which that cannot be said."""
+    is_itself = label == label
+    return label is None or not isinstance(is_itself, bool | np.bool_) or not is_itself

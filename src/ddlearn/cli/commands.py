@@ -17,7 +17,7 @@ import typer
 from rich.markup import escape
 
 from .config import merge_settings
-from .facts import collect_errors, collect_fit_facts, collect_reasons
+from .facts import collect_errors, collect_fit_facts, collect_reasons, match_labels
 from .model import (
     Jobs,
     Model,
@@ -31,7 +31,7 @@ from .model import (
 from .options import OWN_DEFAULTS, read_parameters
 from .pictures import draw_reasons, write_page
 from .running import command
-from .source import Source, read_source, require_labels
+from .source import SOURCE_OPTIONS, Source, read_source, require_labels
 from .tables import make_error_tables, make_facts_table, make_fit_table, make_reason_tables, make_table
 from .terminal import Terminal
 
@@ -40,6 +40,7 @@ EXPERIMENTS = (
     *("losses", "usps", "usps_chosen", "parameters", "mnist", "yaleb", "claims", "ablation", "tuning", "all"),
     *("faces", "alignment", "pictures"),
 )
+_PAGES = frozenset({".html", ".htm"})  # what browsers open
 _PREDICTION_COLUMNS = ("sample", "prediction", "probability")
 
 
@@ -142,6 +143,7 @@ def explain(
 @command
 def report(
     terminal: Terminal,
+    context: typer.Context,
     model: Model,
     source: Source | None = None,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page to write, .html.")] = Path(
@@ -151,10 +153,14 @@ def report(
     jobs: Jobs = -1,
 ) -> None:
     """Write a page for a browser: errors, atoms, training, and samples to explore, or to draw."""
-    _check_folder(output)
+    _check_page(output)
+    if source is None:
+        _refuse_options_of_data(context)
+    name = model.name if source is None else source.data
     fitted = load_model(model, jobs)
     samples = None if source is None else read_for_model(terminal, fitted, source)
-    name = model.name if source is None else source.data
+    if samples is not None and samples.labels is not None:
+        match_labels(terminal, fitted, require_labels(samples, name))
     facts = write_page(terminal, fitted, samples, output, title or model.stem, name)
     terminal.answer({"model": model} | facts)
 
@@ -189,7 +195,7 @@ def demo(
     from sklearn.model_selection import train_test_split
 
     if output is not None:
-        _check_folder(output)
+        _check_page(output)
     samples = read_source(terminal, Source("digits", None, None, None, False, False))
     X, X_test, y, y_test = train_test_split(
         samples.X, samples.labels, train_size=1000, stratify=samples.labels, random_state=0
@@ -264,6 +270,27 @@ def _check_folder(output: Path) -> None:
         raise typer.BadParameter(f"the folder {output.parent} of {output.name} does not exist: create it first.")
     if output.is_dir():
         raise typer.BadParameter(f"{output} is a folder: name a file.")
+
+
+def _check_page(output: Path) -> None:
+    """Fail before the work, and before a page takes the place of a model whose name was given by mistake."""
+    _check_folder(output)
+    if output.suffix.lower() not in _PAGES:
+        raise typer.BadParameter(
+            f"{output} does not end in .html, but the report is a page for a browser: give a name such as "
+            f"{output.with_suffix('.html').name}."
+        )
+
+
+def _refuse_options_of_data(context: typer.Context) -> None:
+    """Fail for options that say how DATA is read, where there is none."""
+    given = [
+        option.opts[0]
+        for option in context.command.params
+        if option.name in SOURCE_OPTIONS and context.params[option.name] not in (None, False)
+    ]
+    if given:
+        raise typer.BadParameter(f"{', '.join(given)} tells how DATA is read, but there is none: give it after MODEL.")
 
 
 def _write_predictions(file: Any, rows: Sequence[tuple[Any, Any, float]]) -> None:

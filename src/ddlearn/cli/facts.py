@@ -33,17 +33,26 @@ def collect_fit_facts(data: str, model: DDLClassifier, settings: dict[str, Any],
     }
 
 
-def collect_errors(terminal: Terminal, model: DDLClassifier, X: Any, labels: Any) -> dict[str, Any]:
-    """Tell how often a model is wrong, and where."""
+def match_labels(terminal: Terminal, model: DDLClassifier, labels: Any) -> tuple[Any, Any]:
+    """Return labels and the model's classes as the same type, and tell of labels that are none of the classes."""
     import numpy as np
 
-    from ..evaluation import match_types, measure_errors
+    from ..evaluation import check_labels, match_types
 
+    check_labels(labels, model.unlabeled)
     labels, known = match_types(labels, model.classes_)
-    predictions = known[predict_probabilities(terminal, model, X).argmax(axis=1)]
     unknown = np.setdiff1d(labels, known)
     if unknown.size:
         terminal.note(f"Labels that the model does not know, and so gets wrong: {', '.join(map(str, unknown[:10]))}")
+    return labels, known
+
+
+def collect_errors(terminal: Terminal, model: DDLClassifier, X: Any, labels: Any) -> dict[str, Any]:
+    """Tell how often a model is wrong, and where."""
+    from ..evaluation import measure_errors
+
+    labels, known = match_labels(terminal, model, labels)
+    predictions = known[predict_probabilities(terminal, model, X).argmax(axis=1)]
     return measure_errors(labels, predictions)._asdict()
 
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from ..reading import Samples
 
 _PICTURE_SIDE = 16  # pixels of a picture in the terminal, at most
+_LARGE_PAGE = 10e6  # bytes from which it takes long to send and to open
+_BYTES_AS_TEXT = 16 / 3  # of a number in single precision, as pages hold it
 _SHADES = {True: " ░▒▓█", False: " .+#@"}  # by whether the terminal knows Unicode
 
 
@@ -68,4 +70,10 @@ def write_page(
         write_report(model, output, **shown, title=title, data_name=name)
     n_bytes = output.stat().st_size
     terminal.report(f"{escape(str(output))} ({n_bytes / 1e6:.1f} MB): open it in a browser.")
+    if n_bytes > _LARGE_PAGE:
+        n_atoms, n_features = model.components_.shape
+        terminal.note(
+            f"The page is large since its dictionary of {n_atoms:,} atoms x {n_features:,} features takes "
+            f"{n_atoms * n_features * _BYTES_AS_TEXT / 1e6:.1f} MB: fewer atoms or smaller images make it smaller."
+        )
     return {"file": output, "bytes": n_bytes}

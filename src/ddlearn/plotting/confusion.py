@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.metrics import confusion_matrix
 from sklearn.pipeline import Pipeline
 from sklearn.utils import column_or_1d
-from sklearn.utils.multiclass import unique_labels
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from ..class_colors import get_class_color
+from ..evaluation import check_labels, match_types, measure_errors
 from .figures import (
     LABEL_SIZE,
     SMALL_SIZE,
@@ -100,7 +99,7 @@ class ConfusionDisplay:
         X : array-like of shape (n_samples, n_features)
             Samples.
         y : array-like of shape (n_samples,)
-            Their classes.
+            Their classes.  Those that the model does not know come last.
         image_shape : tuple of int or None, default=None
             Height and width of the images that the rows of X are; by default that of the model, and without it there
             are numbers only.
@@ -119,6 +118,7 @@ class ConfusionDisplay:
                 "The model gives several labels to a sample, which no confusion matrix can show: make one for each "
                 "label with from_predictions(y[:, j], model.predict(X)[:, j])."
             )
+        check_labels(y, getattr(model, "unlabeled", None))
         predicted = estimator.predict(X)
         shape = resolve_image_shape(image_shape, model, np.shape(X)[1])
         return cls.from_predictions(
@@ -148,19 +148,19 @@ class ConfusionDisplay:
         Parameters
         ----------
         y_true : array-like of shape (n_samples,)
-            True classes.
+            True classes.  Text is compared with numbers as text, since folders are named by text.
         y_pred : array-like of shape (n_samples,)
             Predicted classes.
         labels : array-like of shape (n_classes,) or None, default=None
             All classes in order, such as ``classes_`` of the model, which gives each class the colour that it has in
-            other displays.  By default those that occur, sorted.
+            other displays; others that occur come after them.  By default those that occur, sorted.
         images : array-like of shape (n_samples, ...) or None, default=None
             The samples as rows, with `image_shape`, or as images.
         image_shape : tuple of int or None, default=None
             Height and width of the images that are rows.
         evidence : array-like of shape (n_samples, n_classes) or None, default=None
-            What the classifier decided by; the example of a mistake is then the one of largest evidence for the wrong
-            class over that for the true one.
+            What the classifier decided by, a column for each of `labels`; the example of a mistake is then the one of
+            largest evidence for the wrong class over that for the true one.
         ax : matplotlib Axes or None, default=None
             Where to draw; by default in a new figure.
 
@@ -171,17 +171,19 @@ class ConfusionDisplay:
         """
         check_consistent_length(y_true, y_pred, images, evidence)
         truth, guess = (column_or_1d(y) for y in (y_true, y_pred))
-        classes = unique_labels(truth, guess) if labels is None else np.asarray(labels)
-        unknown = sorted({*truth.tolist(), *guess.tolist()} - {*classes.tolist()}, key=str)
-        if unknown:
-            raise ValueError(f"y holds classes that are none of the labels: {unknown[:5]}; labels are {classes}.")
-        counts = confusion_matrix(truth, guess, labels=classes)
+        check_labels(y_true)
+        truth, guess, known = match_types(truth, guess, guess[:0] if labels is None else np.asarray(labels))
+        errors = measure_errors(truth, guess)
+        classes = np.concatenate([known, np.setdiff1d(errors.classes, known)])
+        positions = {name: position for position, name in enumerate(classes.tolist())}
+        counts = np.zeros((len(classes), len(classes)), np.intp)
+        present = [positions[name] for name in errors.classes.tolist()]
+        counts[np.ix_(present, present)] = errors.confusion
         pictures = _to_images(images, image_shape)
         if pictures is None:
             return cls(counts, classes).plot(ax=ax)
-        positions = {name: position for position, name in enumerate(classes.tolist())}
         cells = np.array([[positions[name] for name in names.tolist()] for names in (truth, guess)])
-        chosen = _choose_examples(cells, None if evidence is None else np.asarray(evidence))
+        chosen = _choose_examples(cells, None if evidence is None else _add_columns(evidence, len(classes)))
         return cls(counts, classes, examples={cell: pictures[row] for cell, row in chosen.items()}).plot(ax=ax)
 
     def plot(self, ax: Axes | None = None) -> ConfusionDisplay:
@@ -271,6 +273,12 @@ def _to_images(images: ArrayLike | None, image_shape: ArrayLike | None) -> Any:
     if image_shape is not None:
         return images.reshape(len(images), *resolve_image_shape(image_shape, None, images[0].size))  # type: ignore[misc]
     return images if images.ndim > 2 else None
+
+
+def _add_columns(evidence: ArrayLike, n_classes: int) -> Any:
+    """Return evidence with zeros for the classes that the classifier does not know, which it says nothing of."""
+    evidence = np.asarray(evidence)
+    return np.pad(evidence, ((0, 0), (0, max(n_classes - evidence.shape[1], 0))))
 
 
 def _choose_examples(cells: NDArray[np.intp], evidence: Any) -> dict[tuple[int, int], int]:

@@ -86,6 +86,8 @@ class DictionaryDisplay:
         max_atoms: int | None = None,
     ):
         self.components = np.atleast_2d(np.asarray(components))
+        if not self.components.size:
+            raise ValueError(f"components has shape {np.shape(components)}: give one atom at least, a row each.")
         n_atoms = len(self.components)
         self.atom_class = np.full(n_atoms, _NO_CLASS) if atom_class is None else np.asarray(atom_class, dtype=np.intp)
         self.weight = -np.arange(n_atoms, dtype=np.float64) if weight is None else np.asarray(weight)

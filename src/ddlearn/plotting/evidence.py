@@ -116,6 +116,9 @@ class EvidenceDisplay:
         self.image_shape = None if self.atoms is None else resolve_image_shape(image_shape, None, self.atoms.shape[1])
         self.max_atoms = max_atoms
         self.max_classes = max_classes
+        for name, most in (("max_atoms", max_atoms), ("max_classes", max_classes)):
+            if most < 1:
+                raise ValueError(f"{name} must be at least 1, got {most}.")
         self.scores = self.contributions.sum(axis=1) + self.intercept
         self._is_true = self._find_truth()
 

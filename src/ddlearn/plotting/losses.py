@@ -62,13 +62,15 @@ class LossDisplay:
         self.values = {name: np.asarray(costs, dtype=np.float64) for name, costs in values.items()}
 
     @classmethod
-    def from_losses(cls, losses: Sequence[str | Loss] | None = None, *, ax: Axes | None = None) -> LossDisplay:
+    def from_losses(
+        cls, losses: str | Loss | Sequence[str | Loss] | None = None, *, ax: Axes | None = None
+    ) -> LossDisplay:
         """Draw losses for margins from -2 to 3.
 
         Parameters
         ----------
-        losses : sequence of str or Loss, or None, default=None
-            Registered names or objects; by default all of ``LOSSES``.
+        losses : str, Loss, sequence of them, or None, default=None
+            Registered names or objects, each once; by default all of ``LOSSES``.
         ax : matplotlib Axes or None, default=None
             Where to draw; by default in a new figure.
 
@@ -77,9 +79,15 @@ class LossDisplay:
         LossDisplay
             The display.
         """
-        losses = list(LOSSES) if losses is None else losses
+        if losses is None:
+            losses = list(LOSSES)
+        elif isinstance(losses, str | Loss):
+            losses = [losses]
         margins = np.linspace(-2, 3, 501)
         names = [loss.replace("_", " ") if isinstance(loss, str) else str(loss) for loss in losses]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"losses holds {twice!r} more than once: give each loss once.")
         costs = [resolve_loss(loss).value(margins) for loss in losses]
         return cls(margins, dict(zip(names, costs, strict=True))).plot(ax=ax)
 

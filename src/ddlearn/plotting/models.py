@@ -1,4 +1,4 @@
-"""What figures need of a model: the fitted model itself, its shape of images, and samples as it sees them."""
+"""What figures and reports need of a model: the model itself, its shape of images, and samples as it sees them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def unwrap(estimator: Any, *kinds: type) -> Any:
         names = " or ".join(kind.__name__ for kind in kinds)
         is_search = hasattr(estimator, "best_estimator_")
         advice = "pass its best_estimator_" if is_search else "pass one, or a pipeline that ends with one"
-        raise TypeError(f"This display needs a fitted {names}, got {type(model).__name__}: {advice}.")
+        raise TypeError(f"What shows a model needs a fitted {names}, got {type(model).__name__}: {advice}.")
     check_is_fitted(model, "components_")
     return model
 
@@ -52,8 +52,10 @@ def resolve_image_shape(image_shape: ArrayLike | None, model: Any, n_features: i
     if image_shape is None:
         return None
     shape = tuple(int(side) for side in np.atleast_1d(image_shape))
-    if len(shape) not in (2, 3) or shape[2:] not in ((), (3,)):
-        raise ValueError(f"image_shape must be (height, width) or (height, width, 3), got {shape}.")
-    if prod(shape) != n_features:
-        raise ValueError(f"image_shape={shape} is {prod(shape)} values, but a sample has {n_features} features.")
+    is_known_kind = len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)
+    if not is_known_kind or min(shape) < 1 or prod(shape) != n_features:
+        raise ValueError(
+            f"image_shape={shape} does not fit {n_features} features: give height and width, or height, width and 3 "
+            "for colour, whose product is the number of features."
+        )
     return shape

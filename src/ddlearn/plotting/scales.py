@@ -55,6 +55,8 @@ class NoiseDisplay:
 
     def __init__(self, sigma: ArrayLike, *, floor: float | None = None):
         self.sigma = np.asarray(sigma, dtype=np.float64)
+        if not self.sigma.size:
+            raise ValueError("sigma is empty: give the noise level of one sample at least.")
         self.floor = floor
 
     @classmethod

@@ -17,7 +17,7 @@ from ..evaluation import match_types, measure_errors
 from ..gross_errors import AlternatingErrors, resolve_error_route
 from ..sparse_coding import OMP, ORMP
 from .evidence import tabulate_evidence
-from .ink import UNKNOWN_LOOK, measure_ink, measure_look, thin_out
+from .ink import N_LOOKED_AT, UNKNOWN_LOOK, measure_ink, measure_look, thin_out
 from .packing import Json, pack, pack_rows
 from .selection import choose, list_cells, list_users
 
@@ -28,7 +28,6 @@ _MOST_SAMPLES = 3000
 _DOUBLE_BYTES = 1_500_000  # up to this size the dictionary is kept in double precision; above, in single
 _N_BINS = 31  # of the histogram of noise; with one in the middle, for noise that is the same everywhere
 _USUAL_BUDGET = 0.2  # share of features that may be wrong, for a model that does not say
-_N_REBUILT = 6000  # training samples that tell what images look like
 _IS_SAME_NOISE = 1e-6  # relative difference of deviations that no histogram need show
 
 
@@ -42,8 +41,10 @@ class Data:
     sample_names: list[str] | None
 
 
-def collect_content(model: DDLClassifier, data: Data | None, image_shape: tuple[int, ...] | None) -> Json:
-    """Return all that the page shows."""
+def collect_content(
+    model: DDLClassifier, data: Data | None, image_shape: tuple[int, ...] | None, steps_before: list[str]
+) -> Json:
+    """Return all that the page shows; samples are as the steps of a pipeline before the model have left them."""
     model_of_arrays = _copy_without_names(model)
     plain = copy(model_of_arrays).set_params(alignment=None, error_budget=0, inference="fast")
     codes = None if data is None else csr_array(plain.transform(data.X))
@@ -53,7 +54,7 @@ def collect_content(model: DDLClassifier, data: Data | None, image_shape: tuple[
     looked_at = data.X if data is not None else _rebuild_samples(model)
     return {
         "model": _describe_model(model, image_shape)
-        | {"evidence": tabulate_evidence(model.loss_, scores)}
+        | {"evidence": tabulate_evidence(model.loss_, scores), "notes": _list_notes(model, steps_before)}
         | _describe_look(looked_at, image_shape),
         "training": _describe_training(model),
         "atoms": _describe_atoms(model, known[0] if known else None, training_codes is not None),
@@ -71,7 +72,7 @@ def _copy_without_names(model: DDLClassifier) -> DDLClassifier:
 def _rebuild_samples(model: DDLClassifier) -> Floats | None:
     """Return the training samples as their codes have them, if the model has kept those."""
     codes = getattr(model, "codes_", None)
-    return None if codes is None else thin_out(codes, _N_REBUILT) @ model.components_
+    return None if codes is None else thin_out(codes, N_LOOKED_AT) @ model.components_
 
 
 def _describe_look(samples: Floats | None, image_shape: tuple[int, ...] | None) -> Json:
@@ -104,7 +105,6 @@ def _describe_model(model: DDLClassifier, image_shape: tuple[int, ...] | None) -
             "noise_scale": float(np.sqrt(model.median_noise_variance_)),
         },
         "settings": _describe_settings(model),
-        "notes": _list_differences(model, route is alternating),
     }
 
 
@@ -116,9 +116,14 @@ def _describe_pursuit(model: DDLClassifier) -> Json | None:
     return {"is_off_support_norm": coder.is_off_support_norm, "tol": float(coder.tol or 0)}
 
 
-def _list_differences(model: DDLClassifier, is_same_route: bool) -> list[str]:
-    """Tell what the library does to new samples that the page does not."""
+def _list_notes(model: DDLClassifier, steps_before: list[str]) -> list[str]:
+    """Tell what is done to new samples that the page does not do."""
     notes = []
+    if steps_before:
+        notes.append(
+            "This model is the last step of a pipeline: samples, atoms and drawings are what it sees, after "
+            f"{', '.join(steps_before)}."
+        )
     if model.inference != "fast":
         notes.append(
             f"Predictions in the summary were made by {model.inference} inference; the explorer uses the fast rule, so "
@@ -129,7 +134,7 @@ def _list_differences(model: DDLClassifier, is_same_route: bool) -> list[str]:
             "For predictions in the summary, images were registered to the dictionary; the explorer codes them where "
             "they are, so that its label may differ."
         )
-    if not is_same_route:
+    if not isinstance(resolve_error_route(model.error_route), AlternatingErrors):
         notes.append("The explorer looks for gross errors by the alternating route, not by the one of this model.")
     return notes
 
@@ -172,23 +177,22 @@ def _to_number(value: float) -> float | None:
 
 
 def _describe_atoms(model: DDLClassifier, codes: csr_array | None, are_of_training: bool) -> Json:
-    """Return how often each atom is used, and what it says when it is: its mean coefficient times the classifiers."""
+    """Return how often each atom is used, and its mean coefficient where it is, None for an atom that is not."""
     n_atoms = len(model.components_)
     if codes is None:
-        return {"n_codes": None, "n_used": [0] * n_atoms, "mean": [1.0] * n_atoms, "source": None}
+        return {"n_codes": None, "n_used": [0] * n_atoms, "mean": [None] * n_atoms, "source": None}
     n_used = np.bincount(codes.indices[codes.data != 0], minlength=n_atoms)
-    mean = np.asarray(codes.sum(axis=0)).ravel() / np.maximum(n_used, 1)
+    sums = np.asarray(codes.sum(axis=0)).ravel().tolist()
     return {
         "n_codes": codes.shape[0],
         "n_used": n_used.tolist(),
-        "mean": np.where(n_used > 0, mean, 1.0).tolist(),
+        "mean": [total / n if n else None for total, n in zip(sums, n_used.tolist(), strict=True)],
         "source": "training samples" if are_of_training else "samples of this report",
     }
 
 
 def _describe_data(model: DDLClassifier, plain: DDLClassifier, data: Data, codes: csr_array) -> Json:
-    positions = np.arange(len(model.classes_))
-    predictions, names = positions[_find_predictions(model, data.X)], model.classes_
+    predictions, names = model.predict_proba(data.X).argmax(axis=1), model.classes_
     labels, errors = None, None
     if data.labels is not None:
         given, known = match_types(data.labels, model.classes_)
@@ -214,10 +218,6 @@ def _describe_data(model: DDLClassifier, plain: DDLClassifier, data: Data, codes
     return content | {
         "codes": {"starts": exact.indptr.tolist(), "atoms": exact.indices.tolist(), "values": pack(exact.data, "f8")}
     }
-
-
-def _find_predictions(model: DDLClassifier, X: Floats) -> NDArray[np.intp]:
-    return model.predict_proba(X).argmax(axis=1)
 
 
 def _choose_samples(X: Floats, groups: list[list[NDArray[np.intp]]]) -> tuple[NDArray[np.intp], Json]:

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 Floats = NDArray[np.floating]
 Rows = TypeVar("Rows", Floats, csr_array)
 
-_N_LOOKED_AT = 2000  # images, at most
+N_LOOKED_AT = 2000  # samples, at most
 _EXTREMES = (0.5, 99.5)  # percentiles that stand for black and white
 _IS_GROUND = 0.1  # of the range, the distance from the ground
 _SMALLEST_GROUND_SHARE = 0.35  # of all pixels, for images to be strokes on a ground
@@ -27,6 +27,7 @@ UNKNOWN_LOOK: dict[str, Any] = {"low": 0.0, "high": 1.0, "norm": None}
 
 def measure_look(samples: Floats) -> dict[str, Any]:
     """Return the range of the values, and the norm if all samples have the same."""
+    samples = thin_out(samples, N_LOOKED_AT)  # percentiles of all of MNIST would take seconds
     if np.isnan(samples).all():
         return UNKNOWN_LOOK
     low, high = np.nanpercentile(samples, _EXTREMES)
@@ -42,7 +43,7 @@ def measure_ink(samples: Floats, image_shape: tuple[int, ...], look: dict[str, A
     """Return size, place and pen of strokes on a ground, None if the images are something else."""
     if len(image_shape) != 2 or look["high"] == look["low"]:
         return None
-    images = np.nan_to_num(thin_out(samples, _N_LOOKED_AT).astype(float)).reshape(-1, *image_shape)
+    images = np.nan_to_num(thin_out(samples, N_LOOKED_AT).astype(float)).reshape(-1, *image_shape)
     borders = [images[:, 0], images[:, -1], images[:, :, 0], images[:, :, -1]]
     ground = float(np.median(np.concatenate([border.ravel() for border in borders])))
     span = max(look["high"] - ground, ground - look["low"])

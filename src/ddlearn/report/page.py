@@ -18,7 +18,7 @@ from .packing import Json
 # In the order in which one uses another.
 _SCRIPTS = (
     *("unpack", "pursuit", "gross_errors", "classify", "drawing", "elements", "pictures", "charts"),
-    *("summary", "training", "gallery", "explorer", "main"),
+    *("summary", "training", "gallery", "explorer", "chooser", "pad", "results", "main"),
 )
 
 

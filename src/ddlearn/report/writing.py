@@ -9,10 +9,13 @@ from importlib import import_module
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_consistent_length, validate_data
 
 from ..atomic_file import write_atomically
 from ..estimator import DDLClassifier
+from ..evaluation import check_labels
+from ..plotting.models import preprocess, resolve_image_shape, unwrap
 from .content import Data, collect_content
 from .page import render_page
 
@@ -20,7 +23,7 @@ __all__ = ["write_report"]
 
 
 def write_report(
-    model: DDLClassifier,
+    model: DDLClassifier | Pipeline,
     path: str | os.PathLike[str],
     X: ArrayLike | None = None,
     y: ArrayLike | None = None,
@@ -37,15 +40,16 @@ def write_report(
 
     Parameters
     ----------
-    model : DDLClassifier
-        The model, with one label a sample.
+    model : DDLClassifier or Pipeline
+        The model, with one label a sample, or a pipeline that ends with it: samples are then shown, and drawn, as the
+        steps before it leave them.
     path : str or path-like
         The file; one that is there is replaced in one step.
     X : array-like of shape (n_samples, n_features) or None, default=None
         Samples to show, best those that the model was not fitted to.  A page has room for some of them (about 1 MB),
         of every kind of error; numbers are those of all.
     y : array-like of shape (n_samples,) or None, default=None
-        Their classes; without them there are no errors to show.
+        Their classes; without them there are no errors to show.  Classes that the model does not know are errors.
     title : str, default="A dictionary that classifies"
         What stands above the page.
     data_name : str, default="the samples"
@@ -58,9 +62,10 @@ def write_report(
     Raises
     ------
     ValueError
-        If the model has several labels a sample, or the samples do not fit it.
+        If the model has several labels a sample, the samples do not fit it, or one of them has no label though there
+        is a y.
     TypeError
-        If the model is none, but a pipeline for instance.
+        If the model is none, but a search for instance.
 
     Examples
     --------
@@ -75,31 +80,17 @@ def write_report(
     ...     os.path.getsize(path) < 1_000_000
     True
     """
-    if not isinstance(model, DDLClassifier):
-        raise TypeError(f"A report shows a DDLClassifier, got a {type(model).__name__}: give the classifier itself.")
-    check_is_fitted(model, "components_")
-    if model.is_multilabel_:
+    classifier: DDLClassifier = unwrap(model)
+    if classifier.is_multilabel_:
         raise ValueError("A report shows models with one label a sample; this one was fitted to several.")
-    shape = _check_shape(image_shape or model.image_shape, model.n_features_in_)
+    shape = resolve_image_shape(image_shape, classifier, classifier.n_features_in_)
     if X is None and not (y is None and sample_names is None):
         raise ValueError("y and sample_names tell of samples: give them as X.")
-    data = None if X is None else _check_data(model, X, y, data_name, sample_names)
-    content = collect_content(model, data, shape)
-    page = render_page(title, content, _list_facts(model, data))
+    data = None if X is None else _check_data(classifier, preprocess(model, X), y, data_name, sample_names)
+    steps_before = [name for name, _ in model.steps[:-1]] if isinstance(model, Pipeline) else []
+    content = collect_content(classifier, data, shape, steps_before)
+    page = render_page(title, content, _list_facts(classifier, data))
     write_atomically(path, page.encode(errors="replace"))  # a title from a file's name may hold what is no character
-
-
-def _check_shape(image_shape: tuple[int, ...] | None, n_features: int) -> tuple[int, ...] | None:
-    if image_shape is None:
-        return None
-    shape = tuple(int(side) for side in image_shape)
-    is_known_kind = len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)
-    if not is_known_kind or min(shape) < 1 or np.prod(shape) != n_features:
-        raise ValueError(
-            f"image_shape={image_shape!r} does not fit {n_features} features: give height and width, or height, width "
-            "and 3 for colour, whose product is the number of features."
-        )
-    return shape
 
 
 def _check_data(
@@ -117,6 +108,8 @@ def _check_data(
     check_consistent_length(X, labels, sample_names)
     if labels is not None and labels.ndim != 1:
         raise ValueError(f"y must hold one class for each sample, got an array of shape {labels.shape}.")
+    if labels is not None:
+        check_labels(y, model.unlabeled)
     return Data(X, labels, name, None if sample_names is None else [str(one) for one in sample_names])
 
 

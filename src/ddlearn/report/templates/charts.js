@@ -12,8 +12,9 @@ function makeBars(rows, { label, format = formatNumber } = {}) {
     bar.style.left = `${hasNegative ? (value < 0 ? 50 - share : 50) : 0}%`;
     bar.style.backgroundColor = color;
     const track = make("span", { class: hasNegative ? "track centred" : "track" }, bar);
-    const parts = [make("span", { class: "name", text: name }), track, make("span", { class: "number", text: format(value) })];
-    list.append(make("li", { class: isStrong ? "strong" : "" }, ...parts));
+    const label = make("span", { class: "name", text: name, title: name });
+    const number = make("span", { class: "number", text: format(value) });
+    list.append(make("li", { class: isStrong ? "strong" : "" }, label, track, number));
   }
   return list;
 }
@@ -45,7 +46,8 @@ function makeText(x, y, text, anchor) {
 }
 
 function makeChart(label) {
-  return makeSvg("svg", { class: "chart", viewBox: `0 0 ${CHART.width} ${CHART.height}`, role: "img", "aria-label": label });
+  const viewBox = `0 0 ${CHART.width} ${CHART.height}`;
+  return makeSvg("svg", { class: "chart", viewBox, role: "img", "aria-label": label });
 }
 
 // series: { name, values, className }, one value for each iteration; null is not drawn.
@@ -54,7 +56,8 @@ function makeLines(title, series, format = formatNumber) {
   if (all.length === 0) return null;
   let [low, high] = [Math.min(...all), Math.max(...all)];
   if (low === high) [low, high] = [low - 1, high + 1];
-  const svg = makeChart(`${title}: ${series.map(({ name, values }) => `${name} ${format(values[0])} to ${format(values[values.length - 1])}`).join(", ")}`);
+  const ends = ({ name, values }) => `${name} ${format(values[0])} to ${format(values[values.length - 1])}`;
+  const svg = makeChart(`${title}: ${series.map(ends).join(", ")}`);
   const last = series[0].values.length - 1;
   const toY = makeAxes(svg, low, high, "0", String(last), "iteration");
   const toX = scaleTo(0, last, CHART.left, CHART.width - CHART.right);
@@ -62,8 +65,9 @@ function makeLines(title, series, format = formatNumber) {
     const points = values.flatMap((value, i) => (value === null ? [] : [`${toX(i)},${toY(value)}`]));
     svg.append(makeSvg("polyline", { class: `curve-line ${className}`, points: points.join(" ") }));
   }
-  const names = series.length > 1 ? series.map(({ name, className }) => make("span", { class: `key ${className}`, text: name })) : [];
-  return make("figure", {}, make("figcaption", {}, make("strong", { text: title }), " ", ...names), svg);
+  const keys = series.map(({ name, className }) => make("span", { class: `key ${className}`, text: name }));
+  const caption = make("figcaption", {}, make("strong", { text: title }), ...(series.length > 1 ? keys : []));
+  return make("figure", {}, caption, svg);
 }
 
 function makeHistogram(title, { counts, edges, floor, median }) {
@@ -77,7 +81,8 @@ function makeHistogram(title, { counts, edges, floor, median }) {
     svg.append(makeSvg("rect", { class: "column", ...size }));
   });
   if (floor >= edges[0] && floor <= edges[edges.length - 1]) {
-    svg.append(makeSvg("line", { class: "floor", x1: toX(floor), x2: toX(floor), y1: CHART.top, y2: CHART.height - CHART.bottom }));
+    const x = toX(floor);
+    svg.append(makeSvg("line", { class: "floor", x1: x, x2: x, y1: CHART.top, y2: CHART.height - CHART.bottom }));
   }
   return make("figure", {}, make("figcaption", {}, make("strong", { text: title })), svg);
 }

@@ -31,25 +31,26 @@ function classify(code) {
   return { contributions, scores, evidence, label };
 }
 
-// Codes a sample as the library's predict does, and with a share of its features allowed to be wrong.
-function look(sample) {
+// Features that are missing are left out; what stands in their places does not matter.
+function findKnown(sample) {
   const isKnown = Uint8Array.from(sample, (value) => (Number.isNaN(value) ? 0 : 1));
-  const isComplete = !isKnown.includes(0);
-  const known = isComplete ? sample : sample.map((value) => (Number.isNaN(value) ? 0 : value));
-  return { sample: known, isKnown, isComplete };
+  const nKnown = isKnown.reduce((count, flag) => count + flag, 0);
+  const known = nKnown === sample.length ? sample : sample.map((value, f) => (isKnown[f] ? value : 0));
+  return { known, isKnown, nKnown };
 }
 
+// Codes a sample as the library's predict does.
 function explain(sample) {
-  const seen = look(sample);
-  const code = pursue(seen.sample, seen.isComplete ? null : seen.isKnown, model.n_nonzero_coefs);
-  return { sample: seen.sample, code, isWrong: null, ...classify(code) };
+  const { known, isKnown, nKnown } = findKnown(sample);
+  const code = pursue(known, nKnown === sample.length ? null : isKnown, model.n_nonzero_coefs);
+  return { sample, code, isWrong: null, ...classify(code) };
 }
 
+// The same, with a share of the features allowed to be wrong.
 function explainWithErrors(sample, share) {
-  const seen = look(sample);
-  const nKnown = seen.isKnown.reduce((count, flag) => count + flag, 0);
+  const { known, isKnown, nKnown } = findKnown(sample);
   const budget = Math.min(Math.floor(share * nKnown + 1e-9), nKnown - 1);
   if (budget < 1) return explain(sample);
-  const { code, isWrong } = findErrors(seen.sample, seen.isKnown, budget);
-  return { sample: seen.sample, code, isWrong, ...classify(code) };
+  const { code, isWrong } = findErrors(known, isKnown, budget);
+  return { sample, code, isWrong, ...classify(code) };
 }

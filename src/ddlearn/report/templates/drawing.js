@@ -98,9 +98,14 @@ function fitToData(strokes) {
 }
 
 function findBox(strokes) {
-  const points = strokes.filter((stroke) => stroke.tool === "draw").flatMap((stroke) => stroke.points);
-  const [xs, ys] = [points.map(([x]) => x), points.map(([, y]) => y)];
-  return { left: Math.min(...xs), right: Math.max(...xs), top: Math.min(...ys), bottom: Math.max(...ys) };
+  const box = { left: Infinity, right: -Infinity, top: Infinity, bottom: -Infinity };
+  for (const [x, y] of strokes.filter(({ tool }) => tool === "draw").flatMap(({ points }) => points)) {
+    box.left = Math.min(box.left, x);
+    box.right = Math.max(box.right, x);
+    box.top = Math.min(box.top, y);
+    box.bottom = Math.max(box.bottom, y);
+  }
+  return box;
 }
 
 function mapPoints(strokes, map) {

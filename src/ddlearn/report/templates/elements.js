@@ -26,7 +26,7 @@ function byId(id) {
 function makeChip(name, color) {
   const dot = make("span", { class: "dot" });
   dot.style.backgroundColor = color || "transparent";
-  return make("span", { class: "chip" }, dot, make("span", { text: name }));
+  return make("span", { class: "chip", title: name }, dot, make("span", { text: name }));
 }
 
 function makeClassChip(position) {
@@ -42,15 +42,28 @@ function makeSelect(id, label, options, onchange) {
 const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 4 });
 
 function formatNumber(value) {
-  if (value === null || value === undefined) return "–";
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
   const size = Math.abs(value);
   if (size >= 1e5) return COMPACT.format(value);
   if (size >= 100) return Math.round(value).toLocaleString("en");
   return size > 0 && size < 1e-3 ? value.toExponential(1) : String(Number(value.toPrecision(3)));
 }
 
+function largestSize(values) {
+  let largest = 0;
+  for (const value of values) if (Math.abs(value) > largest) largest = Math.abs(value); // not so for NaN
+  return largest;
+}
+
 function formatShare(value, digits = 1) {
   return value === null || value === undefined ? "–" : `${(100 * value).toFixed(digits)} %`;
+}
+
+// A table that scrolls on its own where the page is narrow. Heads are texts or elements; rows are made.
+function makeTable(label, heads, rows, properties = {}) {
+  const cells = heads.map((head) => make("th", { scope: "col" }, head));
+  const table = make("table", properties, make("thead", {}, make("tr", {}, ...cells)), make("tbody", {}, ...rows));
+  return make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, table);
 }
 
 // One dialog for all that is opened by a click; the browser closes it by Escape.

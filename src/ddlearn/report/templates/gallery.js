@@ -1,10 +1,11 @@
 // The dictionary: every atom with the class it speaks for, sorted and filtered.
 
-// What an atom says when it is used: its mean coefficient times the classifiers.
-const atoms = model.dictionary.map((values, k) => {
-  const votes = model.coef.map((weights) => weights[k] * content.atoms.mean[k]);
+// What an atom says when it is used: its mean coefficient times the classifiers. One that is not used has weights only.
+const atoms = model.dictionary.map((values, number) => {
+  const mean = content.atoms.mean[number];
+  const votes = model.coef.map((weights) => weights[number] * (mean === null ? 1 : mean));
   const best = votes.indexOf(Math.max(...votes));
-  return { number: k, values, votes, best, evidence: votes[best], nUsed: content.atoms.n_used[k], sign: Math.sign(content.atoms.mean[k]) || 1 };
+  return { number, values, mean, votes, best, evidence: votes[best], nUsed: content.atoms.n_used[number] };
 });
 
 const ORDERS = {
@@ -21,17 +22,25 @@ function showGallery() {
     galleryState[name] = value;
     showAtoms();
   };
-  const orders = [["class", "class"], ["evidence", "evidence for its class"], ["number", "number"]];
+  const orders = [
+    ["class", "class"],
+    ["evidence", "evidence for its class"],
+    ["number", "number"],
+  ];
   if (content.atoms.source) orders.splice(1, 0, ["usage", "how often it is used"]);
   const classes = [["all", "all classes"], ...model.classes.map((name, j) => [String(j), name])];
-  const isUsedOnly = make("input", { type: "checkbox", id: "used-only", onchange: () => change("isUsedOnly")(isUsedOnly.checked) });
   byId("gallery-tools").replaceChildren(
     makeSelect("atom-order", "Sort by", orders, change("order")),
     makeSelect("atom-class", "Show", classes, change("of")),
-    content.atoms.source ? make("label", { class: "field" }, isUsedOnly, make("span", { text: "only atoms in use" })) : "",
+    content.atoms.source ? makeUsedField(change("isUsedOnly")) : "",
     make("span", { id: "atom-count", class: "hint", "aria-live": "polite" }),
   );
   showAtoms();
+}
+
+function makeUsedField(change) {
+  const input = make("input", { type: "checkbox", id: "used-only", onchange: () => change(input.checked) });
+  return make("label", { class: "field" }, input, make("span", { text: "only atoms in use" }));
 }
 
 function showAtoms() {
@@ -43,32 +52,48 @@ function showAtoms() {
   byId("atom-count").textContent = `${shown.length} of ${atoms.length} atoms`;
 }
 
-function makeAtomPicture(atom) {
-  return makePicture(atom.values.map((value) => atom.sign * value), { kind: "signed", label: `atom ${atom.number}` });
+// An atom's sign is arbitrary: it is shown as it is mostly used.
+function makeAtomPicture({ number, values, mean }) {
+  const sign = mean < 0 ? -1 : 1;
+  return makePicture(
+    values.map((value) => sign * value),
+    { kind: "signed", label: `atom ${number}` },
+  );
+}
+
+function describeUse({ nUsed, mean }) {
+  const { n_codes: nCodes, source } = content.atoms;
+  if (!source) return "";
+  if (mean === null) return `Not used in the codes of ${nCodes.toLocaleString("en")} ${source}. `;
+  const count = `${nUsed.toLocaleString("en")} of ${nCodes.toLocaleString("en")} ${source}`;
+  return `In the codes of ${count}, with a mean coefficient of ${formatNumber(mean)}. `;
 }
 
 function makeAtomButton(atom) {
   const used = content.atoms.source ? `, used ${atom.nUsed.toLocaleString("en")} times` : "";
   const title = `Atom ${atom.number}: speaks for ${model.classes[atom.best]}${used}`;
-  const button = make("button", { class: "atom", type: "button", title, "data-atom": atom.number, onclick: () => showAtom(atom) }, makeAtomPicture(atom));
+  const properties = { class: "atom", type: "button", title, "data-atom": atom.number };
+  const button = make("button", { ...properties, onclick: () => showAtom(atom) }, makeAtomPicture(atom));
   button.style.borderBottomColor = model.colors[atom.best];
   return button;
 }
 
 function showAtom(atom) {
-  const rows = atom.votes.map((value, j) => ({ name: model.classes[j], value, color: model.colors[j], isStrong: j === atom.best }));
-  const { n_codes: nCodes, source } = content.atoms;
-  const usage = source
-    ? `In the codes of ${atom.nUsed.toLocaleString("en")} of ${nCodes.toLocaleString("en")} ${source}, with a mean coefficient of ${formatNumber(content.atoms.mean[atom.number])}. `
-    : "";
-  const meaning = source
-    ? "Bars: what it adds to the score of each class then (mean coefficient times weight)."
-    : "Bars: its weight in the score of each class.";
+  const meaning =
+    content.atoms.source && atom.mean !== null
+      ? "Bars: what it adds to the score of each class then (mean coefficient times weight)."
+      : "Bars: its weight in the score of each class.";
+  const bars = makeClassBars(atom.votes, atom.best, "Weights of the classes");
   const users = data ? data.users[atom.number] : [];
   openDialog(
     `Atom ${atom.number}`,
-    make("div", { class: "columns" }, make("div", { class: "large" }, makeAtomPicture(atom)), make("div", {}, make("p", { text: usage + meaning }), makeBars(rows, { label: "Weights of the classes" }))),
+    make(
+      "div",
+      { class: "columns" },
+      make("div", { class: "large" }, makeAtomPicture(atom)),
+      make("div", {}, make("p", { text: describeUse(atom) + meaning }), bars),
+    ),
     users.length ? make("h3", { text: "Samples that use it most" }) : "",
-    make("div", { class: "strip" }, ...users.map((place) => makeSampleButton(place, exploreSample))),
+    make("div", { class: "strip" }, ...users.map((place) => makeSampleButton(place, visitSample))),
   );
 }

@@ -56,7 +56,7 @@ function judge(residuals, isKnown, budget, limit) {
   return isKnown.map((known, f) => (known && Math.abs(residuals[f]) <= largest ? 1 : 0));
 }
 
-// The inverse of the normal distribution, for probabilities of at least a half: Newton's method from above.
+// The inverse of the normal distribution, for probabilities of at least a half: Newton's method from 0.
 function normalQuantile(probability) {
   let x = 0;
   for (let step = 0; step < 60; step++) {

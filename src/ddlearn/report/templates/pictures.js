@@ -1,7 +1,11 @@
 // Pictures of samples and atoms: images as pixels, other data as curves, few features as bars.
 const FEW_FEATURES = 30;
+const MOST_POINTS = 1000; // of a curve
 const ERROR_COLOR = [230, 159, 0];
 const NEGATIVE_COLOR = [64, 144, 255];
+const MISSING_COLOR = [96, 64, 112];
+const CURVE_COLOR = "#2F7FC1"; // seen on light and on dark ground, on the screen and on paper
+const ZERO_COLOR = "#8A93A0";
 
 // kind "sample": on the scale of the data; "signed": from zero, negative values blue. isWrong marks features.
 function makePicture(values, { kind = "sample", label = "", isWrong = null, scale = null } = {}) {
@@ -11,7 +15,7 @@ function makePicture(values, { kind = "sample", label = "", isWrong = null, scal
 }
 
 function paintPicture(canvas, values, { kind = "sample", isWrong = null, scale = null } = {}) {
-  const extent = scale || Math.max(...Array.from(values, (value) => Math.abs(value) || 0)) || 1;
+  const extent = scale || largestSize(values) || 1;
   if (model.image_shape) paintImage(canvas, values, kind, extent, isWrong);
   else paintCurve(canvas, values, kind, extent, isWrong);
 }
@@ -33,12 +37,12 @@ function paintImage(canvas, values, kind, extent, isWrong) {
 
 function toColor(parts, kind, extent) {
   const { low, high } = model.look;
+  if (parts.some(Number.isNaN)) return MISSING_COLOR;
   if (kind === "signed" && parts.length === 1 && parts[0] < 0) {
     const size = Math.min(1, -parts[0] / extent);
     return NEGATIVE_COLOR.map((part) => size * part);
   }
   const shades = parts.map((value) => {
-    if (Number.isNaN(value)) return 0;
     const share = kind === "signed" ? value / extent : (value - low) / (high - low || 1);
     return 255 * Math.min(1, Math.max(0, parts.length > 1 && kind === "signed" ? (1 + share) / 2 : share));
   });
@@ -60,19 +64,18 @@ function paintCurve(canvas, values, kind, extent, isWrong) {
   canvas.height = sharpness * height;
   canvas.classList.add("curve");
   const context = canvas.getContext("2d");
-  const style = getComputedStyle(document.documentElement);
   const [low, high] = curveRange(kind, extent);
   const toX = (f) => ((f + 0.5) * width) / values.length;
   const toY = (value) => height - ((value - low) / (high - low)) * height;
   context.setTransform(sharpness, 0, 0, sharpness, 0, 0);
-  context.strokeStyle = style.getPropertyValue("--line");
+  context.strokeStyle = ZERO_COLOR;
   context.lineWidth = 1;
   context.beginPath();
   context.moveTo(0, toY(0));
   context.lineTo(width, toY(0));
   context.stroke();
   if (isWrong) markFeatures(context, isWrong, width, height);
-  context.strokeStyle = context.fillStyle = style.getPropertyValue("--ink");
+  context.strokeStyle = context.fillStyle = CURVE_COLOR;
   context.lineWidth = 1.5;
   if (values.length <= FEW_FEATURES) paintBars(context, values, toX, toY, (0.7 * width) / values.length);
   else traceCurve(context, values, toX, toY);
@@ -94,24 +97,46 @@ function paintBars(context, values, toX, toY, width) {
 function traceCurve(context, values, toX, toY) {
   context.beginPath();
   let isDown = false;
-  values.forEach((value, f) => {
+  for (const [f, value] of thinOut(values)) {
     if (Number.isNaN(value)) isDown = false;
     else if (isDown) context.lineTo(toX(f), toY(value));
     else {
       context.moveTo(toX(f), toY(value));
       isDown = true;
     }
-  });
+  }
   context.stroke();
+}
+
+// Pairs of feature and value: all of them, or of each short stretch of a long curve the lowest and the highest, which
+// is all that can be seen.
+function thinOut(values) {
+  const length = Math.ceil(values.length / MOST_POINTS);
+  if (length === 1) return Array.from(values, (value, f) => [f, value]);
+  const points = [];
+  for (let start = 0; start < values.length; start += length) {
+    let [low, high] = [start, start];
+    for (let f = start; f < Math.min(start + length, values.length); f++) {
+      if (!(values[f] >= values[low])) low = f;
+      if (!(values[f] <= values[high])) high = f;
+    }
+    for (const f of low < high ? [low, high] : [high, low]) points.push([f, values[f]]);
+  }
+  return points;
+}
+
+function nameSample(place) {
+  return data.names ? data.names[place] : `sample ${data.rows[place]}`;
 }
 
 // A sample as a button with its names under it.
 function makeSampleButton(place, onclick) {
-  const name = data.names ? data.names[place] : `sample ${data.rows[place]}`;
+  const name = nameSample(place);
   const prediction = data.classes[data.predictions[place]];
   const isWrong = data.labels && data.labels[place] !== data.predictions[place];
   const text = isWrong ? `${data.classes[data.labels[place]]} → ${prediction}` : prediction;
   const picture = makePicture(data.samples[place], { label: `${name}, taken for ${prediction}` });
   const caption = make("span", { class: isWrong ? "caption wrong" : "caption", text });
-  return make("button", { class: "sample", type: "button", title: name, onclick: () => onclick(place) }, picture, caption);
+  const properties = { class: "sample", type: "button", title: `${name}: ${text}`, "data-place": place };
+  return make("button", { ...properties, onclick: () => onclick(place) }, picture, caption);
 }

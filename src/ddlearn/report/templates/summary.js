@@ -11,7 +11,8 @@ function showSummary() {
 
 function showSettings() {
   const list = make("dl", { class: "facts" });
-  const facts = { ...(data ? { data: `${data.name}, ${data.n_samples.toLocaleString("en")} samples` } : {}), ...model.settings };
+  const source = data ? { data: `${data.name}, ${data.n_samples.toLocaleString("en")} samples` } : {};
+  const facts = { ...source, ...model.settings };
   for (const [name, value] of Object.entries(facts)) {
     list.append(make("dt", { text: name }), make("dd", { text: value }));
   }
@@ -37,16 +38,14 @@ function makeErrorLine({ error, error_interval: [low, high], n_wrong: nWrong, n_
 }
 
 function makeClassTable(errors) {
-  const head = ["class", "samples", "error", "precision", "recall", "F1"].map((text) => make("th", { scope: "col", text }));
-  const body = make("tbody");
-  errors.classes.forEach((name, j) => {
+  const rows = errors.classes.map((name, j) => {
     const recall = errors.recall[j];
     const shares = [recall === null ? null : 1 - recall, errors.precision[j], recall, errors.f1[j]];
-    const chip = makeChip(name, colorOf(name));
     const cells = [errors.n_samples_of_class[j].toLocaleString("en"), ...shares.map((share) => formatShare(share))];
-    body.append(make("tr", {}, make("th", { scope: "row" }, chip), ...cells.map((text) => make("td", { text }))));
+    const head = make("th", { scope: "row" }, makeChip(name, colorOf(name)));
+    return make("tr", {}, head, ...cells.map((text) => make("td", { text })));
   });
-  return make("div", { class: "scroll", tabindex: 0 }, make("table", {}, make("thead", {}, make("tr", {}, ...head)), body));
+  return makeTable("Classes", ["class", "samples", "error", "precision", "recall", "F1"], rows);
 }
 
 function colorOf(name) {
@@ -54,16 +53,17 @@ function colorOf(name) {
 }
 
 function makeConfusion({ classes, confusion }) {
-  const head = make("tr", {}, make("td"), ...classes.map((text) => make("th", { scope: "col", text })));
-  const body = make("tbody");
-  classes.forEach((name, i) => {
+  const rows = classes.map((name, i) => {
     const total = confusion[i].reduce((sum, count) => sum + count, 0);
     const cells = classes.map((_, j) => makeConfusionCell(classes, i, j, confusion[i][j], total));
-    body.append(make("tr", {}, make("th", { scope: "row" }, makeChip(name, colorOf(name))), ...cells));
+    return make("tr", {}, make("th", { scope: "row" }, makeChip(name, colorOf(name))), ...cells);
   });
+  const isLong = classes.some((name) => name.length > 3);
+  const properties = { class: isLong ? "confusion upright" : "confusion" };
+  const heads = ["", ...classes.map((text) => make("span", { text, title: text }))];
+  const table = makeTable("Which class is taken for which", heads, rows, properties);
   const hint = "A row for each class, a column for each prediction; click a number to see some of those samples.";
-  const table = make("table", { class: "confusion" }, make("thead", {}, head), body);
-  return make("div", {}, make("p", { class: "hint", text: hint }), make("div", { class: "scroll", tabindex: 0 }, table));
+  return make("div", {}, make("p", { class: "hint", text: hint }), table);
 }
 
 function makeConfusionCell(classes, truth, prediction, count, total) {
@@ -79,7 +79,7 @@ function makeConfusionCell(classes, truth, prediction, count, total) {
 function showCell(classes, truth, prediction, label) {
   const places = data.rows.map((_, place) => place);
   const shown = places.filter((place) => data.labels[place] === truth && data.predictions[place] === prediction);
-  const buttons = shown.map((place) => makeSampleButton(place, exploreSample));
+  const buttons = shown.map((place) => makeSampleButton(place, visitSample));
   const hint = `${shown.length} of them are in this page. Choose one to explore it.`;
   openDialog(label, make("p", { class: "hint", text: hint }), make("div", { class: "strip" }, ...buttons));
 }

@@ -14,13 +14,14 @@ function showTraining() {
   );
   const end = converged ? "the objective has settled" : "stopped before the objective had settled";
   byId("iterations").textContent = `${history.iteration.length - 1} iterations; ${end}.`;
-  byId("noise").replaceChildren(
-    noise ? makeHistogram("Noise of the training samples, sigma", noise) : make("p", { class: "hint", text: "The model file does not have the noise of the training samples." }),
-  );
+  byId("noise").replaceChildren(noise ? makeHistogram("Noise of the training samples, sigma", noise) : makeNoNoise());
   const rows = classCost.map((value, j) => ({ name: model.classes[j], value, color: model.colors[j] }));
-  byId("costs").replaceChildren(
-    make("figure", {}, make("figcaption", {}, make("strong", { text: "Class costs, gamma" })), makeBars(rows, { label: "Class costs" })),
-  );
+  const caption = make("figcaption", {}, make("strong", { text: "Class costs, gamma" }));
+  byId("costs").replaceChildren(make("figure", {}, caption, makeBars(rows, { label: "Class costs" })));
+}
+
+function makeNoNoise() {
+  return make("p", { class: "hint", text: "The model file does not have the noise of the training samples." });
 }
 
 function makeErrorLines(history) {

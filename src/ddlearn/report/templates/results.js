@@ -1,0 +1,232 @@
+// What the model makes of the sample on the pad.
+const MOST_CLASSES = 12; // in tables and charts; those of largest evidence
+const CORRECTION_DELAY = 150; // milliseconds after the last change: looking for errors takes longer than a code
+
+let correctionTimer = null;
+
+// Paints the pad at once; codes at most once a frame, and looks for errors when the pen rests.
+function update() {
+  paintPad();
+  markThumbnail();
+  byId("sample-name").textContent = describeSample();
+  for (const id of ["results", "contributions", "features"]) byId(id).hidden = isBlank();
+  byId("blank-hint").hidden = !isBlank();
+  clearTimeout(correctionTimer);
+  if (explorer.isPending) return;
+  explorer.isPending = true;
+  requestAnimationFrame(() => {
+    explorer.isPending = false;
+    if (!isBlank()) codeSample();
+  });
+}
+
+function codeSample() {
+  const sample = currentSample();
+  explorer.plain = explain(sample);
+  explorer.corrected = null;
+  showResults();
+  clearTimeout(correctionTimer);
+  correctionTimer = setTimeout(() => {
+    explorer.corrected = explainWithErrors(sample, explorer.share);
+    showResults();
+    announce();
+  }, CORRECTION_DELAY);
+}
+
+function showResults() {
+  const { plain, corrected, isCorrected } = explorer;
+  fillVerdict("plain", plain);
+  fillVerdict("corrected", corrected);
+  const shown = (isCorrected && corrected) || plain;
+  showParts(shown);
+  showFeatures(shown);
+  showEvidence(shown);
+  showContributions(shown);
+}
+
+// For those who hear the page: one sentence, once the pen rests.
+function announce() {
+  const { plain, corrected } = explorer;
+  const [label, other] = [plain, corrected].map((explanation) => model.classes[explanation.label]);
+  byId("announcement").textContent = `Taken for ${label}; with gross errors left out, for ${other}.`;
+}
+
+// Verdicts.
+
+function prepareVerdicts() {
+  for (const id of ["plain", "corrected"]) {
+    byId(`verdict-${id}`).addEventListener("click", () => {
+      explorer.isCorrected = id === "corrected";
+      showResults();
+    });
+  }
+}
+
+function showBudget() {
+  const input = byId("budget");
+  const show = () => (byId("budget-value").textContent = `${input.value} % of the features may be wrong`);
+  input.value = String(Math.round(100 * explorer.share));
+  input.addEventListener("input", () => {
+    explorer.share = Number(input.value) / 100;
+    show();
+    update();
+  });
+  show();
+}
+
+function probabilityOf({ evidence, label }) {
+  return 1 / evidence.reduce((sum, value) => sum + Math.exp(value - evidence[label]), 0);
+}
+
+function fillVerdict(id, explanation) {
+  const button = byId(`verdict-${id}`);
+  button.setAttribute("aria-pressed", String(explorer.isCorrected === (id === "corrected")));
+  button.dataset.waiting = String(explanation === null);
+  button.dataset.label = explanation ? model.classes[explanation.label] : "";
+  const label = explanation ? makeClassChip(explanation.label) : "…";
+  button.querySelector(".label").replaceChildren(label);
+  button.querySelector(".detail").textContent = explanation ? describeVerdict(id, explanation) : "looking for errors";
+}
+
+function describeVerdict(id, explanation) {
+  const nWrong = explanation.isWrong ? explanation.isWrong.reduce((count, flag) => count + flag, 0) : 0;
+  const nAtoms = explanation.code.atoms.length;
+  const what = id === "plain" ? `${nAtoms} atoms` : `${nWrong} of ${model.nFeatures} features left out`;
+  return `${what}; probability ${formatShare(probabilityOf(explanation))}, not calibrated`;
+}
+
+// The sample, taken apart.
+
+function takeApart({ sample, code }) {
+  const reconstruction = reconstruct(code);
+  return { sample, reconstruction, residual: sample.map((value, f) => value - reconstruction[f]) };
+}
+
+function showParts(explanation) {
+  const { sample, reconstruction, residual } = takeApart(explanation);
+  const scale = Math.max(Math.abs(model.look.low), Math.abs(model.look.high)) || 1;
+  const figures = [
+    makePart("what the model sees", sample, { kind: "sample" }),
+    makePart("its atoms together", reconstruction, { kind: "sample" }),
+    makePart("what is left", residual, { kind: "signed", scale }),
+  ];
+  const { isWrong } = explanation;
+  if (isWrong) figures.push(makePart("left out as wrong", sample, { kind: "sample", isWrong }));
+  byId("parts").replaceChildren(...figures);
+}
+
+function makePart(text, values, options) {
+  const picture = makePicture(values, { label: text, ...options });
+  return make("figure", { class: "part" }, picture, make("figcaption", { text }));
+}
+
+// Few features have names and numbers that people know.
+function showFeatures(explanation) {
+  if (model.image_shape || model.nFeatures > FEW_FEATURES) return;
+  const { sample, reconstruction, residual } = takeApart(explanation);
+  const head = ["feature", "sample", "its atoms together", "what is left"];
+  const rows = Array.from(sample, (value, f) => {
+    const name = explanation.isWrong && explanation.isWrong[f] ? `${nameFeature(f)} (left out)` : nameFeature(f);
+    return makeRow(
+      name,
+      [value, reconstruction[f], residual[f]].map((number) => make("td", { text: formatNumber(number) })),
+    );
+  });
+  byId("features").replaceChildren(makeTable("Features of this sample", head, rows));
+}
+
+function nameFeature(f) {
+  return model.feature_names[f] || `feature ${f}`;
+}
+
+function makeRow(name, cells, properties = {}) {
+  return make("tr", properties, make("th", { scope: "row", text: name }), ...cells);
+}
+
+// Classes.
+
+function rankClasses(evidence) {
+  const order = evidence.map((_, j) => j).sort((a, b) => evidence[b] - evidence[a]);
+  return order.slice(0, MOST_CLASSES).sort((a, b) => a - b);
+}
+
+function makeClassBars(values, best, label) {
+  const rows = rankClasses(values).map((j) => {
+    return { name: model.classes[j], value: values[j], color: model.colors[j], isStrong: j === best };
+  });
+  return makeBars(rows, { label });
+}
+
+function showEvidence({ evidence, label }) {
+  const title = "Evidence for each class";
+  byId("evidence").replaceChildren(make("h3", { text: title }), makeClassBars(evidence, label, title));
+}
+
+// What each atom adds to each score.
+
+function showContributions({ code, contributions, scores, evidence, label }) {
+  const classes = rankClasses(evidence);
+  const order = code.atoms.map((_, t) => t).sort((a, b) => Math.abs(code.values[b]) - Math.abs(code.values[a]));
+  const largest = Math.max(...classes.flatMap((j) => contributions[j].map(Math.abs)), 1e-300);
+  const rows = order.map((t) =>
+    makeAtomRow(
+      code,
+      t,
+      classes.map((j) => contributions[j][t]),
+      largest,
+    ),
+  );
+  const sums = { intercept: model.intercept, "sum: the score": scores, evidence };
+  for (const [name, values] of Object.entries(sums)) rows.push(makeSumRow(name, values, classes, label, largest));
+  const head = ["atom", "coefficient", ...classes.map(makeClassChip)];
+  const table = makeTable("What each atom adds to each score", head, rows, { class: "contributions", id: "code" });
+  byId("contributions").replaceChildren(
+    make("h3", { text: "Its atoms" }),
+    make("p", { class: "hint", text: EXPLANATION }),
+    table,
+  );
+}
+
+const EXPLANATION =
+  "What each atom adds to the score of each class: its coefficient times the weight of the class. Evidence is what the " +
+  "loss makes of a score, over the cost of the class; the largest decides." +
+  (model.image_shape && model.image_shape.length === 2 ? " Blue in a picture is negative." : "");
+
+function makeAtomRow(code, t, values, largest) {
+  const atom = make("th", { scope: "row" }, makeCodeAtom(code.atoms[t], code.values[t]));
+  const cells = values.map((value) => {
+    const cell = make("td", { class: value < 0 ? "against" : "for", text: formatEntry(value, largest) });
+    cell.style.setProperty("--share", String(Math.abs(value) / largest));
+    return cell;
+  });
+  return make("tr", {}, atom, make("td", { text: formatNumber(code.values[t]) }), ...cells);
+}
+
+function makeSumRow(name, values, classes, label, largest) {
+  const cells = classes.map((j) =>
+    make("td", { class: j === label ? "strong" : "", text: formatEntry(values[j], largest) }),
+  );
+  const head = make("th", { scope: "row", colspan: 2, text: name });
+  return make("tr", { class: name.startsWith("sum") ? "total" : "" }, head, ...cells);
+}
+
+// As many digits as the largest entry of the table needs to have two or three.
+function formatEntry(value, largest) {
+  const digits = Math.max(0, Math.min(8, 2 - Math.floor(Math.log10(Math.max(largest, 1e-8)))));
+  return Math.abs(value) >= 100 ? value.toFixed(0) : value.toFixed(digits);
+}
+
+function makeCodeAtom(number, coefficient) {
+  const sign = Math.sign(coefficient) || 1;
+  const values = model.dictionary[number].map((value) => sign * value);
+  const picture = makePicture(values, { kind: "signed", label: `atom ${number}` });
+  const properties = { class: "atom", type: "button", title: `Atom ${number}` };
+  const marks = { "data-atom": number, "data-coefficient": coefficient };
+  const onclick = () => showAtom(atoms[number]);
+  return make(
+    "button",
+    { ...properties, ...marks, onclick },
+    picture,
+    make("span", { class: "caption", text: number }),
+  );
+}
