@@ -470,7 +470,7 @@ def test_content_of_another_type_is_refused_though_its_hash_is_right(whole, name
     content, arrays = read_container(path, MODEL)
     # Attributes are all checked; parameters are the user's own until they are used.
     branch = content["attributes"] | {"class": content["class"]}
-    plausible = {"n_nonzero_coefs_": 3, "median_noise_variance_": 1.5, "noise_floor_": 1.5}
+    plausible = {"n_nonzero_coefs_": 3, "median_noise_variance_": 1.5, "noise_floor_": 1.5, "cost_floor_": 1.5}
     plausible |= {"converged_": True, "is_multilabel_": True}
     if value == branch[name] or (name in plausible and value is plausible[name]):
         return

@@ -245,6 +245,13 @@ def test_a_fit_without_iterations_has_a_history_of_one(digits):
     display.figure_.canvas.draw()
 
 
+def test_class_costs_at_their_floor_are_told(model):
+    assert ClassCostDisplay.from_estimator(model).floor == model.cost_floor_
+    assert (model.class_cost_ >= model.cost_floor_ * (1 - 1e-9)).all()
+    display = ClassCostDisplay([0.2, 0.5, 0.2], ["a", "b", "c"], floor=0.2).plot()
+    assert display.ax_.get_legend().texts[0].get_text() == "floor 0.2, 2 classes at it"
+
+
 def test_the_histogram_of_noise_holds_every_sample(model):
     display = NoiseDisplay.from_estimator(model)
     sigma = np.sqrt(model.noise_variance_)

@@ -218,7 +218,7 @@ def test_masks_of_the_wrong_shape_or_kind_are_refused(model, split, mask):
 def test_what_is_not_finite_and_not_missing_is_an_error_that_names_the_place(model, split):
     X = split[2].copy()
     X[300, 7] = np.nan
-    with pytest.raises(ValueError, match="X contains NaN in row 300, feature 7"):
+    with pytest.raises(ValueError, match=r"X contains NaN in row 300, feature 7: impute .* missing=\"mask\""):
         model.predict(X)
     X[300, 7] = np.inf
     with pytest.raises(ValueError, match="X contains infinity in row 300, feature 7"):

@@ -156,6 +156,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         The median :math:`\sigma_i^2` of the codes that the classifiers were last trained on.
     noise_floor_ : float
         The smallest noise variance that the fit allowed.
+    cost_floor_ : float
+        The smallest class cost that the fit allowed; where all classes are easy, all costs are at it.
     class_prior_ : ndarray of shape (n_classes,)
         Share of each class among the labelled training samples; what a sample with nothing known is judged by.
     loss_ : Loss
@@ -442,6 +444,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             "class_prior_": np.mean(labels[labels.any(axis=1)] > 0, axis=0),
             "median_noise_variance_": float(np.median(state.noise_variance)),
             "noise_floor_": float(floors.noise_variance),
+            "cost_floor_": float(floors.class_cost),
             "components_": state.dictionary,
             "coef_": state.coef,
             "intercept_": state.intercept,

@@ -27,6 +27,7 @@ Result = TypeVar("Result")
 
 _ROUNDING = 1e-9  # 0.29 of 100 features are 29, though not in floating point
 MISSING = ("error", "mask")  # what NaN in a new sample is
+_REMEDY = 'impute such values, or have NaN left out by missing="mask"'
 
 
 class CodedBlock(NamedTuple):
@@ -58,7 +59,7 @@ class NoisyCoder:
 
         def work(block: slice, _: None) -> Result:
             samples, is_known = _find_known(X[block], None if mask is None else mask[block], is_nan_missing)
-            measure_energies(samples, block.start)  # says which row is not finite
+            measure_energies(samples, block.start, remedy=_REMEDY)  # says which row is not finite
             return finish(self.code(samples, is_known))
 
         return map_blocks(work, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs)

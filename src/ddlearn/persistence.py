@@ -72,6 +72,7 @@ _LAYOUTS = {
             scalars={
                 "median_noise_variance_": float,
                 "noise_floor_": float,
+                "cost_floor_": float,
                 "n_nonzero_coefs_": int,
                 "n_features_in_": int,
                 "n_iter_": int,

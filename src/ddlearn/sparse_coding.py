@@ -277,7 +277,9 @@ def check_budget(n_nonzero_coefs: int | None, n_components: int) -> int:
     return int(n_nonzero_coefs)
 
 
-def measure_energies(X: Floats, first_row: int, *, name: str = "X") -> Floats:
+def measure_energies(
+    X: Floats, first_row: int, *, name: str = "X", remedy: str = "remove or impute such values"
+) -> Floats:
     """Return the squared norm of each row; raise if a row is not finite or its square leaves the range of its dtype."""
     with np.errstate(over="ignore", invalid="ignore"):
         energies = np.vecdot(X, X)
@@ -292,8 +294,7 @@ def measure_energies(X: Floats, first_row: int, *, name: str = "X") -> Floats:
             feature = int(np.flatnonzero(~np.isfinite(row))[0])
             word = "NaN" if np.isnan(row[feature]) else "infinity"
             raise ValueError(
-                f"{name} contains {word} in row {first_row + position}, feature {feature}: "
-                "remove or impute such values."
+                f"{name} contains {word} in row {first_row + position}, feature {feature}: {remedy}."
             )
         if row.any():
             raise ValueError(

@@ -137,6 +137,8 @@ class ClassCostDisplay:
         The scales.
     classes : array-like of shape (n_classes,)
         The names of the classes.
+    floor : float or None, default=None
+        The smallest cost that the fit allowed, which is marked.
 
     Attributes
     ----------
@@ -159,9 +161,10 @@ class ClassCostDisplay:
     [0.2, 0.5]
     """
 
-    def __init__(self, class_cost: ArrayLike, classes: ArrayLike):
+    def __init__(self, class_cost: ArrayLike, classes: ArrayLike, floor: float | None = None):
         self.class_cost = np.asarray(class_cost, dtype=np.float64)
         self.classes = np.asarray(classes)
+        self.floor = floor
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Axes | None = None) -> ClassCostDisplay:
@@ -180,7 +183,7 @@ class ClassCostDisplay:
             The display.
         """
         model = unwrap(estimator)
-        return cls(model.class_cost_, model.classes_).plot(ax=ax)
+        return cls(model.class_cost_, model.classes_, floor=model.cost_floor_).plot(ax=ax)
 
     def plot(self, ax: Axes | None = None) -> ClassCostDisplay:
         """Draw.
@@ -201,6 +204,11 @@ class ClassCostDisplay:
         colors = [get_class_color(position) for position in range(n_classes)]
         self.bars_ = ax.barh(positions, self.class_cost, color=colors)
         ax.bar_label(self.bars_, fmt="%.3g", padding=3, fontsize=TICK_SIZE)
+        if self.floor is not None:
+            n_there = int(np.count_nonzero(self.class_cost <= self.floor * (1 + 1e-6)))  # equal, but for float32
+            label = f"floor {self.floor:.3g}, {n_there} classes at it"
+            ax.axvline(self.floor, color=RED, lw=2.5, ls="--", label=label)
+            ax.legend(fontsize=TICK_SIZE)
         ax.set_yticks(positions, [to_label(name) for name in self.classes], fontsize=TICK_SIZE)
         ax.set_ylim(n_classes - 0.4, -0.6)  # the first class on top
         ax.margins(x=0.15)  # room for the numbers

@@ -158,9 +158,9 @@ def _describe_training(model: DDLClassifier) -> Json:
     return {
         "history": {name: [_to_number(record[name]) for record in history] for name in history[0]},
         "converged": bool(model.converged_),
-        "n_samples": None if variance is None else len(variance),
         "noise": None if variance is None else _describe_noise(np.sqrt(variance), float(np.sqrt(model.noise_floor_))),
         "class_cost": [float(cost) for cost in model.class_cost_],
+        "cost_floor": float(model.cost_floor_),
     }
 
 

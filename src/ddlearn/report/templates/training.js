@@ -1,6 +1,6 @@
 // How the fit went: the four terms of the MAP objective, errors, noise, class costs.
 function showTraining() {
-  const { history, converged, noise, class_cost: classCost } = content.training;
+  const { history, converged, noise } = content.training;
   const one = (title, values) => makeLines(title, [{ name: title, values, className: "first" }]);
   byId("convergence").replaceChildren(
     ...[
@@ -15,9 +15,18 @@ function showTraining() {
   const end = converged ? "the objective has settled" : "stopped before the objective had settled";
   byId("iterations").textContent = `${history.iteration.length - 1} iterations; ${end}.`;
   byId("noise").replaceChildren(noise ? makeHistogram("Noise of the training samples, sigma", noise) : makeNoNoise());
+  byId("costs").replaceChildren(makeCosts(content.training));
+}
+
+function makeCosts({ class_cost: classCost, cost_floor: floor }) {
   const rows = classCost.map((value, j) => ({ name: model.classes[j], value, color: model.colors[j] }));
+  const nThere = classCost.filter((cost) => cost <= floor * (1 + 1e-6)).length;
   const caption = make("figcaption", {}, make("strong", { text: "Class costs, gamma" }));
-  byId("costs").replaceChildren(make("figure", {}, caption, makeBars(rows, { label: "Class costs" })));
+  const hint = make("p", {
+    class: "hint",
+    text: `${nThere} of ${classCost.length} are at their floor, ${formatNumber(floor)}.`,
+  });
+  return make("figure", {}, caption, makeBars(rows, { label: "Class costs" }), hint);
 }
 
 function makeNoNoise() {
