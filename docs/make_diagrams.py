@@ -132,12 +132,12 @@ def draw_choose() -> None:
 
 FIT = [
     ("DDLClassifier.fit", "estimator.py: checks X and y, labels to -1, 0, +1"),
-    ("first atoms", "dictionary.py: samples of each class in turn"),
+    ("first atoms", "dictionary/: samples of each class in turn"),
 ]
 LOOP = [
     ("codes", "discriminative_coding.py, losses.py,", "sparse_coding.py, _omp_kernel.py"),
-    ("classifiers", "classifiers.py, _classifier_kernel.py"),
-    ("dictionary", "dictionary.py, _ksvd_kernel.py"),
+    ("classifiers", "classifiers/, _classifier_kernel.py"),
+    ("dictionary", "dictionary/, _ksvd_kernel.py"),
     ("scales and objective", "objective.py"),
 ]
 AFTER = [("refit, fitted attributes", "fitting.py on label-free codes; estimator.py")]
@@ -154,7 +154,7 @@ LAYERS = [
     ("outside", "cli/, reading/, experiments/, report/, plotting/, checkpoint, persistence"),
     ("estimators", "estimator, ksvd, transformer"),
     ("whole runs", "fitting, prediction, inference, noisy_coding"),
-    ("steps", "alignment, discriminative_coding, sparse_coding, dictionary, classifiers"),
+    ("steps", "alignment, discriminative_coding, sparse_coding, dictionary/, classifiers/"),
     ("ground", "objective, losses, codes, blocks (the only one that knows threads)"),
     ("arithmetic", "_omp_kernel, _ksvd_kernel, _classifier_kernel, _code_kernel, ..."),
 ]

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ddlearn import KSVD, datasets
+from ddlearn import KSVD
 from ddlearn.datasets import (
     CorruptDatasetError,
     DatasetNotFoundError,
@@ -31,6 +31,10 @@ from ddlearn.datasets import (
     load_yaleb,
     make_planted,
 )
+from ddlearn.datasets.faces import _draw_halves
+from ddlearn.datasets.files import _digest, _read_archive, list_folders, read_originals
+from ddlearn.datasets.formats import _halve, _read_pgm
+from ddlearn.datasets.sources import SOURCES
 from ddlearn.reading.named import NAMED_SETS
 
 REAL_FOLDER = os.environ.get("DDLEARN_DATA")
@@ -60,8 +64,8 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("DDLEARN_DATA", raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    for name, source in datasets._SOURCES.items():
-        monkeypatch.setitem(datasets._SOURCES, name, replace(source, mirrors=()))
+    for name, source in SOURCES.items():
+        monkeypatch.setitem(SOURCES, name, replace(source, mirrors=()))
     folder = tmp_path / "cache" / "ddlearn"
     folder.mkdir(parents=True)
     return folder
@@ -142,13 +146,13 @@ def small(request, monkeypatch, tmp_path):
     folder = tmp_path / "given"
     folder.mkdir()
     archive = write_archive(folder, name, arrays)
-    source = datasets._SOURCES[name]
+    source = SOURCES[name]
     originals = tuple(
-        replace(original, digest=datasets._digest(tuple(arrays[key] for key in original.arrays)))
+        replace(original, digest=_digest(tuple(arrays[key] for key in original.arrays)))
         for original in source.originals
     )
     sha256 = hashlib.sha256(archive.read_bytes()).hexdigest()
-    monkeypatch.setitem(datasets._SOURCES, name, replace(source, sha256=sha256, originals=originals))
+    monkeypatch.setitem(SOURCES, name, replace(source, sha256=sha256, originals=originals))
     return name, LOADERS[name], arrays, folder
 
 
@@ -184,8 +188,8 @@ def test_data_home_overrides_both(small, monkeypatch, tmp_path):
 
 def test_what_is_found_is_told(small, monkeypatch, tmp_path):
     name, _, arrays, folder = small
-    for other, source in datasets._SOURCES.items():
-        monkeypatch.setitem(datasets._SOURCES, other, replace(source, mirrors=("https://example.org/",)))
+    for other, source in SOURCES.items():
+        monkeypatch.setitem(SOURCES, other, replace(source, mirrors=("https://example.org/",)))
     monkeypatch.setenv("DDLEARN_DATA", str(folder))
     archive = folder / f"{name}.npz"
     good = {"where": str(archive), "bytes": archive.stat().st_size, "checksum": "good", "advice": None}
@@ -204,7 +208,7 @@ def test_what_is_found_is_told(small, monkeypatch, tmp_path):
     assert "is damaged or another version" in damaged["advice"]
     archive.unlink()
     write_originals(folder, name, arrays)
-    files = [folder / original.name for original in datasets._SOURCES[name].originals]
+    files = [folder / original.name for original in SOURCES[name].originals]
     assert find_datasets()[name] == {
         "where": str(files[0] if len(files) == 1 else folder),
         "bytes": sum(file.stat().st_size for file in files),
@@ -215,7 +219,7 @@ def test_what_is_found_is_told(small, monkeypatch, tmp_path):
 
 def test_default_cache_is_in_the_home_folder(monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert datasets._list_folders(None) == [Path.home() / ".cache" / "ddlearn"]
+    assert list_folders(None) == [Path.home() / ".cache" / "ddlearn"]
 
 
 def test_original_files_give_the_same_as_the_archive(small, cache):
@@ -260,7 +264,7 @@ def test_damaged_archive_is_refused(small, how):
     with pytest.raises(CorruptDatasetError, match="SHA-256") as caught:
         load(data_home=folder)
     assert str(path) in str(caught.value)
-    assert datasets._SOURCES[name].sha256 in str(caught.value)
+    assert SOURCES[name].sha256 in str(caught.value)
     assert "delete it" in str(caught.value)
 
 
@@ -268,7 +272,7 @@ def test_damaged_archive_is_refused(small, how):
 def test_damaged_original_is_refused(small, cache, how):
     name, load, arrays, _ = small
     write_originals(cache, name, arrays)
-    for original in datasets._SOURCES[name].originals:
+    for original in SOURCES[name].originals:
         path = cache / original.name
         good = path.read_bytes()
         path.write_bytes(damage(good, how))
@@ -288,7 +292,7 @@ def test_original_of_other_numbers_is_refused(small, cache):
 def test_pickles_are_never_loaded(cache, monkeypatch):
     path = write_archive(cache, "usps", {"X_train": np.array([{}], object)})
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    monkeypatch.setitem(datasets._SOURCES, "usps", replace(datasets._SOURCES["usps"], sha256=sha256))
+    monkeypatch.setitem(SOURCES, "usps", replace(SOURCES["usps"], sha256=sha256))
     with pytest.raises(ValueError, match="allow_pickle=False"):
         load_usps(subset="train")
 
@@ -315,7 +319,7 @@ def server(tmp_path):
 
 
 def set_mirrors(monkeypatch, name, *mirrors):
-    monkeypatch.setitem(datasets._SOURCES, name, replace(datasets._SOURCES[name], mirrors=mirrors))
+    monkeypatch.setitem(SOURCES, name, replace(SOURCES[name], mirrors=mirrors))
 
 
 def unused_address():
@@ -352,7 +356,7 @@ def test_an_interrupted_download_goes_on_where_it_stopped(small, cache, server, 
     name, load, arrays, _ = small
     folder, address = server
     write_originals(folder, name, arrays)
-    names = [original.name for original in datasets._SOURCES[name].originals]
+    names = [original.name for original in SOURCES[name].originals]
     for done in names[:-1]:
         (folder / done).rename(cache / done)
     set_mirrors(monkeypatch, name, address)
@@ -365,7 +369,7 @@ def test_a_damaged_download_never_reaches_the_cache(small, cache, server, monkey
     name, load, arrays, _ = small
     folder, address = server
     write_originals(folder, name, arrays)
-    last = folder / datasets._SOURCES[name].originals[-1].name
+    last = folder / SOURCES[name].originals[-1].name
     last.write_bytes(damage(last.read_bytes(), how))
     set_mirrors(monkeypatch, name, address)
     with pytest.raises(DatasetNotFoundError, match=f"{address}{last.name}: "):
@@ -383,7 +387,7 @@ def test_offline_says_what_to_put_where(small, cache, monkeypatch, tmp_path):
     with pytest.raises(FileNotFoundError) as caught:
         load()
     assert type(caught.value) is DatasetNotFoundError
-    first = datasets._SOURCES[name].originals[0].name
+    first = SOURCES[name].originals[0].name
     for part in (f"{name}.npz", first, str(tmp_path / "empty"), str(cache), "export DDLEARN_DATA=", address):
         assert part in str(caught.value)
 
@@ -446,7 +450,7 @@ def faces(cache, monkeypatch):
     """A folder of small faces: three people, ten lights each."""
     path = write_archive(cache, "yaleb", small_arrays("yaleb"))
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    monkeypatch.setitem(datasets._SOURCES, "yaleb", replace(datasets._SOURCES["yaleb"], sha256=sha256))
+    monkeypatch.setitem(SOURCES, "yaleb", replace(SOURCES["yaleb"], sha256=sha256))
     return small_arrays("yaleb")
 
 
@@ -488,7 +492,7 @@ def test_halves_are_random_by_seed(faces):
 
 
 def test_odd_numbers_give_the_larger_half_to_training():
-    in_train = datasets._draw_halves(np.repeat([0, 1], [7, 4]), 0)
+    in_train = _draw_halves(np.repeat([0, 1], [7, 4]), 0)
     assert [in_train[:7].sum(), in_train[7:].sum()] == [4, 2]
 
 
@@ -524,12 +528,12 @@ def test_face_errors(options, message):
 def test_faces_are_halved_by_means_rounded_half_up():
     image = np.array([[0, 1, 255, 255], [0, 1, 255, 254], [0, 0, 3, 0], [0, 1, 0, 0]], np.uint8)
     # means 0.5, 254.75, 0.25, 0.75
-    np.testing.assert_array_equal(datasets._halve(image), [[1, 255], [0, 1]])
+    np.testing.assert_array_equal(_halve(image), [[1, 255], [0, 1]])
 
 
 def test_pgm_may_hold_a_comment():
     pixels = np.arange(192 * 168, dtype=np.uint32).astype(np.uint8)
-    image = datasets._read_pgm(b"P5\n# made by hand\n168 192\n255\n" + pixels.tobytes())
+    image = _read_pgm(b"P5\n# made by hand\n168 192\n255\n" + pixels.tobytes())
     np.testing.assert_array_equal(image, pixels.reshape(192, 168))
 
 
@@ -581,7 +585,7 @@ def test_yaleb_splits():
 def test_real_originals_give_the_archive(name, tmp_path):
     with np.load(Path(REAL_FOLDER) / f"{name}.npz") as archive:
         write_originals(tmp_path, name, dict(archive))
-        converted = datasets._read_originals(datasets._SOURCES[name], tmp_path)
+        converted = read_originals(SOURCES[name], tmp_path)
         assert converted.keys() == set(archive)
         for key, values in converted.items():
             assert values.dtype == archive[key].dtype
@@ -594,7 +598,7 @@ def test_verifying_takes_no_time_that_one_notices(name):
     best = np.inf
     for _ in range(3):
         start = time.perf_counter()
-        datasets._read_archive(path, datasets._SOURCES[name].sha256)
+        _read_archive(path, SOURCES[name].sha256)
         best = min(best, time.perf_counter() - start)
     assert best < 0.1
 
