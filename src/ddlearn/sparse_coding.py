@@ -293,9 +293,7 @@ def measure_energies(
         if not np.isfinite(row).all():
             feature = int(np.flatnonzero(~np.isfinite(row))[0])
             word = "NaN" if np.isnan(row[feature]) else "infinity"
-            raise ValueError(
-                f"{name} contains {word} in row {first_row + position}, feature {feature}: {remedy}."
-            )
+            raise ValueError(f"{name} contains {word} in row {first_row + position}, feature {feature}: {remedy}.")
         if row.any():
             raise ValueError(
                 f"Row {first_row + position} of {name} has values as large as {np.abs(row).max():.3g}, whose squares "
