@@ -94,7 +94,7 @@ def draw(page, points):
 
 def settle(page):
     """Wait until the page has coded what is on the pad, which it does once a frame."""
-    page.wait_for_function("!ddlearn.explorer.isPending")
+    page.wait_for_selector("#results[aria-busy=false]", state="attached")
 
 
 def read_sample(page):

@@ -13,7 +13,6 @@ const explorer = {
   cursor: null, // of the keyboard, on the pad
   plain: null, // what the model makes of the sample
   corrected: null, // with gross errors left out; null while they are being looked for
-  isPending: false,
 };
 
 function showExplorer() {

@@ -12,12 +12,20 @@ function update() {
   for (const id of ["results", "contributions", "features"]) byId(id).hidden = isBlank();
   byId("blank-hint").hidden = !isBlank();
   clearTimeout(correctionTimer);
-  if (explorer.isPending) return;
-  explorer.isPending = true;
+  if (isBusy()) return;
+  setBusy(true);
   requestAnimationFrame(() => {
-    explorer.isPending = false;
+    setBusy(false);
     if (!isBlank()) codeSample();
   });
+}
+
+function isBusy() {
+  return byId("results").getAttribute("aria-busy") === "true";
+}
+
+function setBusy(flag) {
+  byId("results").setAttribute("aria-busy", String(flag));
 }
 
 function codeSample() {
