@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 _LOG_ABOVE = 10.0  # the largest over the smallest from which the axis is logarithmic
 
 
+def _mark_floor(ax: Axes, floor: float, scales: NDArray[np.float64], owners: str) -> None:
+    """Draw the line below which no scale can fall, and tell how many are at it."""
+    n_there = int(np.count_nonzero(scales <= floor * (1 + 1e-6)))  # equal, but for float32
+    ax.axvline(floor, color=RED, lw=2.5, ls="--", label=f"floor {floor:.3g}, {n_there} {owners} at it")
+
+
 class NoiseDisplay:
     r"""Histogram of the noise level :math:`\sigma_i` of each training sample.
 
@@ -102,8 +108,7 @@ class NoiseDisplay:
         median = float(np.median(self.sigma))
         ax.axvline(median, color=ORANGE, lw=2.5, label=f"median {median:.3g}")
         if self.floor is not None:
-            n_there = int(np.count_nonzero(self.sigma <= self.floor * (1 + 1e-6)))  # equal, but for float32
-            ax.axvline(self.floor, color=RED, lw=2.5, ls="--", label=f"floor {self.floor:.3g}, {n_there} samples at it")
+            _mark_floor(ax, self.floor, self.sigma, "samples")
         ax.set_ylim(0, 1.3 * self.counts_.max())  # room for the legend
         if self._is_wide():
             ax.set_xscale("log")
@@ -205,9 +210,7 @@ class ClassCostDisplay:
         self.bars_ = ax.barh(positions, self.class_cost, color=colors)
         ax.bar_label(self.bars_, fmt="%.3g", padding=3, fontsize=TICK_SIZE)
         if self.floor is not None:
-            n_there = int(np.count_nonzero(self.class_cost <= self.floor * (1 + 1e-6)))  # equal, but for float32
-            label = f"floor {self.floor:.3g}, {n_there} classes at it"
-            ax.axvline(self.floor, color=RED, lw=2.5, ls="--", label=label)
+            _mark_floor(ax, self.floor, self.class_cost, "classes")
             ax.legend(fontsize=TICK_SIZE)
         ax.set_yticks(positions, [to_label(name) for name in self.classes], fontsize=TICK_SIZE)
         ax.set_ylim(n_classes - 0.4, -0.6)  # the first class on top

@@ -33,7 +33,6 @@ function codeSample() {
   explorer.plain = explain(sample);
   explorer.corrected = null;
   showResults();
-  clearTimeout(correctionTimer);
   correctionTimer = setTimeout(() => {
     explorer.corrected = explainWithErrors(sample, explorer.share);
     showResults();
