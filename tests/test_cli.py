@@ -616,16 +616,43 @@ def test_without_the_extra_the_message_says_what_to_install():
 # -- terminals and pipes -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["fit", "--help"]], ids=" ".join)
-def test_help_answers_at_once(arguments):
+# The least that help by the same library can take.
+EMPTY_APPLICATION = """
+import typer
+
+app = typer.Typer()
+
+
+@app.command()
+def fit(data: str) -> None:
+    "Fit a model."
+
+
+@app.command()
+def predict(data: str) -> None:
+    "Predict."
+
+
+app()
+"""
+
+
+def measure_own_seconds(command: list[str]) -> float:
+    """Return the least processor time of three runs: on a busy machine the time on the wall tells of others' work."""
     seconds = []
     for _ in range(3):
         before = os.times()
-        assert run_process(*arguments).returncode == 0
+        subprocess.run(command, check=True, capture_output=True, env=os.environ | {"PYTHONPATH": str(SOURCE)})
         after = os.times()
-        # Its own work: on a busy machine the time on the wall tells of others' work.
         seconds.append(after.children_user + after.children_system - before.children_user - before.children_system)
-    assert min(seconds) < 0.5, seconds
+    return min(seconds)
+
+
+def test_help_answers_at_once():
+    # About 1.4 times an empty application's time; NumPy alone would double it. Seconds depend on the machine.
+    empty = measure_own_seconds([sys.executable, "-c", EMPTY_APPLICATION, "fit", "--help"])
+    for arguments in (["--help"], ["fit", "--help"]):
+        assert measure_own_seconds([sys.executable, "-m", "ddlearn", *arguments]) < 2.5 * empty
 
 
 def test_public_names_are_where_type_checkers_see_them():
