@@ -11,12 +11,15 @@ from reference import dsc_objective, pursue_stacked
 from sklearn.datasets import load_digits
 
 from ddlearn import DICTIONARY_UPDATES, LOSSES
+from ddlearn.blocks import PART_ROWS
 from ddlearn.classifiers import resolve_trainer
 from ddlearn.codes import RowCodes
 from ddlearn.dictionary import init_dictionary, resolve_dictionary_update
-from ddlearn.fitting import AlternatingFit, FitSettings
+from ddlearn.fit_steps import FitSettings
+from ddlearn.fitting import AlternatingFit
 from ddlearn.objective import NOISE_MODELS
 from ddlearn.sparse_coding import encode_rows, resolve_sparse_coder
+from ddlearn.training_parts import TrainingSet
 
 MONOTONE_UPDATES = sorted(name for name in DICTIONARY_UPDATES if resolve_dictionary_update(name).is_monotone)
 every_loss = pytest.mark.parametrize("loss", [loss_class() for loss_class in LOSSES.values()], ids=list(LOSSES))
@@ -44,24 +47,29 @@ def make_settings(loss, **changes) -> FitSettings:
     return replace(settings, **changes)
 
 
-def make_fit(loss, seed=0, n_components=60, **changes):
+def make_fit(loss, seed=0, n_components=60, part_rows=PART_ROWS, **changes):
     X, y = load_digits(return_X_y=True)
     X, y = normalise(X)[:400], y[:400]
     rng = np.random.RandomState(seed)
     labels = np.where(y[:, None] == np.arange(10), 1.0, -1.0)
-    fitting = AlternatingFit(X, labels, make_settings(loss, **changes), rng)
+    fitting = AlternatingFit(TrainingSet.of_arrays(X, labels, part_rows), make_settings(loss, **changes), rng)
     return fitting, fitting.initialise(init_dictionary("samples", X, y, n_components, rng))
 
 
+def put_rows(fitting, state, **changes):
+    """Return a state in which something is known of the samples that the fit did not find out."""
+    return state.put_rows(state.collect_rows()._replace(**changes), fitting.facts.row_slices)
+
+
 def assert_no_step_raises_the_objective(fitting, start, n_iter=4):
-    state, floors, objective = start
+    (state, objective, _), floors = start
     before = objective.total
     for _ in range(n_iter):
         for step in (
             lambda state: fitting.encode(state)[0],
             fitting.train_classifiers,
-            lambda state: fitting.update_dictionary(state)[0],
-            lambda state: fitting.update_scales(state, floors)[0],
+            lambda state: fitting.update_dictionary(state, floors)[0],
+            lambda state: fitting.update_scales(state, floors).state,
         ):
             state = step(state)
             after = fitting.evaluate(state).total
@@ -86,35 +94,35 @@ def test_no_step_raises_the_objective_with_weighted_labels(loss, weight):
 
 def test_the_printed_dictionary_step_can_raise_the_objective():
     # Plain K-SVD ignores the noise variances (design.md 6.5). If it never rose, "monotone" would be an idle word.
-    fitting, (state, floors, _) = make_fit(LOSSES["square"](), dictionary_update=resolve_dictionary_update("ksvd"))
+    fitting, ((state, _, _), floors) = make_fit(LOSSES["square"](), dictionary_update=resolve_dictionary_update("ksvd"))
     rises = []
     for _ in range(6):
         state = fitting.train_classifiers(fitting.encode(state)[0])
         before = fitting.evaluate(state).total
-        state, _ = fitting.update_dictionary(state)
+        state, _ = fitting.update_dictionary(state, floors)
         rises.append(fitting.evaluate(state).total > before)
-        state, _ = fitting.update_scales(state, floors)
+        state = fitting.update_scales(state, floors).state
     assert any(rises)
 
 
 @every_loss
 def test_the_dictionary_step_leaves_every_score_as_it_was_if_it_says_so(loss):
     for name in MONOTONE_UPDATES:
-        fitting, (state, _, _) = make_fit(loss, dictionary_update=resolve_dictionary_update(name))
+        fitting, ((state, _, _), floors) = make_fit(loss, dictionary_update=resolve_dictionary_update(name))
         state, _ = fitting.encode(state)
-        after, _ = fitting.update_dictionary(state)
+        after, _ = fitting.update_dictionary(state, floors)
         np.testing.assert_allclose(
             after.codes.to_csr(60) @ after.coef.T, state.codes.to_csr(60) @ state.coef.T, atol=1e-9
         )
 
 
 def test_scales_minimise_the_objective_above_their_floors():
-    fitting, (state, floors, objective) = make_fit(LOSSES["logistic"]())
+    fitting, ((state, objective, _), floors) = make_fit(LOSSES["logistic"]())
     rng = np.random.default_rng(0)
     for _ in range(20):
+        variance = np.maximum(state.noise_variance * rng.uniform(0.5, 2, 400), floors.noise_variance)
         other = replace(
-            state,
-            noise_variance=np.maximum(state.noise_variance * rng.uniform(0.5, 2, 400), floors.noise_variance),
+            put_rows(fitting, state, noise_variance=variance),
             class_cost=np.maximum(state.class_cost * rng.uniform(0.5, 2, 10), floors.class_cost),
         )
         assert fitting.evaluate(other).total >= objective.total
@@ -123,7 +131,7 @@ def test_scales_minimise_the_objective_above_their_floors():
 @pytest.mark.parametrize("weight", [0.5, 1.0, 10.0])
 def test_class_costs_minimise_the_objective_whatever_the_weight(weight):
     # Were the weight on the costs alone, the best class cost would be that many times larger, and undo it.
-    fitting, (state, floors, objective) = make_fit(LOSSES["logistic"](), classification_weight=weight)
+    fitting, ((state, objective, _), floors) = make_fit(LOSSES["logistic"](), classification_weight=weight)
     assert (state.class_cost > 1.05 * floors.class_cost).all()
     for j in range(10):
         for factor in (0.96, 1.04):
@@ -145,10 +153,11 @@ def make_printed_matrices(x, y, labels, state, noise_variance, loss):
 
 def test_half_the_weight_is_the_papers_printed_algorithm():
     loss = LOSSES["square"]()
-    fitting, (state, _, _) = make_fit(loss, classification_weight=0.5)
+    fitting, ((state, _, _), _) = make_fit(loss, classification_weight=0.5)
     start = state.codes.to_csr(60).toarray()
     expected, n_moved = start.copy(), 0
-    for row, (x, y, labels) in enumerate(zip(start, fitting.X, fitting.labels, strict=True)):
+    (part,) = fitting.training.parts.parts
+    for row, (x, y, labels) in enumerate(zip(start, part.X, part.labels, strict=True)):
         variance = state.noise_variance[row]
         found = pursue_stacked(*make_printed_matrices(x, y, labels, state, variance, loss), 4)
         rest = (y, labels, state.dictionary, state.coef, state.intercept, variance, 2 * state.class_cost, loss)
@@ -165,9 +174,10 @@ def test_half_the_weight_is_the_papers_printed_algorithm():
 @every_loss
 def test_a_vanishing_weight_gives_codes_without_labels(loss):
     # From empty codes: every code is better than none, so that the guard takes what the pursuit finds.
-    fitting, (state, _, _) = make_fit(loss, classification_weight=1e-12)
-    empty = replace(state, codes=RowCodes.empty(400, 4, np.float64))
-    label_free = encode_rows(fitting.X, state.dictionary, fitting.settings.sparse_coder, 4, n_jobs=1).to_csr(60)
+    fitting, ((state, _, _), _) = make_fit(loss, classification_weight=1e-12)
+    empty = put_rows(fitting, state, codes=RowCodes.empty(400, 4, np.float64))
+    coder = fitting.settings.sparse_coder
+    label_free = encode_rows(fitting.training.X, state.dictionary, coder, 4, n_jobs=1).to_csr(60)
     codes = fitting.encode(empty)[0].codes.to_csr(60)
     np.testing.assert_allclose(codes.toarray(), label_free.toarray(), atol=1e-5)
     fitting.settings = replace(fitting.settings, classification_weight=1.0)
@@ -175,14 +185,15 @@ def test_a_vanishing_weight_gives_codes_without_labels(loss):
 
 
 def test_classifiers_of_replaced_atoms_start_from_zero():
-    fitting, (state, _, _) = make_fit(LOSSES["square"]())
+    fitting, ((state, _, _), floors) = make_fit(LOSSES["square"]())
     codes = state.codes
     codes.values[codes.indices == 7] = 0  # now nobody uses atom 7
     order = np.argsort(codes.values == 0, axis=1, kind="stable")
     indices, values = (np.take_along_axis(array, order, axis=1) for array in codes)
     indices[values == 0] = 0
-    state = replace(state, codes=type(codes)(indices, values), coef=np.ones_like(state.coef))
-    after, n_replaced = fitting.update_dictionary(state)
+    state = put_rows(fitting, state, codes=RowCodes(indices, values))
+    state = replace(state, coef=np.ones_like(state.coef))
+    after, n_replaced = fitting.update_dictionary(state, floors)
     assert n_replaced == 1
     assert not after.coef[:, 7].any()
     assert after.coef[:, 8].all()
@@ -205,10 +216,10 @@ def test_records_add_up_and_count(loss):
 
 
 def test_initial_atoms_are_at_the_floor():
-    fitting, (state, floors, objective) = make_fit(LOSSES["square"](), n_components=60)
+    fitting, start = make_fit(LOSSES["square"](), n_components=60)
     result = replace(fitting.settings, max_iter=0)
     fitting.settings = result
-    record = fitting.run(fitting.begin(state, floors, objective), lambda progress: False).history[0]
+    record = fitting.run(fitting.begin(*start), lambda progress: False).history[0]
     assert record.floor_share >= 60 / 400
 
 
@@ -238,3 +249,33 @@ def test_results_do_not_depend_on_the_number_of_threads(n_jobs):
         results.append(fitting.run(fitting.begin(*start), lambda progress: False).state)
     for name in ("dictionary", "coef", "intercept", "noise_variance", "class_cost"):
         np.testing.assert_array_equal(getattr(results[0], name), getattr(results[1], name))
+
+
+@every_loss
+@pytest.mark.parametrize("update", ["ksvd", "block_coordinate", "mod"])
+def test_the_way_samples_are_cut_does_not_matter(loss, update):
+    # Sums are added in another order, so the last digits differ.
+    states = []
+    for part_rows in (PART_ROWS, 256):  # 400 samples: one part, or two
+        changes = {"dictionary_update": resolve_dictionary_update(update), "max_iter": 3}
+        fitting, start = make_fit(loss, part_rows=part_rows, **changes)
+        states.append(fitting.run(fitting.begin(*start), lambda progress: False).state)
+    assert [len(state.parts.parts) for state in states] == [1, 2]
+    for name in ("dictionary", "coef", "intercept", "noise_variance", "class_cost"):
+        np.testing.assert_allclose(getattr(states[1], name), getattr(states[0], name), rtol=1e-6, atol=1e-7)
+
+
+def test_first_atoms_come_from_all_classes_also_where_only_some_samples_are_candidates(monkeypatch):
+    monkeypatch.setattr("ddlearn.fitting._MOST_CANDIDATES", 100)
+    X = np.eye(500) + 1.0
+    y = np.minimum(np.arange(500) // 100, 3) * (np.arange(500) != 7) + 4 * (np.arange(500) == 7)  # class 4 is rare
+    labels = np.where(y[:, None] == np.arange(5), 1, -1)
+    pools = []
+    for part_rows in (256, 1024):
+        training = TrainingSet.of_arrays(X, labels, part_rows)
+        pools.append(AlternatingFit(training, make_settings(LOSSES["square"]()), np.random.RandomState(0))._find_pool())
+    for pool in pools:
+        assert np.bincount(pool.class_index).tolist() == [20, 20, 20, 40, 1]
+        rows = pool.take(np.arange(101)).argmax(axis=1)
+        assert (y[rows] == pool.class_index).all()
+    np.testing.assert_array_equal(pools[0].class_index, pools[1].class_index)

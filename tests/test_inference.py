@@ -55,8 +55,8 @@ def test_class_costs_can_overrule_scores():
 def test_errors_count_labelled_samples_only():
     labels = np.array([[1.0, -1], [-1, 1], [0, 0]])
     evidence = np.array([[1.0, 0], [1.0, 0], [1.0, 0]])
-    assert count_errors(labels, evidence, is_multilabel=False) == 0.5
-    assert count_errors(labels, evidence - 0.5, is_multilabel=True) == 0.5
+    assert count_errors(labels, evidence, is_multilabel=False) == (1, 2)
+    assert count_errors(labels, evidence - 0.5, is_multilabel=True) == (2, 4)
 
 
 def make_rule(problem, loss, *, noise="per_sample", n_candidates=None, max_coding_iter=100):

@@ -8,6 +8,7 @@ from conftest import make_problem
 from scipy.optimize import minimize_scalar
 
 from ddlearn import LOSSES, MapObjective, map_objective, sparse_encode
+from ddlearn.blocks import LocalParts
 from ddlearn.codes import RowCodes
 from ddlearn.objective import (
     NOISE_MODELS,
@@ -15,10 +16,11 @@ from ddlearn.objective import (
     estimate_class_cost,
     estimate_noise_per_sample,
     estimate_shared_noise,
-    evaluate_objective,
     measure_residuals,
     set_floors,
+    sum_class_terms,
     sum_costs,
+    sum_noise_terms,
 )
 
 every_loss = pytest.mark.parametrize("loss", [loss_class() for loss_class in LOSSES.values()], ids=list(LOSSES))
@@ -73,7 +75,7 @@ def test_noise_variance_minimises_its_terms():
             return squared_residual / (2 * variance) + (n_features + 2) / 2 * np.log(variance)
 
         best = minimize_scalar(cost, bounds=(1e-8, 100), method="bounded", options={"xatol": 1e-12}).x
-        assert estimate_noise_per_sample(np.array([squared_residual]), n_features, 0.0)[0] == pytest.approx(
+        assert estimate_noise_per_sample(np.array([squared_residual]), 0.0, n_features, 0.0)[0] == pytest.approx(
             best, rel=1e-4
         )
 
@@ -85,39 +87,42 @@ def test_shared_noise_minimises_the_sum_over_samples():
         return np.sum(residuals / (2 * variance) + (n_features + 2) / 2 * np.log(variance))
 
     best = minimize_scalar(cost, bounds=(1e-6, 10), method="bounded", options={"xatol": 1e-12}).x
-    shared = estimate_shared_noise(residuals, n_features, 0.0)
+    shared = estimate_shared_noise(residuals, residuals.mean(), n_features, 0.0)
     assert shared == pytest.approx(best, rel=1e-4)
     assert len(np.unique(shared)) == 1
 
 
 def test_class_cost_minimises_its_terms():
-    labels = np.array([[1.0], [-1.0], [0.0], [1.0]])
-
     def cost(gamma):
         return 5.0 / gamma + (3 + 1) * np.log(gamma)  # three labelled samples
 
     best = minimize_scalar(cost, bounds=(1e-6, 50), method="bounded", options={"xatol": 1e-12}).x
-    assert estimate_class_cost(np.array([5.0]), labels, 0.0)[0] == pytest.approx(best, rel=1e-4)
+    assert estimate_class_cost(np.array([5.0]), np.array([3]), 0.0)[0] == pytest.approx(best, rel=1e-4)
 
 
 @pytest.mark.parametrize("noise", sorted(NOISE_MODELS))
 def test_floors_hold(noise):
-    assert (NOISE_MODELS[noise](np.zeros(5), 10, 0.25) == 0.25).all()
-    assert estimate_class_cost(np.zeros(2), np.ones((3, 2)), 0.5).tolist() == [0.5, 0.5]
+    assert (NOISE_MODELS[noise](np.zeros(5), 0.0, 10, 0.25) == 0.25).all()
+    assert estimate_class_cost(np.zeros(2), np.array([3, 3]), 0.5).tolist() == [0.5, 0.5]
+
+
+def set_floors_of(residuals, costs, **shares):
+    """Set floors from samples with two features in two parts, all of them labelled."""
+    parts = LocalParts([residuals[:2], residuals[2:]])
+    n_labelled = np.full(len(costs), len(residuals))
+    return set_floors(parts, len(residuals), residuals.dtype, costs, n_labelled, 2, **shares)
 
 
 def test_floors_are_shares_of_the_median_over_samples_with_a_residual():
     # Samples that are atoms have none, and there may be more of them than of the others.
     residuals = np.array([0, 0, 1e-30, 1e-31, 8.0, 12.0, 16.0])
-    floors = set_floors(
-        residuals, np.array([4.0, 8.0, 40.0]), np.ones((7, 3)), n_features=2, noise_floor=0.1, cost_floor=0.5
-    )
+    floors = set_floors_of(residuals, np.array([4.0, 8.0, 40.0]), noise_floor=0.1, cost_floor=0.5)
     assert floors.noise_variance == pytest.approx(0.1 * 12 / 4)
     assert floors.class_cost == pytest.approx(0.5 * 8 / 8)
 
 
 def test_floors_are_positive_even_without_any_residual_or_cost():
-    floors = set_floors(np.zeros(3), np.zeros(2), np.ones((3, 2)), 2, noise_floor=0.1, cost_floor=0.1)
+    floors = set_floors_of(np.zeros(3), np.zeros(2), noise_floor=0.1, cost_floor=0.1)
     assert min(floors) > 0
 
 
@@ -144,23 +149,18 @@ def test_objective_compares_with_the_size_of_its_terms():
 
 
 @pytest.mark.parametrize("weight", [0.5, 10.0])
-def test_the_weight_multiplies_the_two_terms_of_the_classifiers_and_no_other(weight):
-    residuals, variance = np.array([1.0, 2.0, 3.0]), np.array([0.5, 1.0, 2.0])
-    labels = np.array([[1.0, -1.0], [-1.0, 1.0], [0.0, 1.0]])
-    arguments = (residuals, variance, np.array([1.0, 4.0]), np.array([0.25, 2.0]), labels, 4)
-    plain, weighted = evaluate_objective(*arguments), evaluate_objective(*arguments, weight)
-    assert (weighted.representation, weighted.noise) == (plain.representation, plain.noise)
-    assert weighted.classification == pytest.approx(weight * (1 / 0.25 + 4 / 2), rel=1e-14)
-    assert weighted.cost == pytest.approx(weight * (3 * np.log(0.25) + 4 * np.log(2)), rel=1e-14)
+def test_the_weight_multiplies_the_two_terms_of_the_classifiers(weight):
+    costs, class_cost, n_labelled = np.array([1.0, 4.0]), np.array([0.25, 2.0]), np.array([2, 3])
+    classification, cost = sum_class_terms(costs, class_cost, n_labelled, weight)
+    assert classification == pytest.approx(weight * (1 / 0.25 + 4 / 2), rel=1e-14)
+    assert cost == pytest.approx(weight * (3 * np.log(0.25) + 4 * np.log(2)), rel=1e-14)
 
 
 def test_scaling_the_data_shifts_only_the_noise_term():
-    residuals, costs = np.array([1.0, 2.0, 3.0]), np.array([1.0])
-    labels, gamma = np.ones((3, 1)), np.array([0.25])
-    before = evaluate_objective(residuals, estimate_noise_per_sample(residuals, 4, 0), costs, gamma, labels, 4)
-    scaled = evaluate_objective(
-        100 * residuals, estimate_noise_per_sample(100 * residuals, 4, 0), costs, gamma, labels, 4
+    residuals = np.array([1.0, 2.0, 3.0])
+    before, scaled = (
+        sum_noise_terms(factor * residuals, estimate_noise_per_sample(factor * residuals, 0.0, 4, 0), 4)
+        for factor in (1, 100)
     )
-    assert scaled.representation == pytest.approx(before.representation)
-    assert scaled.noise == pytest.approx(before.noise + 3 * (4 + 2) / 2 * np.log(100))
-    assert scaled[2:] == before[2:]
+    assert scaled[0] == pytest.approx(before[0])
+    assert scaled[1] == pytest.approx(before[1] + 3 * (4 + 2) / 2 * np.log(100))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import textwrap
-from dataclasses import fields
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -34,6 +33,7 @@ from .stored_values import (
     encode_random_state,
 )
 from .strategies import check_number
+from .training_parts import RowState, TrainingPart, TrainingSet
 
 __all__ = ["Checkpoint"]
 
@@ -47,10 +47,13 @@ _FREE_PARAMETERS = {
     "error_budget",
     "error_route",
     "missing",
+    "store_codes",
     "sparse_output",
 }
 _ALIGNMENT_PARAMETERS = {"alignment", "image_shape"}  # not in the loop unless training samples are aligned
 _LONGEST_TEXT = 100
+# What samples share; the rest belongs to each of them.
+_SHARED_ARRAYS = ("dictionary", "coef", "intercept", "class_cost")
 
 
 class Checkpoint:
@@ -114,7 +117,7 @@ class Checkpoint:
         if metadata is None:  # an iteration begins
             return
         loop: AlternatingFit = metadata["loop"]
-        identity = _identify(estimator, loop.images, loop.labels)
+        identity = _identify(estimator, loop.training)
         if os.path.exists(self.path):
             stored = self._read()
             if self.resume:
@@ -151,10 +154,9 @@ class Checkpoint:
     def _restore(self, loop: AlternatingFit, stored: Container, identity: Json, estimator: DDLClassifier) -> None:
         content, arrays = stored
         with blame_file(self.path):
-            state = _read_state(arrays)
             history = decode_history(content["history"])
             floors = Floors(*(float(floor) for floor in content["floors"]))
-            progress = FitProgress(state, floors, history, bool(content["converged"]), bool(content["stopped"]))
+            ending = bool(content["converged"]), bool(content["stopped"])
             rng = decode_random_state(content["random_numbers"])
             differences = _compare(content, identity)
         if differences:
@@ -162,27 +164,44 @@ class Checkpoint:
                 f"The fit in {self.path} cannot be resumed, since it was another one: {'; '.join(differences)}. "
                 "Give the same data and parameters, or begin anew with resume=False."
             )
-        if progress.n_iter > loop.settings.max_iter:
+        n_iter = len(history) - 1
+        if n_iter > loop.settings.max_iter:
             raise ValueError(
-                f"The fit in {self.path} has done {progress.n_iter} iterations, more than "
+                f"The fit in {self.path} has done {n_iter} iterations, more than "
                 f"max_iter={loop.settings.max_iter}: raise max_iter, or begin anew with resume=False."
             )
         with blame_file(self.path):
-            _check_state(state, loop)
+            _check_arrays(arrays, loop)
+            state = _read_state(arrays, loop)
         if estimator.random_state is None:  # not NumPy's own generator, from which others draw
             loop.rng = rng
         else:
             loop.rng.set_state(rng.get_state())
-        loop.restored = progress
+        loop.restored = FitProgress(state, floors, history, *ending)
 
 
-def _identify(estimator: DDLClassifier, X: NDArray[Any], labels: NDArray[Any]) -> dict[str, Json]:
+def _identify(estimator: DDLClassifier, training: TrainingSet) -> dict[str, Json]:
     """Return what must be the same when the fit is resumed."""
     free = _FREE_PARAMETERS if estimator.align_training else _FREE_PARAMETERS | _ALIGNMENT_PARAMETERS
     parameters = {name: value for name, value in estimator.get_params(deep=False).items() if name not in free}
     return {
         "parameters": {name: _identify_parameter(name, value) for name, value in parameters.items()},
-        "data": {"X": _identify_array(X), "y": _identify_array(labels)},
+        "data": _identify_data(training),
+    }
+
+
+def _hash_part(part: TrainingPart) -> tuple[str, str]:
+    return _hash_rows(part.images), _hash_rows(part.labels)
+
+
+def _identify_data(training: TrainingSet) -> dict[str, Json]:
+    """Return a fingerprint of samples and labels, made where they are; the way they are cut is a part of it."""
+    facts = training.facts
+    fingerprints = zip(*training.parts.collect(_hash_part), strict=True)
+    samples, labels = (hashlib.sha256("".join(hashes).encode()).hexdigest() for hashes in fingerprints)
+    return {
+        "X": {"shape": [facts.n_samples, facts.n_features], "dtype": facts.dtype.str, "sha256": samples},
+        "y": {"shape": [facts.n_samples, facts.n_classes], "dtype": np.dtype(np.int8).str, "sha256": labels},
     }
 
 
@@ -195,10 +214,14 @@ def _identify_parameter(name: str, value: Any) -> dict[str, Json]:
 
 
 def _identify_array(array: NDArray[Any]) -> dict[str, Json]:
+    return {"shape": list(array.shape), "dtype": array.dtype.str, "sha256": _hash_rows(array)}
+
+
+def _hash_rows(array: NDArray[Any]) -> str:
     digest = hashlib.sha256()
     for rows in split_rows(len(array)) if array.ndim else [...]:
         digest.update(np.asarray(array[rows]).tobytes())
-    return {"shape": list(array.shape), "dtype": array.dtype.str, "sha256": digest.hexdigest()}
+    return digest.hexdigest()
 
 
 def _compare(stored: Json, here: Json) -> list[str]:
@@ -220,22 +243,25 @@ def _describe(data: Json) -> str:
 
 
 def _lay_out(state: FitState) -> Arrays:
-    arrays = {field.name: getattr(state, field.name) for field in fields(state)}
-    codes = arrays.pop("codes")
-    present = {name: array for name, array in arrays.items() if array is not None}
-    return present | {"code_indices": codes.indices, "code_values": codes.values}
+    rows = state.collect_rows()
+    arrays = {name: getattr(state, name) for name in _SHARED_ARRAYS}
+    arrays |= {"code_indices": rows.codes.indices, "code_values": rows.codes.values}
+    arrays["noise_variance"] = rows.noise_variance
+    return arrays if rows.positions is None else arrays | {"positions": rows.positions}
 
 
-def _read_state(arrays: Arrays) -> FitState:
+def _read_state(arrays: Arrays, loop: AlternatingFit) -> FitState:
     codes = RowCodes(arrays["code_indices"], arrays["code_values"])
-    others = {name: array for name, array in arrays.items() if not name.startswith("code_")}
-    return FitState(codes=codes, **others)
+    rows = RowState(codes, arrays["noise_variance"], arrays.get("positions"))
+    shared = {name: arrays[name] for name in _SHARED_ARRAYS}
+    return FitState(**shared, parts=loop.training.parts).put_rows(rows, loop.facts.row_slices)
 
 
-def _check_state(state: FitState, loop: AlternatingFit) -> None:
+def _check_arrays(arrays: Arrays, loop: AlternatingFit) -> None:
     """Raise unless the state fits the data and is sound."""
-    n_samples, n_features = loop.X.shape
-    n_classes, n_components = loop.labels.shape[1], len(state.dictionary)
+    facts = loop.facts
+    n_samples, n_features, n_classes = facts.n_samples, facts.n_features, facts.n_classes
+    n_components = len(arrays.get("dictionary", ()))
     code_shape = (n_samples, loop.settings.n_nonzero_coefs)
     shapes = {
         "dictionary": (n_components, n_features),
@@ -248,8 +274,7 @@ def _check_state(state: FitState, loop: AlternatingFit) -> None:
     }
     if loop.settings.registration is not None:
         shapes["positions"] = (n_samples, len(loop.settings.registration.frame.units))
-    dtypes = dict.fromkeys(shapes, loop.X.dtype) | {"code_indices": np.int32, "class_cost": np.float64}
-    arrays = _lay_out(state)
+    dtypes = dict.fromkeys(shapes, facts.dtype) | {"code_indices": np.int32, "class_cost": np.float64}
     if set(arrays) != set(shapes):
         raise ValueError(f"it has the arrays {sorted(arrays)} instead of {sorted(shapes)}")
     for name, array in arrays.items():
@@ -257,6 +282,6 @@ def _check_state(state: FitState, loop: AlternatingFit) -> None:
             raise ValueError(f"{name} is {array.dtype} of shape {array.shape}, expected {shapes[name]}")
         if not np.isfinite(array).all():
             raise ValueError(f"{name} has values that are not finite")
-    indices = state.codes.indices
+    indices = arrays["code_indices"]
     if indices.size and not 0 <= indices.min() <= indices.max() < n_components:
         raise ValueError(f"codes use atoms that are not among the {n_components}")

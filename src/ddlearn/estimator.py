@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -10,16 +11,17 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logit, softmax
 from sklearn.base import ClassifierMixin, clone
 from sklearn.callback import CallbackSupportMixin, with_callbacks
-from sklearn.utils import Tags, check_array, check_random_state, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from .alignment import Alignment, resolve_alignment
+from .blocks import is_on_dask, lazy_on_dask, score_lazily
 from .classifiers import ClassifierTrainer, resolve_trainer
 from .codes import RowCodes
-from .dictionary import DictionaryUpdate, init_dictionary, resolve_dictionary_update
+from .dictionary import DICTIONARY_UPDATES, DictionaryUpdate, resolve_dictionary_update
 from .discriminative_coding import ClassifierState
-from .fitting import AlternatingFit, FitProgress, FitSettings, FitState
+from .fit_steps import FitSettings
+from .fitting import AlternatingFit, FitProgress, FitState
 from .gross_errors import ErrorRoute, resolve_error_route
 from .inference import INFERENCE_RULES, TEST_NOISE, LabelModel, TrainingNoise, label_probabilities
 from .losses import Loss, resolve_loss
@@ -29,6 +31,7 @@ from .objective import NOISE_MODELS, Floors
 from .prediction import Explanation, Predictor
 from .sparse_coding import SparseCoder, check_budget, resolve_sparse_coder
 from .strategies import check_number
+from .training_parts import Targets, TrainingSet, cut_into_parts, spread_over_cluster
 from .transformer import DictionaryTransformer
 
 __all__ = ["DDLClassifier"]
@@ -129,6 +132,9 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         Not for multilabel targets.
     warm_start : bool, default=False
         Begin with the dictionary and classifiers of the previous fit.
+    store_codes : bool, default=True
+        Whether ``codes_`` and ``noise_variance_`` are kept after the fit: so many numbers a training sample as it has
+        atoms, and one.  Those of a Dask array never are.
     sparse_output : bool, default=True
         Whether :meth:`transform` returns a sparse matrix; ``set_output`` for data frames needs False.
     n_jobs : int or None, default=None
@@ -149,9 +155,12 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     class_cost_ : ndarray of shape (n_classes,)
         The paper's :math:`\gamma_j`.
     noise_variance_ : ndarray of shape (n_samples,)
-        The paper's :math:`\sigma_i^2` of the training samples.
+        The paper's :math:`\sigma_i^2` of the training samples, if they were to be stored.
     codes_ : csr_array of shape (n_samples, n_components)
-        Codes of the training samples, which saw the labels; :meth:`transform` cannot and gives others.
+        Codes of the training samples, which saw the labels, if they were to be stored; :meth:`transform` cannot and
+        gives others.
+    n_samples_seen_ : int
+        Number of training samples.
     median_noise_variance_ : float
         The median :math:`\sigma_i^2` of the codes that the classifiers were last trained on.
     noise_floor_ : float
@@ -225,6 +234,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         align_training: bool = False,
         unlabeled: Any = None,
         warm_start: bool = False,
+        store_codes: bool = True,
         sparse_output: bool = True,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -257,18 +267,20 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         self.align_training = align_training
         self.unlabeled = unlabeled
         self.warm_start = warm_start
+        self.store_codes = store_codes
         self.sparse_output = sparse_output
         self.n_jobs = n_jobs
         self.random_state = random_state
 
     @with_callbacks
-    def fit(self, X: ArrayLike, y: ArrayLike) -> DDLClassifier:
+    def fit(self, X: Any, y: Any) -> DDLClassifier:
         """Learn dictionary and classifiers.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Training samples; float32 stays float32.
+            Training samples; float32 stays float32.  A memory-mapped array is read a few rows at a time.  A Dask array
+            is fitted on the workers of the current client, and stays there.
         y : array-like of shape (n_samples,) or (n_samples, n_classes)
             The class of each sample, of any type, or for multilabel targets a matrix of zeros and ones.
 
@@ -278,30 +290,16 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             The estimator itself.  If the fit fails or is interrupted, it is as it was before.
         """
         with self._unchanged_on_failure():
-            X = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
-            check_consistent_length(X, y)
-            self._fit(X, y, *self._encode_labels(y))
+            if is_on_dask(X):
+                self._check_strategies_for_parts()
+                training, targets = spread_over_cluster(X, y, self.unlabeled)
+                self.n_features_in_ = X.shape[1]
+            else:
+                X = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
+                check_consistent_length(X, y)
+                training, targets = cut_into_parts(X, y, self.unlabeled)
+            self._fit(X, y, training, targets)
         return self
-
-    def _encode_labels(self, y: ArrayLike) -> tuple[NDArray[np.int8], NDArray[Any], bool]:
-        """Return labels of -1, 0 (unlabelled) and +1, the classes, and whether the target is multilabel."""
-        if y is None:
-            raise ValueError("DDLClassifier requires y to be passed, but the target y is None.")
-        y = _to_array(y)
-        if y.ndim == 2 and y.shape[1] > 1:
-            return (*_encode_indicator(y), True)
-        y = column_or_1d(y, warn=True)
-        is_labelled = ~_equals(y, self.unlabeled)
-        if y.dtype.kind == "f" and not np.isfinite(y[is_labelled]).all():
-            row = np.flatnonzero(is_labelled & ~np.isfinite(y))[0]
-            word = "NaN" if np.isnan(y[row]) else "infinity"
-            raise ValueError(f"Input y contains {word} in row {row}; mark samples without label by `unlabeled`.")
-        if not is_labelled.any():
-            raise ValueError(
-                f"All {len(y)} samples are marked as unlabelled (unlabeled={self.unlabeled!r}): "
-                "label at least two classes, or use KSVD for a dictionary without classes."
-            )
-        return (*_encode_classes(y, is_labelled), False)
 
     def _check_inference(self, n_classes: int, n_features: int, is_multilabel: bool) -> None:
         """Raise if new samples cannot be treated as the parameters say."""
@@ -363,6 +361,21 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             registration=registration if self.align_training else None,
         )
 
+    def _check_strategies_for_parts(self) -> None:
+        """Raise if a strategy needs all samples in one place."""
+        loss = resolve_loss(self.loss)
+        update = resolve_dictionary_update(self.dictionary_update)
+        trainer = resolve_trainer(self.classifier_trainer, loss)
+        for name, strategy, additive in (
+            ("dictionary_update", update, [name for name, each in DICTIONARY_UPDATES.items() if each.is_additive]),
+            ("classifier_trainer", trainer, ["auto"]),
+        ):
+            if not getattr(strategy, "is_additive", False):
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} needs all samples in one place, but those of a Dask array lie on "
+                    f"its workers: use {name}={' or '.join(map(repr, additive))}, which needs only sums over them."
+                )
+
     def _count_components(self, n_labelled: int) -> int:
         if self.n_components is None:
             if self.warm_start and hasattr(self, "components_"):
@@ -375,20 +388,22 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             raise ValueError(f"n_components must be None or an integer of at least 1, got {self.n_components!r}.")
         return int(self.n_components)
 
-    def _fit(self, X: Floats, y: ArrayLike, labels: NDArray[Any], classes: NDArray[Any], is_multilabel: bool) -> None:
+    def _fit(self, X: Any, y: Any, training: TrainingSet, targets: Targets) -> None:
         rng = check_random_state(self.random_state)
-        n_components = self._count_components(int(np.count_nonzero(labels.any(axis=1))))
-        self._check_inference(len(classes), X.shape[1], is_multilabel)
-        settings = self._resolve_settings(n_components, X.shape[1], is_multilabel)
-        labels = labels.astype(X.dtype)
-        fitting = AlternatingFit(X, labels, settings, rng)
+        facts = training.facts
+        n_components = self._count_components(facts.n_with_label)
+        self._check_inference(facts.n_classes, facts.n_features, targets.is_multilabel)
+        settings = self._resolve_settings(n_components, facts.n_features, targets.is_multilabel)
+        if not training.is_local:
+            settings = replace(settings, n_jobs=1)  # a worker has a thread for each part that it works on
+        fitting = AlternatingFit(training, settings, rng)
         context = self._init_callback_context(max_subtasks=settings.max_iter)
         # A checkpoint may know where the loop has been interrupted.
         context.call_on_fit_task_begin(estimator=self, X=X, y=y, metadata={"loop": fitting})
-        progress = fitting.restored or fitting.begin(*fitting.initialise(*self._start(X, labels, n_components, rng)))
+        progress = fitting.restored or fitting.begin(*fitting.initialise(*self._start(fitting, n_components)))
 
         def model_attributes(state: FitState) -> dict[str, Any]:
-            return self._model_attributes(state, progress.floors, labels, classes, settings)
+            return self._model_attributes(fitting, state, progress.floors, targets)
 
         def on_iteration(progress: FitProgress) -> bool:
             iteration = context.subcontext(task_name="iteration")
@@ -401,26 +416,25 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             )
 
         result = fitting.run(progress, on_iteration)
-        attributes = {
-            "codes_": result.state.codes.to_csr(len(result.state.dictionary)),
-            "noise_variance_": result.state.noise_variance,
-            "n_iter_": result.n_iter,
-            "converged_": result.converged,
-            "history_": result.history,
-        }
+        attributes = {"n_iter_": result.n_iter, "converged_": result.converged, "history_": result.history}
+        if self.store_codes and training.is_local:
+            rows = result.state.collect_rows()
+            attributes["codes_"] = rows.codes.to_csr(len(result.state.dictionary))
+            attributes["noise_variance_"] = rows.noise_variance
         state = fitting.refit_classifiers(result.state, result.floors) if self.refit else result.state
+        for name in {"codes_", "noise_variance_"} & set(vars(self)):  # of an earlier fit
+            delattr(self, name)
         for name, value in (attributes | model_attributes(state)).items():
             setattr(self, name, value)
         context.call_on_fit_task_end(
             estimator=self, X=X, y=y, reconstruction_attributes=lambda: attributes | model_attributes(state)
         )
 
-    def _start(
-        self, X: Floats, labels: Floats, n_components: int, rng: np.random.RandomState
-    ) -> tuple[Floats, Floats | None, Floats | None]:
+    def _start(self, fitting: AlternatingFit, n_components: int) -> tuple[Floats, Floats | None, Floats | None]:
         """Return the first dictionary, coefficients and intercepts."""
+        facts = fitting.facts
         if self.warm_start and hasattr(self, "components_"):
-            shapes = (n_components, X.shape[1]), (labels.shape[1], n_components)
+            shapes = (n_components, facts.n_features), (facts.n_classes, n_components)
             if (self.components_.shape, self.coef_.shape) != shapes:
                 raise ValueError(
                     f"warm_start=True, but the previous fit had components of shape {self.components_.shape} and coef "
@@ -428,21 +442,22 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                     "set warm_start=False."
                 )
             intercept = self.intercept_ if self.fit_intercept else np.zeros_like(self.intercept_)
-            return self.components_.astype(X.dtype), self.coef_.astype(X.dtype), intercept.astype(X.dtype)
-        # Of several labels the first counts; samples with none of them are a class too, unlabelled ones are not.
-        first_label = np.where((labels > 0).any(axis=1), labels.argmax(axis=1), labels.shape[1])
-        class_index = np.where(labels.any(axis=1), first_label, -1)
-        return init_dictionary(self.init, X, class_index, n_components, rng), None, None
+            return (
+                self.components_.astype(facts.dtype),
+                self.coef_.astype(facts.dtype),
+                intercept.astype(facts.dtype),
+            )
+        return fitting.draw_dictionary(self.init, n_components), None, None
 
     @staticmethod
-    def _model_attributes(
-        state: FitState, floors: Floors, labels: Floats, classes: NDArray[Any], settings: FitSettings
-    ) -> dict[str, Any]:
+    def _model_attributes(fitting: AlternatingFit, state: FitState, floors: Floors, targets: Targets) -> dict[str, Any]:
         """Return what prediction needs."""
+        facts, settings = fitting.facts, fitting.settings
         return {
-            "classes_": classes,
-            "class_prior_": np.mean(labels[labels.any(axis=1)] > 0, axis=0),
-            "median_noise_variance_": float(np.median(state.noise_variance)),
+            "classes_": targets.classes,
+            "class_prior_": facts.n_positive / facts.n_with_label,
+            "n_samples_seen_": facts.n_samples,
+            "median_noise_variance_": fitting.find_median_noise(state),
             "noise_floor_": float(floors.noise_variance),
             "cost_floor_": float(floors.class_cost),
             "components_": state.dictionary,
@@ -508,6 +523,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         X, mask = self._check_new(X, mask)
         return self._make_predictor(X.dtype).weigh(X, mask)
 
+    @lazy_on_dask
     def decision_function(self, X: ArrayLike, mask: ArrayLike | None = None) -> Floats:
         """Return the evidence for each class.
 
@@ -529,6 +545,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             return evidence[:, 1] - evidence[:, 0]
         return evidence
 
+    @lazy_on_dask
     def predict(self, X: ArrayLike, mask: ArrayLike | None = None) -> NDArray[Any]:
         """Return the class of largest evidence, or for multilabel targets every label whose evidence is positive.
 
@@ -549,6 +566,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             return (evidence > 0).astype(int)
         return self.classes_[evidence.argmax(axis=1)]
 
+    @lazy_on_dask
     def predict_proba(self, X: ArrayLike, mask: ArrayLike | None = None) -> Floats:
         """Return the probability of each class under the model (Eq. 2, or Eq. 5 in full inference), not calibrated.
 
@@ -567,6 +585,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         evidence = self._weigh(X, mask)
         return label_probabilities(evidence) if self.is_multilabel_ else softmax(evidence, axis=1)
 
+    @lazy_on_dask
     def predict_log_proba(self, X: ArrayLike, mask: ArrayLike | None = None) -> Floats:
         """Return the logarithm of :meth:`predict_proba`.
 
@@ -584,6 +603,27 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         """
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X, mask))
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return the share of samples whose class, or whose labels all together, are predicted right.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        y : array-like of shape (n_samples,) or (n_samples, n_classes)
+            What is right.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How much each sample counts.
+
+        Returns
+        -------
+        float
+            From 0 to 1.
+        """
+        if is_on_dask(X):
+            return score_lazily(self.predict(X), y, sample_weight)
+        return super().score(X, y, sample_weight)
 
     def explain(self, X: ArrayLike, mask: ArrayLike | None = None) -> Explanation:
         """Take samples apart: code, gross error, reconstruction, and what they say for each class.
@@ -622,49 +662,3 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         return tags
-
-
-def _to_array(y: Any) -> NDArray[Any]:
-    """Return the target as an array; NumPy alone would make strings of a list such as ["a", nan] or [1, "a"]."""
-    if hasattr(y, "toarray"):  # a sparse matrix
-        return y.toarray()
-    if hasattr(y, "dtype") or np.asarray(y, dtype=object).ndim > 1:
-        return np.asarray(y)
-    return np.asarray(y, dtype=object)
-
-
-def _equals(y: NDArray[Any], marker: Any) -> NDArray[np.bool_]:
-    """Where y is the marker; NaN equals NaN."""
-    if isinstance(marker, float | np.floating) and np.isnan(marker):
-        return np.array([isinstance(value, float) and np.isnan(value) for value in y.tolist()])
-    return np.array([value is marker or value == marker for value in y.tolist()], dtype=bool)
-
-
-def _encode_classes(y: NDArray[Any], is_labelled: NDArray[np.bool_]) -> tuple[NDArray[np.int8], NDArray[Any]]:
-    """Return labels of -1, 0 and +1, and the classes, of a target with one class per sample."""
-    known = y[is_labelled]
-    types = sorted({type(value).__name__ for value in known.tolist()})
-    if len(types) > 1:
-        raise ValueError(f"y mixes labels of the types {types}: give all labels the same type.")
-    if known.dtype == object and types != ["str"]:
-        known = np.array(known.tolist())
-    check_classification_targets(known)
-    classes, positions = np.unique(known, return_inverse=True)
-    if len(classes) < 2:
-        raise ValueError(
-            f"y holds only one class, {classes.tolist()[0]!r}: a classifier needs samples of at least two classes."
-        )
-    labels = np.zeros((len(y), len(classes)), np.int8)  # small until the fit gives it the dtype of X
-    labels[is_labelled] = np.where(positions[:, None] == np.arange(len(classes)), 1, -1)
-    return labels, classes
-
-
-def _encode_indicator(y: NDArray[Any]) -> tuple[NDArray[np.int8], NDArray[np.intp]]:
-    """Return labels of -1 and +1, and the columns as classes, of a multilabel target."""
-    indicator = check_array(y, ensure_all_finite=True, dtype=None, input_name="y")
-    if not np.isin(indicator, (0, 1)).all():
-        raise ValueError(
-            f"y has {indicator.shape[1]} columns, but holds values other than 0 and 1: "
-            "give one class per sample, or a matrix of zeros and ones."
-        )
-    return np.where(indicator == 1, np.int8(1), np.int8(-1)), np.arange(indicator.shape[1])

@@ -13,71 +13,52 @@ from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from .alignment import Registration
-from .classifiers import ClassifierTrainer
+from . import fit_steps as steps
+from .blocks import Parts
 from .codes import RowCodes
-from .dictionary import DictionaryUpdate
-from .discriminative_coding import ClassifierState, CodingRecord, DiscriminativeCoder
-from .inference import compute_evidence, count_errors
-from .losses import Loss
-from .masked_coding import MaskedCoder
-from .noisy_coding import NoisyCoder
-from .objective import (
-    NOISE_MODELS,
-    Floors,
-    MapObjective,
-    compute_scores,
-    estimate_class_cost,
-    evaluate_objective,
-    measure_residuals,
-    set_floors,
-    sum_costs,
-)
-from .sparse_coding import SparseCoder, encode_rows
-
-Floats = NDArray[np.floating]
+from .dictionary import SamplePool, WorstSamples, draw_dictionary, rank_of_worst
+from .fit_steps import FitSettings, StepCounts, Tally
+from .objective import Floors, MapObjective, estimate_class_cost, set_floors, sum_class_terms
+from .order_statistics import find_median, select_ranks
+from .training_parts import Floats, RowState, TrainingPart, TrainingSet, get_row_state, put_row_state
 
 # The error on label-free codes is watched on so many training samples at most: it costs a coding of its own, and a
 # standard error of half a per cent, where the error is five per cent, is enough to see the gap.
 _N_WATCHED = 2000
-
-
-@dataclass(frozen=True)
-class FitSettings:
-    """How to fit; all of it checked and resolved."""
-
-    loss: Loss
-    sparse_coder: SparseCoder
-    dictionary_update: DictionaryUpdate
-    classifier_trainer: ClassifierTrainer
-    noise: str
-    n_nonzero_coefs: int
-    fit_intercept: bool
-    is_multilabel: bool
-    max_iter: int
-    tol: float
-    max_coding_iter: int
-    coding_tol: float
-    noise_floor: float
-    cost_floor: float
-    classification_weight: float
-    n_jobs: int | None
-    registration: Registration | None = None  # of training samples
+# The first atoms are drawn from so many samples, or a few more; of larger classes only every second, third, ... one
+# takes part, so that what is known of the candidates fits anywhere.
+_MOST_CANDIDATES = 2**20
 
 
 @dataclass(frozen=True)
 class FitState:
-    """All unknowns of Eq. 3."""
+    """All unknowns of Eq. 3: those that samples share here, those of each sample in their parts."""
 
     dictionary: Floats
-    codes: RowCodes
     coef: Floats
     intercept: Floats
-    noise_variance: Floats
     class_cost: Floats
-    positions: Floats | None = None  # parameters of the maps through which the samples are seen
+    parts: Parts[TrainingPart]
+
+    def collect_rows(self) -> RowState:
+        """Return the unknowns of all samples; from wherever they are, they come here."""
+        return RowState.join(self.parts.collect(get_row_state))
+
+    def put_rows(self, rows: RowState, row_slices: list[slice]) -> FitState:
+        """Return a state with these unknowns of the samples."""
+        return replace(self, parts=self.parts.map_each(put_row_state, [rows.rows(block) for block in row_slices]))
+
+    @property
+    def codes(self) -> RowCodes:
+        """The codes of all samples."""
+        return self.collect_rows().codes
+
+    @property
+    def noise_variance(self) -> Floats:
+        """The noise variances of all samples."""
+        return self.collect_rows().noise_variance
 
 
 class IterationRecord(NamedTuple):
@@ -147,13 +128,6 @@ class IterationRecord(NamedTuple):
     scale_seconds: float
 
 
-class _Misfit(NamedTuple):
-    """The sums that scales and objective are made of."""
-
-    residuals: Floats  # (n_samples,) squared
-    costs: Floats  # (n_classes,)
-
-
 class FitProgress(NamedTuple):
     """Where the loop is, and how it came there: all that it needs to go on, but for the random numbers."""
 
@@ -175,6 +149,23 @@ class FitProgress(NamedTuple):
         return MapObjective(last.representation, last.noise, last.classification, last.cost)
 
 
+class Settled(NamedTuple):
+    """A state with scales that suit it, the objective there, and what was counted on the way."""
+
+    state: FitState
+    objective: MapObjective
+    tally: Tally
+
+
+class _UpdatedAtoms(NamedTuple):
+    """What the dictionary step returns, as :class:`~ddlearn.dictionary.UpdatedDictionary` for samples in parts."""
+
+    dictionary: Floats
+    parts: Parts[TrainingPart]
+    replaced: NDArray[np.intp]
+    atom_scale: Floats
+
+
 class AlternatingFit:
     """Algorithm 2 on one training set: the four steps, and the loop over them.
 
@@ -182,162 +173,171 @@ class AlternatingFit:
     go on from, puts ``rng`` in the state it had there, and adds to ``keepers`` what is to be told of each iteration.
     """
 
-    def __init__(self, X: Floats, labels: Floats, settings: FitSettings, rng: np.random.RandomState):
-        self.images = X  # as they came; X is what is seen of them when they are registered
-        self.X = X
-        self.labels = labels
+    def __init__(self, training: TrainingSet, settings: FitSettings, rng: np.random.RandomState):
+        self.training = training
+        self.facts = training.facts
         self.settings = settings
         self.rng = rng
         self.restored: FitProgress | None = None
         self.keepers: list[Callable[[FitProgress], None]] = []
-        self.watched = slice(None, None, -(-len(X) // _N_WATCHED))  # a view: to draw samples would copy them
+
+    def draw_dictionary(self, init: str | ArrayLike, n_components: int) -> Floats:
+        """Return the first atoms."""
+        return draw_dictionary(init, self._find_pool(), n_components, self.rng)
+
+    def _find_pool(self) -> SamplePool:
+        """Return the samples that the first atoms are drawn from."""
+        parts, facts = self.training.parts, self.facts
+        counts = np.array(parts.collect(steps.count_classes))
+        n_of_class = counts.sum(axis=0)
+        stride = -(-facts.n_samples // _MOST_CANDIDATES)
+        strides = np.where(n_of_class * len(n_of_class) > _MOST_CANDIDATES, stride, 1)
+        n_before = np.cumsum(counts, axis=0) - counts
+        found = parts.map_each(steps.find_candidates, [(before, strides) for before in n_before])
+        rows, class_index = (np.concatenate(arrays) for arrays in zip(*found.collect(steps.get_itself), strict=True))
+
+        def take(positions: NDArray[np.intp]) -> Floats:
+            samples = np.empty((len(positions), facts.n_features), facts.dtype)
+            for places, taken in parts.collect(steps.take_rows, rows[positions]):
+                samples[places] = taken
+            return samples
+
+        return SamplePool(class_index, take, facts.n_features, facts.dtype)
 
     def initialise(
         self, dictionary: Floats, coef: Floats | None = None, intercept: Floats | None = None
-    ) -> tuple[FitState, Floors, MapObjective]:
+    ) -> tuple[Settled, Floors]:
         """Code the samples without labels, train classifiers on the codes, and set scales and floors."""
-        X, labels, settings = self.X, self.labels, self.settings
-        n_classes = labels.shape[1]
-        coef = np.zeros((n_classes, len(dictionary)), X.dtype) if coef is None else coef
-        intercept = np.zeros(n_classes, X.dtype) if intercept is None else intercept
-        codes = encode_rows(X, dictionary, settings.sparse_coder, settings.n_nonzero_coefs, n_jobs=settings.n_jobs)
-        state = FitState(dictionary, codes, coef, intercept, np.empty(0), np.empty(0))
-        state = self.train_classifiers(state)
+        facts, settings = self.facts, self.settings
+        coef = np.zeros((facts.n_classes, len(dictionary)), facts.dtype) if coef is None else coef
+        intercept = np.zeros(facts.n_classes, facts.dtype) if intercept is None else intercept
+        parts = self.training.parts.map(steps.code_label_free, settings, dictionary)
+        state = self.train_classifiers(FitState(dictionary, coef, intercept, np.empty(0), parts))
+        state, mean_residual, costs = self._measure(state)
         floors = set_floors(
-            *self._measure(state),
-            labels,
-            X.shape[1],
+            state.parts.map(steps.get_residuals),
+            facts.n_samples,
+            facts.dtype,
+            costs,
+            facts.n_labelled,
+            facts.n_features,
             noise_floor=settings.noise_floor,
             cost_floor=settings.cost_floor,
         )
-        state, objective = self.update_scales(state, floors)
-        return state, floors, objective
+        return self._settle(state, floors, mean_residual, costs), floors
 
-    def align(self, state: FitState) -> FitState:
-        """One more round of registration of the samples, where that is asked for; ``X`` is what is seen then."""
-        if self.settings.registration is None:
-            return state
-        return replace(state, positions=self._register(self.settings.registration, state, state.positions, n_rounds=1))
-
-    def _register(
-        self, registration: Registration, state: FitState, positions: Floats | None, n_rounds: int | None
-    ) -> Floats:
-        """Register the samples from given positions on; return where they are then."""
-        settings = self.settings
-        coder = MaskedCoder(state.dictionary, settings.sparse_coder, settings.n_nonzero_coefs, settings.n_jobs)
-        self.X, positions = registration.register_all(
-            self.images, NoisyCoder(coder), positions, n_rounds, settings.n_jobs
-        )
-        return positions
-
-    def encode(self, state: FitState) -> tuple[FitState, CodingRecord]:
+    def encode(self, state: FitState) -> tuple[FitState, StepCounts]:
         """Discriminative sparse coding, starting from the codes there are."""
-        settings = self.settings
-        class_cost = (state.class_cost / settings.classification_weight).astype(self.X.dtype)
-        coder = DiscriminativeCoder(
-            state.dictionary,
-            ClassifierState(state.coef, state.intercept, class_cost, settings.loss),
-            settings.sparse_coder,
-            settings.n_nonzero_coefs,
-            settings.max_coding_iter,
-            settings.coding_tol,
-            settings.n_jobs,
+        parts, counts = state.parts.map_and_add_up(
+            steps.code_discriminatively, self.settings, state.dictionary, state.coef, state.intercept, state.class_cost
         )
-        codes, record = coder.encode(self.X, self.labels, state.noise_variance, state.codes)
-        return replace(state, codes=codes), record
+        return replace(state, parts=parts), counts
 
     def train_classifiers(self, state: FitState) -> FitState:
         """One linear classifier per class on the codes, starting from those there are."""
-        coef, intercept = self.settings.classifier_trainer.train(
-            state.codes,
-            self.labels,
-            self.settings.loss,
-            state.coef,
-            state.intercept,
-            fit_intercept=self.settings.fit_intercept,
-            n_jobs=self.settings.n_jobs,
-        )
+        settings = self.settings
+        trainer = settings.classifier_trainer
+        start = settings.loss, state.coef, state.intercept
+        fit_intercept, n_jobs = settings.fit_intercept, settings.n_jobs
+        if getattr(trainer, "is_additive", False):
+            coef, intercept = trainer.train_on(state.parts, *start, fit_intercept=fit_intercept, n_jobs=n_jobs)
+        else:
+            labels = np.concatenate(state.parts.collect(steps.get_labels)).astype(self.facts.dtype)
+            coef, intercept = trainer.train(state.codes, labels, *start, fit_intercept=fit_intercept, n_jobs=n_jobs)
         return replace(state, coef=coef, intercept=intercept)
 
     def refit_classifiers(self, state: FitState, floors: Floors) -> FitState:
         """Train on label-free codes, such as new samples have; their costs make the class costs."""
-        settings = self.settings
-        if settings.registration is not None:  # from the start, as new samples are
-            self._register(settings.registration, state, positions=None, n_rounds=None)
-        codes = encode_rows(
-            self.X, state.dictionary, settings.sparse_coder, settings.n_nonzero_coefs, n_jobs=settings.n_jobs
-        )
-        state = self.train_classifiers(replace(state, codes=codes))
-        return self.update_scales(state, floors)[0]
+        # Registered from the start, as new samples are.
+        parts = state.parts.map(steps.register, self.settings, state.dictionary, None)
+        parts = parts.map(steps.code_label_free, self.settings, state.dictionary)
+        return self.update_scales(self.train_classifiers(replace(state, parts=parts)), floors).state
 
-    def update_dictionary(self, state: FitState) -> tuple[FitState, int]:
+    def update_dictionary(self, state: FitState, floors: Floors) -> tuple[FitState, int]:
         """Improve the atoms; return the new state and how many atoms were replaced."""
-        updated = self.settings.dictionary_update.update(
-            self.X, state.codes, state.dictionary, 1 / state.noise_variance, self.rng, n_jobs=self.settings.n_jobs
-        )
+        is_additive = getattr(self.settings.dictionary_update, "is_additive", False)
+        updated = self._update_from_sums(state, floors) if is_additive else self._update_whole(state)
         coef = state.coef / updated.atom_scale  # scores stay what they were
         coef[:, updated.replaced] = 0  # what a replaced atom said has nothing to do with the new one
-        new_state = replace(state, dictionary=updated.dictionary, codes=updated.codes, coef=coef)
-        return new_state, len(updated.replaced)
+        return replace(state, dictionary=updated.dictionary, parts=updated.parts, coef=coef), len(updated.replaced)
 
-    def update_scales(self, state: FitState, floors: Floors) -> tuple[FitState, MapObjective]:
-        """Noise variances and class costs, in closed form; and the objective, which needs the same sums."""
-        misfit = self._measure(state)
-        state = replace(
-            state,
-            noise_variance=NOISE_MODELS[self.settings.noise](misfit.residuals, self.X.shape[1], floors.noise_variance),
-            class_cost=estimate_class_cost(misfit.costs, self.labels, floors.class_cost),
+    def _update_whole(self, state: FitState) -> _UpdatedAtoms:
+        """Give all samples to the update at once, which is possible where they are here."""
+        rows = state.collect_rows()
+        X = self.training.X
+        if self.settings.registration is not None:
+            X = np.concatenate(state.parts.collect(steps.get_seen))
+        updated = self.settings.dictionary_update.update(
+            X, rows.codes, state.dictionary, 1 / rows.noise_variance, self.rng, n_jobs=self.settings.n_jobs
         )
-        return state, self._evaluate(state, misfit)
+        new_rows = rows._replace(codes=updated.codes)
+        parts = state.put_rows(new_rows, self.facts.row_slices).parts
+        return _UpdatedAtoms(updated.dictionary, parts, updated.replaced, updated.atom_scale)
+
+    def _update_from_sums(self, state: FitState, floors: Floors) -> _UpdatedAtoms:
+        """Update from sums over the samples; then replace atoms that nobody uses."""
+        update = self.settings.dictionary_update
+        n_components = len(state.dictionary)
+        statistics, usage = state.parts.add_up(steps.sum_statistics, self.settings, n_components, floors.noise_variance)
+        dictionary, atom_scale = update.update_from(statistics, state.dictionary)  # type: ignore[attr-defined]
+        parts = state.parts.map(steps.scale_codes, atom_scale) if update.updates_codes else state.parts
+
+        def find_worst(outlier_fraction: float, n_wanted: int) -> WorstSamples:
+            errors = parts.map(steps.measure_errors, self.settings, dictionary)
+            rank = rank_of_worst(self.facts.n_samples, outlier_fraction)
+            largest = float(select_ranks(errors, [rank], self.facts.dtype)[0])
+            return parts.add_up(steps.find_worst, self.settings, dictionary, n_wanted, largest)
+
+        replaced = np.empty(0, np.intp)
+        if hasattr(update, "replace_unused"):
+            dictionary, replaced = update.replace_unused(dictionary, np.flatnonzero(usage == 0), find_worst)
+        return _UpdatedAtoms(dictionary, parts, replaced, atom_scale)
+
+    def update_scales(self, state: FitState, floors: Floors) -> Settled:
+        """Noise variances and class costs, in closed form; and the objective, which needs the same sums."""
+        state, mean_residual, costs = self._measure(state)
+        return self._settle(state, floors, mean_residual, costs)
+
+    def _settle(self, state: FitState, floors: Floors, mean_residual: float, costs: Floats) -> Settled:
+        """Set the scales from what has been measured."""
+        facts = self.facts
+        state = replace(state, class_cost=estimate_class_cost(costs, facts.n_labelled, floors.class_cost))
+        parts, (noise_terms, tally) = state.parts.map_and_add_up(
+            steps.settle_scales,
+            self.settings,
+            state.dictionary,
+            state.coef,
+            state.intercept,
+            state.class_cost,
+            mean_residual,
+            floors.noise_variance,
+            -(-facts.n_samples // _N_WATCHED),
+        )
+        return Settled(replace(state, parts=parts), self._add_terms(noise_terms, state, costs), tally)
 
     def evaluate(self, state: FitState) -> MapObjective:
         """Return the four terms of Eq. 3."""
-        return self._evaluate(state, self._measure(state))
+        state, _, costs = self._measure(state)
+        return self._add_terms(state.parts.add_up(steps.sum_noise), state, costs)
 
-    def _measure(self, state: FitState) -> _Misfit:
-        scores = compute_scores(state.codes, state.coef, state.intercept)
-        return _Misfit(
-            measure_residuals(self.X, state.codes, state.dictionary, self.settings.n_jobs),
-            sum_costs(self.labels, scores, self.settings.loss),
+    def _measure(self, state: FitState) -> tuple[FitState, float, Floats]:
+        """Measure residuals, which the parts keep; return their mean, and each class's sum of costs."""
+        parts, (sum_of_residuals, costs) = state.parts.map_and_add_up(
+            steps.measure_part, self.settings, state.dictionary, state.coef, state.intercept
         )
+        return replace(state, parts=parts), sum_of_residuals / self.facts.n_samples, costs
 
-    def _evaluate(self, state: FitState, misfit: _Misfit) -> MapObjective:
-        return evaluate_objective(
-            misfit.residuals,
-            state.noise_variance,
-            misfit.costs,
-            state.class_cost,
-            self.labels,
-            self.X.shape[1],
-            self.settings.classification_weight,
-        )
+    def _add_terms(self, noise_terms: tuple[float, float], state: FitState, costs: Floats) -> MapObjective:
+        weight = self.settings.classification_weight
+        return MapObjective(*noise_terms, *sum_class_terms(costs, state.class_cost, self.facts.n_labelled, weight))
 
-    def training_error(self, state: FitState) -> float:
-        """Return the error with the codes that saw the labels."""
-        return self._error(state, state.codes, self.labels)
+    def find_median_noise(self, state: FitState) -> float:
+        """Return the median of the noise variances."""
+        return find_median(state.parts.map(steps.get_noise_variance), self.facts.n_samples, self.facts.dtype)
 
-    def label_free_error(self, state: FitState) -> float:
-        """Return the error of the watched samples when they are coded as test samples are."""
-        settings = self.settings
-        codes = encode_rows(
-            self.X[self.watched],
-            state.dictionary,
-            settings.sparse_coder,
-            settings.n_nonzero_coefs,
-            n_jobs=settings.n_jobs,
-        )
-        return self._error(state, codes, self.labels[self.watched])
-
-    def _error(self, state: FitState, codes: RowCodes, labels: Floats) -> float:
-        if not labels.any():
-            return float("nan")  # none of the watched samples is labelled
-        scores = compute_scores(codes, state.coef, state.intercept)
-        evidence = compute_evidence(scores, self.settings.loss, state.class_cost)
-        return count_errors(labels, evidence, self.settings.is_multilabel)
-
-    def begin(self, state: FitState, floors: Floors, objective: MapObjective) -> FitProgress:
+    def begin(self, settled: Settled, floors: Floors) -> FitProgress:
         """Return the progress before the first iteration."""
-        return FitProgress(state, floors, [self._record(0, state, floors, objective)])
+        return FitProgress(settled.state, floors, [self._record(0, settled)])
 
     def run(self, progress: FitProgress, on_iteration: Callable[[FitProgress], bool]) -> FitProgress:
         """Repeat the four steps until the objective settles; ``on_iteration`` may return True to stop."""
@@ -352,18 +352,16 @@ class AlternatingFit:
     def iterate(self, progress: FitProgress) -> FitProgress:
         """Do the four steps once."""
         start = perf_counter()
-        state, coding = self.encode(self.align(progress.state))
+        state, coding = self.encode(progress.state)
         coded = perf_counter()
         state = self.train_classifiers(state)
         trained = perf_counter()
-        state, n_replaced = self.update_dictionary(state)
+        state, n_replaced = self.update_dictionary(state, progress.floors)
         improved = perf_counter()
-        state, objective = self.update_scales(state, progress.floors)
+        settled = self.update_scales(state, progress.floors)
         record = self._record(
             progress.n_iter + 1,
-            state,
-            progress.floors,
-            objective,
+            settled,
             n_accepted=coding.n_accepted,
             n_rejected=coding.n_rejected,
             n_replaced=n_replaced,
@@ -372,17 +370,16 @@ class AlternatingFit:
             dictionary_seconds=improved - trained,
         )
         record = record._replace(scale_seconds=perf_counter() - improved)
+        objective = settled.objective
         change = abs(progress.objective.total - objective.total)
         # The first iteration trades representation for classification, which may cancel by chance.
         converged = progress.n_iter > 0 and change <= self.settings.tol * objective.size
-        return FitProgress(state, progress.floors, [*progress.history, record], converged)
+        return FitProgress(settled.state, progress.floors, [*progress.history, record], converged)
 
     def _record(
         self,
         iteration: int,
-        state: FitState,
-        floors: Floors,
-        objective: MapObjective,
+        settled: Settled,
         *,
         n_accepted: int = 0,
         n_rejected: int = 0,
@@ -391,19 +388,23 @@ class AlternatingFit:
         classifier_seconds: float = 0.0,
         dictionary_seconds: float = 0.0,
     ) -> IterationRecord:
-        at_floor = state.noise_variance <= state.noise_variance.dtype.type(floors.noise_variance)
+        objective, tally = settled.objective, settled.tally
         return IterationRecord(
             iteration=iteration,
             objective=objective.total,
             **objective._asdict(),
-            floor_share=float(np.mean(at_floor)),
+            floor_share=tally.n_at_floor / self.facts.n_samples,
             n_accepted=n_accepted,
             n_rejected=n_rejected,
-            training_error=self.training_error(state),
-            label_free_error=self.label_free_error(state),
+            training_error=_divide(tally.n_wrong, tally.n_judged),
+            label_free_error=_divide(tally.n_watched_wrong, tally.n_watched),
             n_replaced=n_replaced,
             coding_seconds=coding_seconds,
             classifier_seconds=classifier_seconds,
             dictionary_seconds=dictionary_seconds,
             scale_seconds=0.0,
         )
+
+
+def _divide(n_wrong: int, n_judged: int) -> float:
+    return n_wrong / n_judged if n_judged else float("nan")  # none of the watched samples is labelled

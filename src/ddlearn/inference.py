@@ -56,13 +56,18 @@ def label_probabilities(evidence: Floats) -> Floats:
     return np.clip(expit(evidence), limits.tiny, 1 - limits.epsneg)
 
 
-def count_errors(labels: Floats, evidence: Floats, is_multilabel: bool) -> float:
-    """Return the share of labelled samples with a wrong class; for multilabel targets, the share of wrong labels."""
+def count_errors(labels: NDArray, evidence: Floats, is_multilabel: bool) -> tuple[int, int]:
+    """Return how many labelled samples get a wrong class, and how many there are.
+
+    For multilabel targets labels are counted, not samples.
+    """
     labelled = labels.any(axis=1)
     labels, evidence = labels[labelled], evidence[labelled]
     if is_multilabel:
-        return float(np.mean(np.where(evidence > 0, 1, -1)[labels != 0] != labels[labels != 0]))
-    return float(np.mean(labels[np.arange(len(labels)), evidence.argmax(axis=1)] != 1))
+        is_wrong = np.where(evidence > 0, 1, -1)[labels != 0] != labels[labels != 0]
+    else:
+        is_wrong = labels[np.arange(len(labels)), evidence.argmax(axis=1)] != 1
+    return int(np.count_nonzero(is_wrong)), is_wrong.size
 
 
 @dataclass(frozen=True)

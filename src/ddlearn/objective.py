@@ -14,6 +14,8 @@ the model.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -23,9 +25,10 @@ from sklearn.utils import check_array
 
 from ._code_kernel import score_rows
 from ._ksvd_kernel import measure_errors
-from .blocks import map_blocks, split_rows
+from .blocks import Parts, map_blocks, split_rows
 from .codes import RowCodes
 from .losses import Loss, resolve_loss
+from .order_statistics import find_median
 
 __all__ = ["MapObjective", "map_objective"]
 
@@ -94,26 +97,23 @@ def sum_costs(labels: Floats, scores: Floats, loss: Loss) -> NDArray[np.float64]
     return costs.sum(axis=0, dtype=np.float64)
 
 
-def evaluate_objective(
-    squared_residuals: Floats,
-    noise_variance: Floats,
-    costs: Floats,
-    class_cost: Floats,
-    labels: Floats,
-    n_features: int,
-    classification_weight: float = 1.0,
-) -> MapObjective:
-    """Return the terms from what they are sums of; ``costs`` are those of :func:`sum_costs`.
+def sum_noise_terms(squared_residuals: Floats, noise_variance: Floats, n_features: int) -> tuple[float, float]:
+    """Return what some samples add to the terms of representation and of noise."""
+    variance = noise_variance.astype(np.float64)
+    representation = float(np.sum(squared_residuals / (2 * variance)))
+    return representation, float((n_features + 2) / 2 * np.sum(np.log(variance)))
+
+
+def sum_class_terms(
+    costs: Floats, class_cost: Floats, n_labelled: NDArray[np.integer], classification_weight: float = 1.0
+) -> tuple[float, float]:
+    """Return the terms of classification and of cost; ``costs`` are those of :func:`sum_costs`.
 
     The weight is on both terms of the classifiers: on the costs alone, the scales would grow with it and undo it.
     """
-    variance = noise_variance.astype(np.float64)
-    n_labelled = np.count_nonzero(labels, axis=0)
-    return MapObjective(
-        representation=float(np.sum(squared_residuals / (2 * variance))),
-        noise=float((n_features + 2) / 2 * np.sum(np.log(variance))),
-        classification=float(classification_weight * np.sum(costs / class_cost)),
-        cost=float(classification_weight * np.sum((n_labelled + 1) * np.log(class_cost))),
+    return (
+        float(classification_weight * np.sum(costs / class_cost)),
+        float(classification_weight * np.sum((n_labelled + 1) * np.log(class_cost))),
     )
 
 
@@ -124,10 +124,30 @@ class Floors(NamedTuple):
     class_cost: float
 
 
+@dataclass(frozen=True)
+class _Largest:
+    """A largest number; the sum of two is the larger."""
+
+    number: float
+
+    def __add__(self, other: _Largest) -> _Largest:
+        return max(self, other, key=attrgetter("number"))
+
+
+def _find_largest(numbers: Floats) -> _Largest:
+    return _Largest(float(numbers.max()))
+
+
+def _count_up_to(numbers: Floats, limit: float) -> int:
+    return int(np.count_nonzero(numbers <= limit))
+
+
 def set_floors(
-    squared_residuals: Floats,
+    squared_residuals: Parts[Floats],
+    n_samples: int,
+    dtype: np.dtype,
     costs: Floats,
-    labels: Floats,
+    n_labelled: NDArray[np.integer],
     n_features: int,
     *,
     noise_floor: float,
@@ -138,33 +158,35 @@ def set_floors(
     They are set once, so that they do not move while the objective is lowered.  Samples that are atoms have no residual
     but rounding errors and say nothing about the noise, so the median is over the others.
     """
-    rounding = np.finfo(squared_residuals.dtype).eps * squared_residuals.max(initial=0)
-    variance = squared_residuals[squared_residuals > rounding].astype(np.float64) / (n_features + 2)
-    typical_variance = np.median(variance) if variance.size else 1.0
-    typical_cost = np.median(costs / (np.count_nonzero(labels, axis=0) + 1)) or 1.0
+    largest = squared_residuals.add_up(_find_largest).number
+    n_atoms = squared_residuals.add_up(_count_up_to, float(np.finfo(dtype).eps) * largest)
+    typical_variance = 1.0
+    if n_atoms < n_samples:
+        typical_variance = find_median(squared_residuals, n_samples, dtype, n_left_out=n_atoms) / (n_features + 2)
+    typical_cost = np.median(costs / (n_labelled + 1)) or 1.0
     return Floors(float(noise_floor * typical_variance), float(cost_floor * typical_cost))
 
 
-def estimate_noise_per_sample(squared_residuals: Floats, n_features: int, floor: float) -> Floats:
+def estimate_noise_per_sample(squared_residuals: Floats, mean: float, n_features: int, floor: float) -> Floats:
     r"""Return :math:`\sigma_i^2 = r_i^2 / (M + 2)`, the paper's estimate, or the floor."""
     return np.maximum(squared_residuals / (n_features + 2), squared_residuals.dtype.type(floor))
 
 
-def estimate_shared_noise(squared_residuals: Floats, n_features: int, floor: float) -> Floats:
+def estimate_shared_noise(squared_residuals: Floats, mean: float, n_features: int, floor: float) -> Floats:
     r"""Return one variance for all samples, :math:`\sum_i r_i^2 / (N (M + 2))`, or the floor."""
-    variance = np.mean(squared_residuals, dtype=np.float64) / (n_features + 2)
-    return np.full_like(squared_residuals, max(variance, floor))
+    return np.full_like(squared_residuals, max(mean / (n_features + 2), floor))
 
 
-NOISE_MODELS: dict[str, Callable[[Floats, int, float], Floats]] = {
+# From some squared residuals, the mean of all of them, the number of features and the floor.
+NOISE_MODELS: dict[str, Callable[[Floats, float, int, float], Floats]] = {
     "per_sample": estimate_noise_per_sample,
     "shared": estimate_shared_noise,
 }
 
 
-def estimate_class_cost(costs: Floats, labels: Floats, floor: float) -> NDArray[np.float64]:
+def estimate_class_cost(costs: Floats, n_labelled: NDArray[np.integer], floor: float) -> NDArray[np.float64]:
     r"""Return :math:`\gamma_j = \sum_i \Omega(z_{ij}) / (N_j + 1)`, the paper's estimate, or the floor."""
-    return np.maximum(costs / (np.count_nonzero(labels, axis=0) + 1), floor)
+    return np.maximum(costs / (n_labelled + 1), floor)
 
 
 def map_objective(
@@ -231,11 +253,10 @@ def map_objective(
             raise ValueError(f"{name} has shape {array.shape}, expected {shapes[name]}.")
     rows = RowCodes.from_csr(codes, max(int(np.diff(codes.indptr).max(initial=0)), 1), X.dtype)
     scores = compute_scores(rows, coef, np.asarray(intercept, dtype=X.dtype))
-    return evaluate_objective(
-        measure_residuals(X, rows, dictionary),
-        np.broadcast_to(np.asarray(noise_variance, dtype=np.float64), len(X)),
-        sum_costs(labels, scores, resolve_loss(loss)),
-        np.broadcast_to(np.asarray(class_cost, dtype=np.float64), labels.shape[1]),
-        labels,
-        X.shape[1],
+    costs = sum_costs(labels, scores, resolve_loss(loss))
+    variance = np.broadcast_to(np.asarray(noise_variance, dtype=np.float64), len(X))
+    class_cost = np.broadcast_to(np.asarray(class_cost, dtype=np.float64), labels.shape[1])
+    return MapObjective(
+        *sum_noise_terms(measure_residuals(X, rows, dictionary), variance, X.shape[1]),
+        *sum_class_terms(costs, class_cost, np.count_nonzero(labels, axis=0)),
     )

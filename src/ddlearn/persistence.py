@@ -75,6 +75,7 @@ _LAYOUTS = {
                 "cost_floor_": float,
                 "n_nonzero_coefs_": int,
                 "n_features_in_": int,
+                "n_samples_seen_": int,
                 "n_iter_": int,
                 "converged_": bool,
                 "is_multilabel_": bool,
@@ -237,6 +238,8 @@ def _check_attributes(attributes: Mapping[str, Any], layout: ModelLayout) -> dic
     for name, kind in layout.scalars.items():
         _check_scalar(name, attributes[name], kind)
     sizes = {"n_features": attributes["n_features_in_"]}
+    if "n_samples_seen_" in attributes:
+        sizes["n_samples"] = attributes["n_samples_seen_"]
     for name, shape in (layout.floats | layout.names).items():
         if name in attributes:
             _check_shape(name, attributes[name], shape, sizes)

@@ -80,7 +80,7 @@ class Predictor:
     def weigh(self, X: Floats, mask: Flags | None) -> Floats:
         """Return the evidence for each class."""
         blocks = self.coder.map(self._judge, X, mask, self.is_nan_missing)
-        _warn_of_blank_rows(sum(n_blank for _, n_blank in blocks), n_frames=5)
+        _warn_of_blank_rows(sum(n_blank for _, n_blank in blocks), n_frames=6)
         return np.concatenate([evidence for evidence, _ in blocks])
 
     def _judge(self, coded: CodedBlock) -> tuple[Floats, int]:

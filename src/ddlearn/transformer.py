@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .blocks import lazy_on_dask
 from .codes import RowCodes
 from .sparse_coding import SparseCoder, encode_rows
 
@@ -55,6 +56,7 @@ class DictionaryTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
             n_jobs=self.n_jobs,
         )
 
+    @lazy_on_dask
     def transform(self, X: ArrayLike) -> csr_array | Floats:
         """Return the codes of samples, made without labels.
 

@@ -12,10 +12,22 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_scalar
 
-from ..blocks import map_blocks, single_threaded_blas
+from ..blocks import LocalParts, Parts
 from ..codes import RowCodes
 from ..losses import Loss
-from .problem import Array, Iterate, Problem, Solver, pose_problem
+from .problem import (
+    Array,
+    ClassProblems,
+    ExpansionRequest,
+    HasLabelledCodes,
+    LabelledCodes,
+    Standing,
+    Survey,
+    scale_ridge,
+    survey_and_expand,
+    survey_part,
+    weigh_by_curvature,
+)
 
 # A step must bring this share of the decrease that its slope promises (Armijo's rule with its usual constant).
 _SUFFICIENT_DECREASE = 1e-4
@@ -23,64 +35,85 @@ _SUFFICIENT_DECREASE = 1e-4
 _MAX_HALVINGS = 40
 
 
-def _take_step(problem: Problem, here: Iterate, learner: Array, slope: float) -> Iterate | None:
-    """Add the base learner, halved until the penalised cost falls enough; None where it never does."""
-    learner_scores = problem.scores(learner)
+# Hessians of classes that are trained together take no more memory than this; the other classes wait.
+_HESSIAN_BYTES = 2**27
+
+
+def _group_classes(n_classes: int, n_components: int) -> list[list[int]]:
+    """Return which classes are trained together."""
+    at_once = max(1, _HESSIAN_BYTES // (8 * (n_components + 1) ** 2))
+    return [list(range(start, min(start + at_once, n_classes))) for start in range(0, n_classes, at_once)]
+
+
+def _round(classifiers: Array, dtype: np.dtype) -> Array:
+    """Return classifiers as they will be stored, so that what is measured is what is returned."""
+    return classifiers.astype(dtype).astype(np.float64)
+
+
+def _leave_worse_than_none(
+    problems: ClassProblems, standings: dict[int, Standing], survey: Survey
+) -> dict[int, Standing]:
+    """Return where to start: a classifier that is worse than none would take many rounds to come back from."""
+    none = {}
+    for j, standing in standings.items():
+        classifier = np.zeros_like(standing.classifier)
+        if not problems.fit_intercept:
+            classifier[-1] = standing.classifier[-1]
+        n_negative, n_positive = survey.n_of_label[:, j]
+        with np.errstate(over="ignore", invalid="ignore"):
+            of_negative, of_positive = problems.loss.value(np.array([-classifier[-1], classifier[-1]]))
+        if not standing.penalised_cost <= n_negative * of_negative + n_positive * of_positive:
+            none[j] = classifier
+    if not none:
+        return standings
+    return standings | dict(zip(none, problems.stand_at(list(none), np.array(list(none.values()))), strict=True))
+
+
+def _take_steps(
+    problems: ClassProblems,
+    here: dict[int, Standing],
+    learners: dict[int, tuple[Array, float]],
+    dtype: np.dtype,
+    is_last: bool,
+) -> dict[int, Standing]:
+    """Add base learners, halved until the penalised cost falls enough; classes for which it never does are left out."""
+    there: dict[int, Standing] = {}
+    waiting = list(learners)
     for step in 0.5 ** np.arange(_MAX_HALVINGS):
-        there = problem.evaluate(here.classifier + step * learner, here.scores + step * learner_scores)
-        # False where the cost overflowed
-        if there.penalised_cost <= here.penalised_cost + _SUFFICIENT_DECREASE * step * slope:
-            return there
-    return None
+        classifiers = _round(np.array([here[j].classifier + step * learners[j][0] for j in waiting]), dtype)
+        for j, tried in zip(waiting, problems.stand_at(waiting, classifiers, not is_last), strict=True):
+            slope = learners[j][1]
+            # False where the cost overflowed
+            if tried.penalised_cost <= here[j].penalised_cost + _SUFFICIENT_DECREASE * step * slope:
+                there[j] = tried
+        # A step that rounding undoes leads nowhere.
+        is_moving = (classifiers != [here[j].classifier for j in waiting]).any(axis=1)
+        waiting = [j for j, moves in zip(waiting, is_moving, strict=True) if moves and j not in there]
+        if not waiting:
+            break
+    return there
 
 
 def _add_learners(
-    trainer: ClassifierTrainer, problem: Problem, start: Iterate, solver: Solver | None, hessian: Array
-) -> Array:
-    """Return the classifier after all rounds; without a ``solver`` every round factorises its own Hessian."""
-    here = start
-    for _ in range(trainer.max_rounds):
-        margins = problem.labels * here.scores
-        margin_slopes = problem.loss.gradient(margins)
-        gradient = problem.gradient(here.classifier, margin_slopes)
-        solve = solver
-        if solve is None:
-            solve = problem.factorise(trainer.weigh(margin_slopes, problem.loss.curvature(margins)), hessian)
-        learner = np.zeros_like(here.classifier)
-        learner[: len(gradient)] = solve(-gradient)
-        slope = float(gradient @ learner[: len(gradient)])
-        if -slope / 2 <= trainer.tol * here.penalised_cost:  # half the slope is what a parabola falls by
+    trainer: ClassifierTrainer, problems: ClassProblems, here: dict[int, Standing], dtype: np.dtype
+) -> dict[int, Standing]:
+    """Return where classes stand after all rounds."""
+    active = list(here)
+    for round_number in range(trainer.max_rounds):
+        found = problems.find_learners(active, [here[j] for j in active])
+        learners = {
+            j: (learner, slope)
+            for j, (learner, slope) in zip(active, found, strict=True)
+            if -slope / 2 > trainer.tol * here[j].penalised_cost  # half the slope is what a parabola falls by
+        }
+        if not learners:
             break
-        there = _take_step(problem, here, learner, slope)
-        if there is None:
+        there = _take_steps(problems, here, learners, dtype, is_last=round_number == trainer.max_rounds - 1)
+        here = here | there
+        active = list(there)
+        if not active:
             break
-        here = there
-    return here.classifier
-
-
-def _train_class(
-    trainer: ClassifierTrainer, problem: Problem, given: Array, solver: Solver | None, hessian: Array
-) -> Array:
-    """Return the classifier of one class, with a data cost not above that of the given one."""
-    classifier = np.append(np.where(problem.used, given[:-1], 0), given[-1]).astype(np.float64)
-    zero = np.append(np.zeros(len(given) - 1), 0.0 if problem.fit_intercept else classifier[-1])
-    with np.errstate(over="ignore", invalid="ignore"):  # where a cost overflows, it is not accepted
-        before = problem.evaluate(classifier, problem.scores(classifier))
-        no_classifier = problem.evaluate(zero, problem.scores(zero))
-        # A warm start worse than no classifier at all would take many rounds to come back from.
-        start = before if before.penalised_cost <= no_classifier.penalised_cost else no_classifier
-        trained = _add_learners(trainer, problem, start, solver, hessian).astype(given.dtype).astype(np.float64)
-        after = problem.evaluate(trained, problem.scores(trained))
-    # Every round lowers the penalised cost; the cost without the penalty, or after rounding, may still have risen.
-    return trained if after.data_cost <= before.data_cost else before.classifier
-
-
-def _keep_labelled(codes: RowCodes, labels: Array) -> tuple[RowCodes, Array]:
-    """Leave out the samples that are labelled for no class."""
-    labelled = labels.any(axis=1)
-    if not labelled.all():
-        codes, labels = codes.rows(np.flatnonzero(labelled)), labels[labelled]
-    return RowCodes(np.ascontiguousarray(codes.indices), np.ascontiguousarray(codes.values)), labels
+    return here
 
 
 def _check_arrays(codes: RowCodes, labels: Array, coef: Array, intercept: Array) -> None:
@@ -128,7 +161,8 @@ class ClassifierTrainer(BaseEstimator):
     Attributes
     ----------
     is_additive : bool
-        A round needs the samples only through sums over them, so they may lie in several places.
+        There is :meth:`train_on`: the samples are needed only through sums over them, so they may lie in several
+        places.
 
     See Also
     --------
@@ -168,8 +202,8 @@ class ClassifierTrainer(BaseEstimator):
 
     def penalties(self, codes: RowCodes, labels: Array, loss: Loss, n_components: int) -> Array:
         r"""Return the :math:`\lambda_j` that training on these samples uses, an array of shape (n_classes,)."""
-        problems = (pose_problem(codes, label, loss, self.ridge, n_components, True) for label in labels.T)
-        return np.array([problem.penalty for problem in problems])
+        survey = survey_part(LabelledCodes(codes, labels), n_components)
+        return scale_ridge(self.ridge, loss, survey.squared_norms)
 
     def train(
         self,
@@ -208,26 +242,79 @@ class ClassifierTrainer(BaseEstimator):
         intercept : ndarray of shape (n_classes,)
             New intercepts.  For no class is the sum of costs, without the penalty, above what it was.
         """
-        self._check_parameters()
         _check_arrays(codes, labels, coef, intercept)
-        codes, labels = _keep_labelled(codes, labels)
-        n_classes, n_components = coef.shape
+        return self.train_on(
+            LocalParts([LabelledCodes(codes, labels)]),
+            loss,
+            coef,
+            intercept,
+            fit_intercept=fit_intercept,
+            n_jobs=n_jobs,
+        )
 
-        def make_problem(j: int) -> Problem:
-            return pose_problem(codes, labels[:, j], loss, self.ridge, n_components, fit_intercept)
+    def train_on(
+        self,
+        parts: Parts[HasLabelledCodes],
+        loss: Loss,
+        coef: Array,
+        intercept: Array,
+        *,
+        fit_intercept: bool = True,
+        n_jobs: int | None = None,
+    ) -> tuple[Array, Array]:
+        """Do what :meth:`train` does for samples in parts, which may lie in several places.
 
-        def make_hessian() -> Array:
-            return np.empty((n_components + 1, n_components + 1))
+        Parameters
+        ----------
+        parts : Parts
+            Each with ``codes`` and ``labels``; only sums over them are asked for.
+        loss : Loss
+            The cost of a margin.
+        coef : ndarray of shape (n_classes, n_components)
+            Where to start.
+        intercept : ndarray of shape (n_classes,)
+            Where to start.
+        fit_intercept : bool, default=True
+            Without it the intercepts stay as they are.
+        n_jobs : int or None, default=None
+            How many threads, here and where the parts are.
 
-        shared_solver = None
-        if getattr(loss, "is_quadratic", False) and labels.all():  # all classes have the same Hessian
-            with single_threaded_blas():
-                shared_solver = make_problem(0).factorise_parabola(make_hessian())
-
-        def train_class(block: slice, hessian: Array) -> Array:
-            j = block.start
-            return _train_class(self, make_problem(j), np.append(coef[j], intercept[j]), shared_solver, hessian)
-
-        one_class_each = [slice(j, j + 1) for j in range(n_classes)]
-        classifiers = np.array(map_blocks(train_class, one_class_each, make_hessian, n_jobs=n_jobs))
-        return classifiers[:, :-1].astype(coef.dtype), classifiers[:, -1].astype(intercept.dtype)
+        Returns
+        -------
+        coef : ndarray of shape (n_classes, n_components)
+            New coefficients.
+        intercept : ndarray of shape (n_classes,)
+            New intercepts.
+        """
+        self._check_parameters()
+        given = np.column_stack([coef, intercept]).astype(np.float64)
+        is_quadratic = getattr(loss, "is_quadratic", False)
+        groups = _group_classes(*coef.shape)
+        # All that the first round needs, in one visit to the samples: with a quadratic loss one Hessian is, as a rule,
+        # that of all classes.
+        wanted = [not is_quadratic or j == 0 for j in groups[0]]
+        weigh = weigh_by_curvature if is_quadratic else self.weigh
+        request = ExpansionRequest(loss, weigh, groups[0], given[groups[0]], wanted, n_jobs)
+        survey, expansion = parts.add_up(survey_and_expand, coef.shape[1], request)
+        problems = ClassProblems(
+            parts,
+            loss,
+            self.weigh,
+            fit_intercept,
+            n_jobs,
+            scale_ridge(self.ridge, loss, survey.squared_norms),
+            has_common_hessian=is_quadratic and survey.n_unknown == 0,
+        )
+        given[:, :-1][survey.squared_norms == 0] = 0  # of atoms that no sample uses, which changes no score
+        trained = given.copy()
+        for group in groups:
+            if group is groups[0] and (all(wanted) or problems.has_common_hessian):
+                before = problems.read(request._replace(classifiers=given[group]), expansion)
+            else:
+                before = problems.stand_at(group, given[group])
+            start = _leave_worse_than_none(problems, dict(zip(group, before, strict=True)), survey)
+            after = _add_learners(self, problems, start, coef.dtype)
+            for j, standing in zip(group, before, strict=True):
+                # Every round lowers the penalised cost; the cost without the penalty may still have risen.
+                trained[j] = after[j].classifier if after[j].cost <= standing.cost else standing.classifier
+        return trained[:, :-1].astype(coef.dtype), trained[:, -1].astype(intercept.dtype)

@@ -17,9 +17,10 @@ exact), ``fixed_codes`` (atom after atom, block coordinates, optimal directions)
 
 from .conformance import check_dictionary_update
 from .fixed_codes import AtomUpdate, BlockCoordinateUpdate, MODUpdate
-from .initial import INITIAL_DICTIONARIES, init_dictionary
+from .initial import INITIAL_DICTIONARIES, SamplePool, draw_dictionary, init_dictionary
 from .interface import DictionaryUpdate, UpdatedDictionary
 from .ksvd import ExactKSVDUpdate, KSVDUpdate, WeightedKSVDUpdate
+from .maintenance import WorstSamples, count_users, rank_of_worst
 from .registry import DICTIONARY_UPDATES, resolve_dictionary_update
 from .sums import CodeStatistics
 
@@ -33,9 +34,14 @@ __all__ = [
     "ExactKSVDUpdate",
     "KSVDUpdate",
     "MODUpdate",
+    "SamplePool",
     "UpdatedDictionary",
     "WeightedKSVDUpdate",
+    "WorstSamples",
     "check_dictionary_update",
+    "count_users",
+    "draw_dictionary",
     "init_dictionary",
+    "rank_of_worst",
     "resolve_dictionary_update",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,16 +30,32 @@ def _line_of(direction: Array) -> bytes:
     return (np.round(sign * direction, 5) + 0.0).tobytes()  # adding zero turns -0.0 into 0.0
 
 
-def _draw_samples(X: Array, class_index: NDArray[np.integer], n_components: int, rng: RandomNumbers) -> Array:
+class SamplePool(NamedTuple):
+    """Samples to draw from, wherever they are: their classes, and what fetches some of them by position."""
+
+    class_index: NDArray[np.integer]  # -1 for an unlabelled one
+    take: Callable[[NDArray[np.intp]], Array]
+    n_features: int
+    dtype: np.dtype
+
+    @classmethod
+    def of(cls, X: Array, class_index: NDArray[np.integer] | None) -> SamplePool:
+        """Return the pool of all rows of an array."""
+        class_index = np.zeros(X.shape[0], dtype=np.intp) if class_index is None else class_index
+        return cls(class_index, lambda rows: X[rows], X.shape[1], X.dtype)
+
+
+def _draw_samples(pool: SamplePool, n_components: int, rng: RandomNumbers) -> Array:
     lines: dict[bytes, Array] = {}
-    for row in _order_by_turns(class_index, rng):
-        sample = np.asarray(X[row], dtype=np.float64)
-        norm = np.linalg.norm(sample)
-        if norm > 0:
-            lines.setdefault(_line_of(sample / norm), sample / norm)
+    order = _order_by_turns(pool.class_index, rng)
+    for start in range(0, len(order), n_components):
+        for sample in np.asarray(pool.take(order[start : start + n_components]), dtype=np.float64):
+            norm = np.linalg.norm(sample)
+            if norm > 0 and len(lines) < n_components:
+                lines.setdefault(_line_of(sample / norm), sample / norm)
         if len(lines) == n_components:
             break
-    atoms = np.array(list(lines.values())).reshape(-1, X.shape[1])
+    atoms = np.array(list(lines.values())).reshape(-1, pool.n_features)
     return np.concatenate([atoms, _combine(atoms, n_components - len(atoms), rng)])
 
 
@@ -51,11 +68,11 @@ def _combine(atoms: Array, n_combinations: int, rng: RandomNumbers) -> Array:
     return combined
 
 
-def _draw_gaussian(X: Array, class_index: NDArray[np.integer], n_components: int, rng: RandomNumbers) -> Array:
-    return rng.standard_normal((n_components, X.shape[1]))
+def _draw_gaussian(pool: SamplePool, n_components: int, rng: RandomNumbers) -> Array:
+    return rng.standard_normal((n_components, pool.n_features))
 
 
-INITIAL_DICTIONARIES: dict[str, Callable[[Array, NDArray[np.integer], int, RandomNumbers], Array]] = {
+INITIAL_DICTIONARIES: dict[str, Callable[[SamplePool, int, RandomNumbers], Array]] = {
     "samples": _draw_samples,
     "gaussian": _draw_gaussian,
 }
@@ -110,16 +127,19 @@ def init_dictionary(
     array([[0., 0.],
            [1., 1.]])
     """
+    return draw_dictionary(init, SamplePool.of(X, class_index), n_components, rng)
+
+
+def draw_dictionary(init: str | ArrayLike, pool: SamplePool, n_components: int, rng: RandomNumbers) -> Array:
+    """Do what :func:`init_dictionary` does, from samples that may lie elsewhere."""
     if isinstance(init, str):
         if init not in INITIAL_DICTIONARIES:
             raise ValueError(
                 f"init={init!r} is not known; choose one of {sorted(INITIAL_DICTIONARIES)} or pass an array."
             )
-        if class_index is None:
-            class_index = np.zeros(X.shape[0], dtype=np.intp)
-        atoms = INITIAL_DICTIONARIES[init](X, class_index, n_components, rng)
+        atoms = INITIAL_DICTIONARIES[init](pool, n_components, rng)
     else:
-        atoms = _check_given_dictionary(init, (n_components, X.shape[1]))
+        atoms = _check_given_dictionary(init, (n_components, pool.n_features))
     # Divided by the largest entry first, so that the norm of a very long or very short row can be computed.
     atoms = atoms / np.abs(atoms).max(axis=1, keepdims=True)
-    return (atoms / np.linalg.norm(atoms, axis=1, keepdims=True)).astype(X.dtype)
+    return (atoms / np.linalg.norm(atoms, axis=1, keepdims=True)).astype(pool.dtype)

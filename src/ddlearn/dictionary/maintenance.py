@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +16,8 @@ from ..objective import measure_residuals
 from .interface import Array, DictionaryUpdate, RandomNumbers, UpdatedDictionary
 
 
-def _count_users(codes: RowCodes, n_components: int) -> NDArray[np.intp]:
+def count_users(codes: RowCodes, n_components: int) -> NDArray[np.intp]:
+    """Return how many samples use each atom."""
     return np.bincount(codes.indices[codes.values != 0], minlength=n_components)
 
 
@@ -49,6 +52,38 @@ def _hand_over(codes: RowCodes, dictionary: Array, atoms: NDArray[np.intp], twin
     codes.indices[:] = handed.indices
     codes.values[:] = handed.values
 
+
+@dataclass(frozen=True)
+class WorstSamples:
+    """The worst represented of some samples, worst first.  The sum of two is the worst of both."""
+
+    n_wanted: int
+    errors: Array  # (n,) squared residuals
+    rows: NDArray[np.intp]  # (n,)
+    samples: Array  # (n, n_features)
+
+    @classmethod
+    def find(cls, X: Array, errors: Array, first_row: int, n_wanted: int, largest_error: float) -> WorstSamples:
+        """Return the worst of a block of samples, but for those that are worse than allowed."""
+        allowed = np.flatnonzero(errors <= largest_error)
+        rows = allowed[np.argsort(-errors[allowed], kind="stable")[:n_wanted]]
+        return cls(n_wanted, errors[rows], first_row + rows, np.asarray(X[rows]))
+
+    def __add__(self, other: WorstSamples) -> WorstSamples:
+        errors = np.concatenate([self.errors, other.errors])
+        rows = np.concatenate([self.rows, other.rows])
+        samples = np.concatenate([self.samples, other.samples])
+        order = np.lexsort((rows, -errors))[: self.n_wanted]
+        return WorstSamples(self.n_wanted, errors[order], rows[order], samples[order])
+
+
+def rank_of_worst(n_samples: int, outlier_fraction: float) -> int:
+    """Return how many samples have a lower error than the worst that may become an atom."""
+    return n_samples - 1 - int(outlier_fraction * n_samples)
+
+
+# What looks for samples of large error: from the share of outliers and how many are wanted.
+FindWorst = Callable[[float, int], WorstSamples]
 
 # Samples looked at for each atom to be replaced: those that resemble an atom are passed over.
 _CANDIDATES_PER_ATOM = 10
@@ -93,7 +128,7 @@ class MaintainedUpdate(DictionaryUpdate):
         """Improve ``dictionary`` (and the values of ``codes``) in place; return ``atom_scale``."""
 
     def _replace_atoms(self, X: Array, codes: RowCodes, dictionary: Array, n_jobs: int | None) -> NDArray[np.intp]:
-        usage = _count_users(codes, len(dictionary))
+        usage = count_users(codes, len(dictionary))
         unused = np.flatnonzero(usage == 0)
         duplicates = twins = np.empty(0, dtype=np.intp)
         if not self.is_monotone:
@@ -101,29 +136,60 @@ class MaintainedUpdate(DictionaryUpdate):
         useless = np.concatenate([unused, duplicates])
         if useless.size == 0:
             return useless
-        errors = measure_residuals(X, codes, dictionary, n_jobs)
         former = dictionary.copy()
-        n_found = self._insert_samples(X, errors, dictionary, useless)
+
+        def find_worst(outlier_fraction: float, n_wanted: int) -> WorstSamples:
+            errors = measure_residuals(X, codes, dictionary, n_jobs)
+            rank = rank_of_worst(len(errors), outlier_fraction)
+            return WorstSamples.find(X, errors, 0, n_wanted, np.partition(errors, rank)[rank])
+
+        n_found = self._insert_samples(find_worst, dictionary, useless)
         n_duplicates = max(n_found - len(unused), 0)  # for the others there was no sample worth an atom: they stay
         if n_duplicates:
             _hand_over(codes, former, duplicates[:n_duplicates], twins[:n_duplicates])
         return np.sort(useless[:n_found])
 
-    def _insert_samples(self, X: Array, errors: Array, dictionary: Array, useless: NDArray[np.intp]) -> int:
+    def replace_unused(
+        self, dictionary: Array, unused: NDArray[np.intp], find_worst: FindWorst
+    ) -> tuple[Array, NDArray[np.intp]]:
+        """Return a dictionary with badly represented samples in the places of atoms, and which of them were replaced.
+
+        Parameters
+        ----------
+        dictionary : ndarray of shape (n_components, n_features)
+            The atoms.
+        unused : ndarray of int
+            Those that no sample uses.
+        find_worst : callable
+            From a share of outliers and a number, the :class:`WorstSamples`, wherever they are.
+
+        Returns
+        -------
+        dictionary : ndarray of shape (n_components, n_features)
+            The new atoms.
+        replaced : ndarray of int
+            As far as there were samples worth an atom.
+        """
+        dictionary = dictionary.copy()
+        n_found = self._insert_samples(find_worst, dictionary, unused) if unused.size else 0
+        return dictionary, unused[:n_found]
+
+    def _insert_samples(self, find_worst: FindWorst, dictionary: Array, useless: NDArray[np.intp]) -> int:
         """Put samples of large error in the places of ``useless`` atoms, in order; return how many were found.
 
         The error counts unweighted, because the scales make the weighted one the same for all samples.  The very worst
         samples are passed over: they are as a rule outliers, and an atom of their own would serve nobody else.
         """
-        worst_first = np.argsort(-errors, kind="stable")[int(self.outlier_fraction * len(errors)) :]
+        worst = find_worst(self.outlier_fraction, _CANDIDATES_PER_ATOM * len(useless))
+        dtype = dictionary.dtype
         remaining = dictionary.copy()
         remaining[useless] = 0
         n_found = 0
-        for row in worst_first[: _CANDIDATES_PER_ATOM * len(useless)]:
-            energy = float(np.linalg.norm(X[row])) ** 2
-            if errors[row] <= np.finfo(X.dtype).eps * energy or energy == 0:
+        for error, sample in zip(worst.errors, worst.samples, strict=True):
+            energy = float(np.linalg.norm(sample)) ** 2
+            if error <= np.finfo(dtype).eps * energy or energy == 0:
                 continue  # represented as well as can be
-            atom = X[row] / X.dtype.type(np.sqrt(energy))
+            atom = sample / dtype.type(np.sqrt(energy))
             if np.abs(remaining @ atom).max() <= self.max_coherence:
                 place = useless[n_found]
                 dictionary[place] = remaining[place] = atom

@@ -1,0 +1,27 @@
+"""Where rows are worked on: on threads, in processes, or in parts that lie elsewhere.
+
+The one place that knows of threads, processes and clusters (design.md, decision 4).
+"""
+
+from .cluster import LostClusterError, is_on_dask, pair_chunks
+from .lazy import lazy_on_dask, score_lazily
+from .parts import PART_ROWS, LocalParts, Parts
+from .processes import map_processes
+from .threads import TILE_ROWS, effective_n_jobs, map_blocks, single_threaded_blas, split_rows
+
+__all__ = [
+    "PART_ROWS",
+    "TILE_ROWS",
+    "LocalParts",
+    "LostClusterError",
+    "Parts",
+    "effective_n_jobs",
+    "is_on_dask",
+    "lazy_on_dask",
+    "map_blocks",
+    "map_processes",
+    "pair_chunks",
+    "score_lazily",
+    "single_threaded_blas",
+    "split_rows",
+]

@@ -1,0 +1,65 @@
+"""Items of seconds to minutes, such as whole fits, each in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from typing import TypeVar
+
+from joblib import effective_n_jobs
+from threadpoolctl import ThreadpoolController
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def map_processes(
+    work: Callable[[Item], Result], items: Sequence[Item], *, n_processes: int
+) -> Iterator[tuple[int, Result]]:
+    """Call ``work(item)`` for every item, each in one of several processes, and yield results as they come.
+
+    For items of seconds to minutes, such as fits, which then run on one thread each: that wastes nothing between the
+    parallel parts of a fit.  When an item fails, those not begun are dropped, and the error is raised.
+
+    Parameters
+    ----------
+    work : callable
+        Takes an item; both must be picklable if there are several processes.
+    items : sequence
+        What to work on, begun in this order.
+    n_processes : int
+        How many processes at most, after joblib's conventions; 1 is this one.
+
+    Yields
+    ------
+    tuple of int and object
+        The position of an item, and its result.
+
+    Examples
+    --------
+    >>> list(map_processes(len, ["a", "bc"], n_processes=1))
+    [(0, 1), (1, 2)]
+    """
+    n_processes = min(effective_n_jobs(n_processes), len(items))
+    if n_processes <= 1:
+        yield from ((position, work(item)) for position, item in enumerate(items))
+        return
+    # A forked process would inherit threads of BLAS and Numba in the middle of what they do.
+    pool = ProcessPoolExecutor(n_processes, get_context("spawn"), _use_one_thread)
+    try:
+        positions = {pool.submit(work, item): position for position, item in enumerate(items)}
+        for future in as_completed(positions):
+            yield positions[future], future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)  # those begun are waited for, so that nobody begins them again meanwhile
+
+
+def _use_one_thread() -> None:
+    """Make a worker process one thread among many, and let Ctrl-C end it without a word."""
+    import signal
+
+    import scipy.linalg  # noqa: F401 - it has a BLAS of its own, which can be limited when it is loaded
+
+    ThreadpoolController().limit(limits=1)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
