@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import pickle
 import re
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -15,9 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from ddlearn.reading import DataError, read_data
+from ddlearn.blocks import PART_ROWS
+from ddlearn.reading import DataError, read_data, read_in_chunks, read_parts
 from ddlearn.reading.columns import LABEL_COLUMNS
 from ddlearn.reading.named import NAMED_SETS
+from ddlearn.reading.parts import find_empty_labels
 
 pyarrow = pytest.importorskip("pyarrow")
 
@@ -166,6 +170,303 @@ def test_nan_is_left_to_the_estimator(tmp_path):
     np.testing.assert_array_equal(read_data(tmp_path / "a.npy").X, missing)
     path = write_text(tmp_path / "a.csv", "a,b,label\n1,,x\nnan,2,y\n")
     np.testing.assert_array_equal(read_data(path).X, [[1, np.nan], [np.nan, 2]])
+
+
+# -- parts -------------------------------------------------------------------------------------------------------------
+
+
+def make_parts(n_parts: int = 3, n_rows: int = 4) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    rng = np.random.default_rng(0)
+    sizes = [n_rows + number for number in range(n_parts)]
+    return [rng.standard_normal((size, 5)).astype(np.float32) for size in sizes], [
+        rng.integers(0, 3, size) for size in sizes
+    ]
+
+
+def write_parquet(path: Path, X: np.ndarray, labels: list, names: str = "abcde", **options) -> Path:
+    from pyarrow import parquet
+
+    columns = dict(zip(names, X.T, strict=True)) | {"label": labels}
+    parquet.write_table(pyarrow.table(columns), path, **options)
+    return path
+
+
+def write_zarr(path: Path, samples: np.ndarray, labels: np.ndarray | None = None, n_together: int = 3) -> Path:
+    zarr = pytest.importorskip("zarr")
+    if labels is None:
+        zarr.create_array(path, data=samples, chunks=(n_together, *samples.shape[1:]))
+        return path
+    group = zarr.open_group(path, mode="w")
+    for name, values in (("X", samples), ("y", labels)):
+        stored = group.create_array(
+            name,
+            shape=values.shape,
+            chunks=(n_together, *values.shape[1:]),
+            dtype=values.dtype if values.dtype.kind != "U" else str,
+        )
+        stored[:] = values
+    return path
+
+
+def write_kind(kind: str, folder: Path) -> tuple[str, dict[str, str], np.ndarray, np.ndarray]:
+    """Write parts of a kind; return their pattern, how labels are given, and what was written."""
+    folder.mkdir(exist_ok=True)
+    blocks, labels = make_parts()
+    for number, (block, values) in enumerate(zip(blocks, labels, strict=True)):
+        if kind == "npy":
+            np.save(folder / f"X-{number}.npy", block)
+            np.save(folder / f"y-{number}.npy", values)
+        elif kind == "npz":
+            np.savez_compressed(folder / f"X-{number}.npz", X=block, y=values)
+        elif kind == "parquet":
+            write_parquet(folder / f"X-{number}.parquet", block, values.tolist())
+        else:
+            write_zarr(folder / f"X-{number}.zarr", block, values)
+    options = {"labels": str(folder / "y-*.npy")} if kind == "npy" else {}
+    return str(folder / f"X-*.{kind}"), options, np.concatenate(blocks), np.concatenate(labels)
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz", "parquet", "zarr"])
+def test_parts_are_the_rows_of_their_files(tmp_path, kind):
+    pattern, options, expected, labels = write_kind(kind, tmp_path)
+    samples = read_data(pattern, **options)
+    assert samples.X.shape == expected.shape
+    assert samples.X.dtype == np.float32
+    assert sum(samples.X.chunks[0][:1]) <= 4  # no chunk spans two parts
+    assert samples.labels.chunks == samples.X.chunks[:1]
+    np.testing.assert_array_equal(samples.X.compute(), expected)
+    np.testing.assert_array_equal(samples.labels.compute(), labels)
+    np.testing.assert_array_equal(
+        samples.X.blocks[1].compute(scheduler="synchronous"),
+        expected[samples.X.chunks[0][0] :][: samples.X.chunks[0][1]],
+    )
+
+
+def test_parts_go_in_the_order_of_their_numbers(tmp_path):
+    for number in range(12):
+        folder = tmp_path / f"day {number}"
+        folder.mkdir()
+        np.save(folder / "X.npy", np.full((2, 3), number))
+    samples = read_parts(tmp_path / "**" / "X.npy")
+    assert samples.X[:, 0].compute().tolist() == [number for number in range(12) for _ in range(2)]
+
+
+def test_only_headers_are_read_until_rows_are_asked_for(tmp_path):
+    # The file has a gigabyte, most of it never written: a hole on the disk.
+    long = np.lib.format.open_memmap(tmp_path / "X.npy", mode="w+", dtype=np.float32, shape=(1_000_000, 256))
+    long[70_000] = 7
+    tracemalloc.start()
+    X = read_parts(tmp_path / "X.npy").X
+    of_headers = tracemalloc.get_traced_memory()[1]
+    block = X.blocks[1].compute(scheduler="synchronous")
+    of_block = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert set(X.chunks[0][:-1]) == {PART_ROWS}
+    assert of_headers < 2**20
+    assert of_block < block.nbytes + 2**20
+    assert block[70_000 - PART_ROWS, 3] == 7
+
+
+@pytest.mark.parametrize("kind", ["npz", "parquet", "zarr"])
+def test_large_parts_are_cut_into_several_chunks(tmp_path, kind):
+    n_rows = PART_ROWS + 10
+    numbers = np.arange(n_rows, dtype=np.float32)[:, None]
+    if kind == "npz":
+        np.savez(tmp_path / "a.npz", X=numbers)
+    elif kind == "parquet":
+        write_parquet(tmp_path / "a.parquet", numbers, (np.arange(n_rows) % 3).tolist(), "a", row_group_size=20_000)
+    else:
+        write_zarr(tmp_path / "a.zarr", numbers, n_together=50_000)
+    samples = read_parts(tmp_path / f"a.{kind}")
+    assert max(samples.X.chunks[0]) <= PART_ROWS
+    # Parquet and Zarr are cut where they are packed.
+    assert samples.X.chunks[0] == {"npz": (PART_ROWS, 10), "parquet": (60_000, 5_546), "zarr": (50_000, 15_546)}[kind]
+    np.testing.assert_array_equal(samples.X.compute(), numbers)
+    if kind == "parquet":
+        np.testing.assert_array_equal(samples.labels.compute(), np.arange(n_rows) % 3)
+
+
+def test_parts_of_images_are_rows_from_0_to_1(tmp_path):
+    images = np.arange(2 * 3 * 4, dtype=np.uint8).reshape(2, 3, 4)
+    np.save(tmp_path / "0.npy", images)
+    np.save(tmp_path / "1.npy", images + 9)
+    samples = read_parts(tmp_path / "*.npy")
+    assert samples.image_shape == (3, 4)
+    assert samples.X.dtype == np.float32
+    np.testing.assert_allclose(samples.X[2:].compute() * 255, (images + 9).reshape(2, 12), rtol=1e-6)
+
+
+def test_parts_of_different_precision_get_the_one_that_holds_both(tmp_path):
+    np.save(tmp_path / "0.npy", np.ones((2, 3), np.float32))
+    np.save(tmp_path / "1.npy", np.full((2, 3), 2**31 - 1, np.int32))
+    X = read_parts(tmp_path / "*.npy").X
+    assert X.dtype == X.blocks[0].compute().dtype == np.float64
+    assert X[3, 0].compute() == 2**31 - 1
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".zarr", ".txt"])
+def test_one_file_of_labels_for_all_parts(tmp_path, suffix):
+    pattern, _, _, labels = write_kind("npy", tmp_path / "parts")
+    path = tmp_path / f"labels{suffix}"
+    if suffix == ".npy":
+        np.save(path, labels.astype(float))  # whole numbers are integers
+    elif suffix == ".zarr":
+        write_zarr(path, labels)
+    else:
+        write_text(path, "\n".join(map(str, labels)))
+    samples = read_parts(pattern, labels=path)
+    assert samples.labels.chunks == samples.X.chunks[:1]
+    assert samples.labels.dtype == samples.labels.compute().dtype == np.int64
+    np.testing.assert_array_equal(samples.labels.compute(), labels)
+
+
+@pytest.mark.parametrize("kind", ["npy", "parquet", "zarr"])
+def test_labels_in_parts_that_are_text_stay_text(tmp_path, kind):
+    texts = [["1", "ox"], ["2", "elephant"]]
+    for number, block in enumerate(make_parts(2, 2)[0]):
+        if kind == "npy":
+            np.save(tmp_path / f"X-{number}.npy", block[:2])
+            np.save(tmp_path / f"y-{number}.npy", np.array(texts[number]).astype(bytes))
+        elif kind == "parquet":
+            write_parquet(tmp_path / f"X-{number}.parquet", block[:2], texts[number])
+        else:
+            write_zarr(tmp_path / f"X-{number}.zarr", block[:2], np.array(texts[number]))
+    options = {"labels": tmp_path / "y-*.npy"} if kind == "npy" else {}
+    samples = read_parts(tmp_path / f"X-*.{kind}", **options)
+    assert samples.labels.dtype.kind == samples.labels.compute().dtype.kind == ("U" if kind == "npy" else "O")
+    assert samples.labels.compute().tolist() == [*texts[0], *texts[1]]
+    assert samples.labels.blocks[1].compute().tolist() == texts[1]
+
+
+def test_empty_texts_among_labels_are_counted_where_they_are(tmp_path):
+    for number, labels in enumerate((["a", "b"], ["a", ""], ["", None])):
+        write_parquet(tmp_path / f"{number}.parquet", X[:2, :2], labels, "ab")
+    assert find_empty_labels(read_parts(tmp_path / "*.parquet").labels) == (3, 3)
+    assert find_empty_labels(read_parts(tmp_path / "0.parquet").labels)[0] == 0
+
+
+def test_a_table_in_parts_has_names_and_a_label_column(tmp_path):
+    for number in range(2):
+        write_parquet(tmp_path / f"{number}.parquet", X, [1, 2, 3], "abc")
+    samples = read_parts(tmp_path / "*.parquet", label_column="b")
+    assert samples.feature_names == ["a", "c", "label"]
+    assert samples.labels.dtype == np.int64  # -2, 4.5 and 7
+    with pytest.raises(DataError, match=r"[01]\.parquet, row 1: the label is 4\.5; labels are whole numbers"):
+        samples.labels.compute()
+    assert read_parts(tmp_path / "*.parquet", n_features=4).labels is None
+
+
+def test_what_does_not_fit_together_is_told_by_the_part(tmp_path):
+    def check(message: str, pattern: str, **options):
+        with pytest.raises(DataError, match=message):
+            read_parts(tmp_path / pattern, **options)
+
+    for number, shape in enumerate([(4, 3), (5, 3), (4, 2)]):
+        np.save(tmp_path / f"X-{number}.npy", np.ones(shape))
+        np.save(tmp_path / f"y-{number}.npy", np.zeros(4, int))
+    check(r"X-2\.npy has the shape \(4, 2\), but .*X-0\.npy \(4, 3\)", "X-*.npy")
+    check(r"y-1\.npy has 4 labels, but .*X-1\.npy 5 samples", "X-[01].npy", labels=tmp_path / "y-[01].npy")
+    check(r"y-0\.npy has 4 labels, but the 2 parts of samples 9 samples", "X-[01].npy", labels=tmp_path / "y-0.npy")
+    check("there are 3 parts of labels for 2 of samples", "X-[01].npy", labels=tmp_path / "y-*.npy")
+    check("give one", "X-[01].npy", labels=tmp_path / "y-*.npy", label_column="last")
+    check("only tables", "X-[01].npy", label_column="last")
+    check(r"nothing-\*\.npy: there is no such file", "nothing-*.npy")
+    np.save(tmp_path / "y-1.npy", np.array(["a"] * 5))
+    check(r"y-1\.npy has labels of another type than", "X-[01].npy", labels=tmp_path / "y-[01].npy")
+    np.savez(tmp_path / "X-1.npz", X=np.ones((3, 3)))
+    check(r"X-1\.npz is another kind of file than", "X-*.np?")
+    np.savez(tmp_path / "X-2.npz", X=np.ones((3, 3)), y=[1, 2, 3])
+    check(r"X-1\.npz has no labels, but .*X-2\.npz has", "X-*.npz")
+    np.save(tmp_path / "X-1.npy", np.ones((0, 3)))
+    check(r"X-1\.npy holds no samples", "X-*.npy")
+    write_text(tmp_path / "a.csv", "1,2\n")
+    check(r"a\.csv: parts are \.npy, \.npz, \.zarr, \.parquet, not '\.csv'", "*.csv")
+    write_parquet(tmp_path / "t-0.parquet", X, [1, 2, 3], "abc")
+    write_parquet(tmp_path / "t-1.parquet", X, [1, 2, 3], "abd")
+    check(r"t-1\.parquet has other columns than .*t-0\.parquet: with 'd' and without 'c'", "t-*.parquet")
+    write_parquet(tmp_path / "t-1.parquet", X, [1, 2, 3], "acb")
+    check("in another order", "t-*.parquet")
+    (tmp_path / "X-0.npz").write_bytes(b"PK\x03\x04 and no more")
+    check(r"X-0\.npz cannot be read", "X-*.npz")
+
+
+def test_parts_that_change_or_vanish_are_named(tmp_path):
+    for number in range(2):
+        np.save(tmp_path / f"{number}.npy", np.ones((4, 3)))
+    samples = read_parts(tmp_path / "*.npy")
+    np.save(tmp_path / "1.npy", np.ones((3, 3)))
+    with pytest.raises(DataError, match=r"1\.npy has changed: .*\(4, 3\), and now \(3, 3\)"):
+        samples.X.compute()
+    (tmp_path / "1.npy").write_bytes((tmp_path / "0.npy").read_bytes()[:150])
+    with pytest.raises(DataError, match=r"1\.npy cannot be read"):
+        samples.X.compute()
+    (tmp_path / "1.npy").unlink()
+    with pytest.raises(DataError, match=r"1\.npy has gone, or .* does not see it"):
+        samples.X.compute()
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz"])
+def test_nothing_in_parts_is_unpickled(tmp_path, kind):
+    trap = np.array([[Trap(tmp_path / "sprung")]], dtype=object)
+    if kind == "npz":
+        np.savez(tmp_path / "a.npz", X=trap)
+    else:
+        np.save(tmp_path / "a.npy", trap, allow_pickle=True)
+    with pytest.raises(DataError):
+        read_parts(tmp_path / f"a.{kind}").X.compute()
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_a_store_packed_by_pickle_is_refused(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    labels = zarr.create_array(tmp_path / "y.zarr", shape=(3,), chunks=(3,), dtype=str, zarr_format=2)
+    labels[:] = NAMES
+    metadata = json.loads((tmp_path / "y.zarr" / ".zarray").read_text())
+    (tmp_path / "y.zarr" / ".zarray").write_text(json.dumps(metadata | {"compressor": {"id": "pickle", "protocol": 5}}))
+    (tmp_path / "y.zarr" / "0").write_bytes(pickle.dumps(Trap(tmp_path / "sprung")))
+    np.save(tmp_path / "X.npy", X)
+    with pytest.raises(DataError, match="packed by pickle"):
+        read_parts(tmp_path / "X.npy", labels=tmp_path / "y.zarr").labels.compute()
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_stores_by_their_arrays(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w")
+    group.create_array("pixels", shape=(2, 2), dtype="f4")
+    with pytest.raises(DataError, match=r"a\.zarr has the arrays pixels; the samples must be called X, data, images"):
+        read_parts(tmp_path / "a.zarr")
+    np.save(tmp_path / "X.npy", X)
+    with pytest.raises(DataError, match=r"a\.zarr has the arrays pixels; labels must be called y, target, labels"):
+        read_parts(tmp_path / "X.npy", labels=tmp_path / "a.zarr")
+    (tmp_path / "empty.zarr").mkdir()
+    with pytest.raises(DataError, match=r"empty\.zarr cannot be read"):
+        read_parts(tmp_path / "empty.zarr")
+
+
+def test_a_file_whose_name_looks_like_a_pattern_is_a_file(tmp_path):
+    np.savez(tmp_path / "a[1].npz", X=X, y=NAMES)
+    samples = read_data(tmp_path / "a[1].npz")
+    assert isinstance(samples.X, np.ndarray)
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.csv", "digits"])
+def test_everything_can_be_read_in_chunks(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    np.savez("a.npz", X=X, y=NAMES)
+    write_text(Path("a.csv"), "a,b,label\n1,2,x\n3,4,y\n")
+    expected, samples = read_data(name), read_in_chunks(name)
+    assert not isinstance(samples.X, np.ndarray)
+    np.testing.assert_array_equal(samples.X.compute(), expected.X)
+    np.testing.assert_array_equal(samples.labels.compute(), expected.labels)
+    assert samples[2:4] == expected[2:4]
+
+
+def test_without_dask_the_message_says_what_to_install(tmp_path, monkeypatch):
+    np.save(tmp_path / "a.npy", X)
+    monkeypatch.setitem(sys.modules, "dask.array", None)
+    with pytest.raises(ModuleNotFoundError, match=r'needs dask: pip install "ddlearn\[dask\]"'):
+        read_parts(tmp_path / "*.npy")
 
 
 # -- sparse files ------------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """The command ``ddlearn``: fit, predict, evaluate, explain, report, info, demo, datasets, reproduce.
 
 In the order of their imports: ``options`` and ``config`` (the settings of the model), ``terminal``, ``source`` and
-``model`` (what commands work on), ``facts`` (what a model tells), ``tables`` and ``pictures`` (how facts look),
-``running`` (what all commands share) and ``commands``.
+``model`` (what commands work on), ``cluster`` (where fits run), ``facts`` (what a model tells), ``tables`` and
+``pictures`` (how facts look), ``running`` (what all commands share) and ``commands``.
 """
 
 from __future__ import annotations

@@ -9,13 +9,14 @@ from __future__ import annotations
 import csv
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
+from .cluster import Address, Workers, choose_cluster, choose_update, open_client
 from .config import merge_settings
 from .facts import collect_errors, collect_fit_facts, collect_reasons, match_labels
 from .model import (
@@ -25,13 +26,13 @@ from .model import (
     load_model,
     make_model,
     name_features,
-    predict_probabilities,
+    predict_best,
     read_for_model,
 )
 from .options import OWN_DEFAULTS, read_parameters
 from .pictures import draw_reasons, write_page
 from .running import command
-from .source import SOURCE_OPTIONS, Source, read_source, require_labels
+from .source import SOURCE_OPTIONS, Source, load_labels, read_source, refuse_parts, require_labels
 from .tables import make_error_tables, make_facts_table, make_fit_table, make_reason_tables, make_table
 from .terminal import Terminal
 
@@ -57,16 +58,22 @@ def fit(
         Path | None, typer.Option(metavar="PATH", help="Keep the state of the fit in this file.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if there is one.")] = False,
+    dask: Address = None,
+    workers: Workers = None,
 ) -> None:
     """Learn a dictionary and classifiers from labelled samples."""
     settings = merge_settings(config, settings)
     if resume and checkpoint is None:
         raise typer.BadParameter("--resume needs --checkpoint PATH.")
     _check_folder(output)
-    samples = read_source(terminal, source)
-    y = require_labels(samples, source.data)
-    model = make_model(settings, samples)
-    seconds = fit_model(terminal, model, samples.X, y, checkpoint, resume)
+    cluster = choose_cluster(source.data, dask, workers)
+    if cluster is not None:
+        settings = choose_update(terminal, settings)
+    with open_client(terminal, cluster) as n_places:
+        samples = read_source(terminal, source, n_places=n_places)
+        y = require_labels(samples, source.data)
+        model = make_model(settings, samples)
+        seconds = fit_model(terminal, model, samples.X, y, checkpoint, resume)
     name_features(model, samples.feature_names)
     from ..persistence import save
 
@@ -91,15 +98,21 @@ def predict(
         _check_folder(output)
     fitted = load_model(model, jobs)
     samples = read_for_model(terminal, fitted, source)
-    probabilities = predict_probabilities(terminal, fitted, samples.X)
-    predictions = fitted.classes_[probabilities.argmax(axis=1)].tolist()
-    names = samples.sample_names or range(len(samples.X))
-    rows = list(zip(names, predictions, probabilities.max(axis=1).tolist(), strict=True))
+    positions, probabilities = predict_best(terminal, fitted, samples.X)
+    classes = fitted.classes_.tolist()
+    n_samples = len(positions)
+    rows = zip(
+        samples.sample_names or range(n_samples),
+        (classes[position] for position in positions),
+        map(float, probabilities),
+        strict=True,
+    )
     if output is not None:
         with output.open("w", encoding="utf-8", newline="") as file:
             _write_predictions(file, rows)
-        terminal.report(f"{len(rows):,} predictions written to {escape(str(output))}")
-        terminal.answer({"n_samples": len(rows), "file": output, "counts": Counter(predictions)})
+        terminal.report(f"{n_samples:,} predictions written to {escape(str(output))}")
+        counts = Counter(classes[position] for position in positions)
+        terminal.answer({"n_samples": n_samples, "file": output, "counts": counts})
     elif terminal.is_json:
         terminal.answer({"predictions": [dict(zip(_PREDICTION_COLUMNS, row, strict=True)) for row in rows]})
     else:
@@ -110,7 +123,7 @@ def predict(
 def evaluate(terminal: Terminal, model: Model, source: Source, jobs: Jobs = -1) -> None:
     """Measure the error on labelled samples, class by class."""
     fitted = load_model(model, jobs)
-    samples = read_for_model(terminal, fitted, source)
+    samples = load_labels(read_for_model(terminal, fitted, source))
     facts = collect_errors(terminal, fitted, samples.X, require_labels(samples, source.data))
     terminal.show(*make_error_tables(source.data, facts))
     terminal.answer({"model": model, "data": source.data} | facts)
@@ -126,6 +139,7 @@ def explain(
     jobs: Jobs = -1,
 ) -> None:
     """Show why a sample gets its class: its atoms, and the evidence for each class."""
+    refuse_parts(source, "explain")
     fitted = load_model(model, jobs)
     samples = read_for_model(terminal, fitted, source)
     if row >= len(samples.X):
@@ -156,6 +170,8 @@ def report(
     _check_page(output)
     if source is None:
         _refuse_options_of_data(context)
+    else:
+        refuse_parts(source, "report")
     name = model.name if source is None else source.data
     fitted = load_model(model, jobs)
     samples = None if source is None else read_for_model(terminal, fitted, source)
@@ -293,7 +309,7 @@ def _refuse_options_of_data(context: typer.Context) -> None:
         raise typer.BadParameter(f"{', '.join(given)} tells how DATA is read, but there is none: give it after MODEL.")
 
 
-def _write_predictions(file: Any, rows: Sequence[tuple[Any, Any, float]]) -> None:
+def _write_predictions(file: Any, rows: Iterable[tuple[Any, Any, float]]) -> None:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(_PREDICTION_COLUMNS)
     writer.writerows((name, prediction, f"{probability:.6g}") for name, prediction, probability in rows)

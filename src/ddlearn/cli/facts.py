@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .model import predict_probabilities
+from .model import predict_best
 from .terminal import Terminal
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ def collect_fit_facts(data: str, model: DDLClassifier, settings: dict[str, Any],
     last = model.history_[-1]
     return {
         "data": data,
-        "n_samples": len(model.noise_variance_),
+        "n_samples": model.n_samples_seen_,
         "n_features": model.n_features_in_,
         "classes": model.classes_,
         "settings": settings,
@@ -52,8 +52,8 @@ def collect_errors(terminal: Terminal, model: DDLClassifier, X: Any, labels: Any
     from ..evaluation import measure_errors
 
     labels, known = match_labels(terminal, model, labels)
-    predictions = known[predict_probabilities(terminal, model, X).argmax(axis=1)]
-    return measure_errors(labels, predictions)._asdict()
+    positions, _ = predict_best(terminal, model, X)
+    return measure_errors(labels, known[positions])._asdict()
 
 
 def collect_reasons(model: DDLClassifier, samples: Samples, row: int) -> dict[str, Any]:

@@ -141,15 +141,22 @@ def _order_columns(data: str, names: list[str], expected: list[str]) -> list[int
     return [names.index(name) for name in expected]
 
 
-def predict_probabilities(terminal: Terminal, model: DDLClassifier, X: Any) -> Any:
-    """Return probabilities of the classes, under a progress bar."""
+def predict_best(terminal: Terminal, model: DDLClassifier, X: Any) -> tuple[Any, Any]:
+    """Return the best class of each row, by its position, and its probability, under a progress bar.
+
+    Only some rows are worked on at a time, and only one part of data in parts is in memory.
+    """
     import numpy as np
 
+    from ..reading.parts import iterate_blocks
+
     with terminal.progress("{task.completed:,}/{task.total:,}") as bar:
-        starts = range(0, len(X), _ROWS_AT_ONCE)
         task = bar.add_task("predicting", total=len(X))
-        parts = []
-        for start in starts:
-            parts.append(model.predict_proba(X[start : start + _ROWS_AT_ONCE]))
-            bar.update(task, completed=start + len(parts[-1]))
-        return np.concatenate(parts)
+        positions, probabilities = [], []
+        for block in iterate_blocks(X):
+            for start in range(0, len(block), _ROWS_AT_ONCE):
+                found = model.predict_proba(block[start : start + _ROWS_AT_ONCE])
+                positions.append(found.argmax(axis=1))
+                probabilities.append(found.max(axis=1))
+                bar.advance(task, len(found))
+        return np.concatenate(positions), np.concatenate(probabilities)

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from .arrays import ARRAY_READERS
 from .errors import DataError, as_data_error, name_column
 from .images import IMAGE_SUFFIXES, read_images
-from .labels import read_labels
+from .labels import check_one_source, read_labels
 from .named import load_named
 from .parquet import read_parquet
+from .parts import PART_SUFFIXES, cut_into_chunks, is_in_parts, read_parts, spread
 from .samples import BrokenImage, Samples
 from .svmlight import SPARSE_SUFFIXES, read_svmlight
 from .text_tables import TEXT_TABLES, read_csv
 
-__all__ = ["BrokenImage", "DataError", "Samples", "read_data"]
+__all__ = ["BrokenImage", "DataError", "Samples", "read_data", "read_in_chunks", "read_parts"]
 
 _ROWS_AT_ONCE = 4096  # when an array is searched for infinities
 
@@ -43,7 +45,8 @@ def read_data(
     path : str or path
         A file ``.npz``, ``.npy``, ``.csv`` (also ``.tsv``, ``.txt``), ``.parquet``, ``.svm`` (also ``.libsvm``,
         ``.svmlight``) or of an image; a folder of images, with one sub-folder for each class or none; or one of the
-        data sets "digits", "usps", "mnist" and "yaleb", with the part after a colon, as in "usps:train".
+        data sets "digits", "usps", "mnist" and "yaleb", with the part after a colon, as in "usps:train".  Many files,
+        as in "parts/X-*.npy", and Zarr stores are for :func:`read_parts`, which is called for them.
     labels : str, path or None, default=None
         A file of labels alone, ``.npy``, or ``.csv`` or ``.txt`` with one label a line.
     label_column : str or None, default=None
@@ -80,9 +83,10 @@ def read_data(
     >>> samples.X.tolist(), samples.labels.tolist()
     ([[1.5, 2.0], [3.0, 4.5]], ['rose', 'tulip'])
     """
+    if is_in_parts(path):
+        return read_parts(path, labels=labels, label_column=label_column, n_features=n_features)
     source = Path(path)
-    if labels is not None and label_column is not None:
-        raise DataError(f"{path}: labels are asked for from {labels} and from column {label_column!r}: give one.")
+    check_one_source(path, labels, label_column)
     if label_column is not None and source.suffix.lower() not in {*TEXT_TABLES, ".parquet"}:
         raise DataError(f"{path}: only tables (.csv, .parquet) have a label column, here {label_column!r}.")
     if not source.exists():
@@ -97,6 +101,45 @@ def read_data(
         samples = samples._replace(labels=read_labels(Path(labels), len(samples.X)))
     _check_samples(source, samples)
     return samples
+
+
+def read_in_chunks(
+    path: str | os.PathLike[str],
+    *,
+    labels: str | os.PathLike[str] | None = None,
+    label_column: str | None = None,
+    n_places: int = 1,
+    **options: Any,
+) -> Samples:
+    """Read what :func:`read_data` reads, as Dask arrays: from the files by whoever works on it, where that is possible.
+
+    Parameters
+    ----------
+    path : str or path
+        As in :func:`read_data`.  Of ``.npy``, ``.npz``, ``.parquet`` and Zarr, only headers are read here.
+    labels, label_column
+        As in :func:`read_parts`.
+    n_places : int, default=1
+        How many work on it at once: there are as many chunks, if rows suffice.
+    **options : object
+        Of :func:`read_data`, for other data.
+
+    Returns
+    -------
+    Samples
+        Its ``X`` and ``labels`` are Dask arrays in the same chunks of 65536 rows at most.
+
+    Examples
+    --------
+    >>> from ddlearn.reading import read_in_chunks
+    >>> read_in_chunks("digits", n_places=2).X.chunks
+    ((898, 899), (64,))
+    """
+    source = Path(path)
+    if is_in_parts(path) or (source.is_file() and source.suffix.lower() in PART_SUFFIXES):
+        return spread(read_parts(path, labels=labels, label_column=label_column), n_places)
+    samples = read_data(path, labels=labels, label_column=label_column, **options)
+    return spread(cut_into_chunks(samples), n_places)
 
 
 def _read_file(path: Path, has_labels: bool, label_column: str | None, n_features: int | None) -> Samples:

@@ -36,7 +36,7 @@ def as_data_error(path: Path) -> Iterator[None]:
         raise DataError(f"{path} cannot be read ({type(error).__name__}: {reason})") from error
 
 
-def require(module: str, path: Path, extra: str) -> Any:
+def require(module: str, path: str | Path, extra: str) -> Any:
     """Import a library of an extra, or say how to install it."""
     try:
         return importlib.import_module(module)

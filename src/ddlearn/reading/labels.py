@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,6 +16,12 @@ from .errors import DataError, as_data_error, check_magic
 
 _INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})(\.0*)?")  # not 007, which is a name, nor 20 digits, which overflow
 _DECIMAL = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d*)?")
+
+
+def check_one_source(path: str | os.PathLike[str], labels: object, label_column: str | None) -> None:
+    """Refuse labels from two places."""
+    if labels is not None and label_column is not None:
+        raise DataError(f"{path}: labels are asked for from {labels} and from column {label_column!r}: give one.")
 
 
 def to_labels(array: NDArray[Any], place: str) -> NDArray[Any]:

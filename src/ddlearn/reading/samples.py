@@ -36,9 +36,10 @@ class Samples(NamedTuple):
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
-        The samples, float32 or float64.
+        The samples, float32 or float64.  Of data in parts, a Dask array, of which nothing has been read yet.
     labels : ndarray of shape (n_samples,) or None
-        Their classes: integers if all of them are, otherwise text; None if the source has none.
+        Their classes: integers if all of them are, otherwise text; None if the source has none.  Of data in parts, a
+        Dask array in the same chunks as the samples.
     feature_names : list of str or None
         Names of the columns, where the source has them.
     image_shape : tuple of int or None
@@ -55,8 +56,8 @@ class Samples(NamedTuple):
     (8, 8)
     """
 
-    X: NDArray[np.floating]
-    labels: NDArray[Any] | None = None
+    X: NDArray[np.floating] | Any
+    labels: NDArray[Any] | Any | None = None
     feature_names: list[str] | None = None
     image_shape: tuple[int, ...] | None = None
     sample_names: list[str] | None = None
