@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 KERNEL_TESTS := $(addprefix tests/test_,omp_kernel.py code_kernel.py warp_kernel.py error_kernel.py dictionary.py classifiers.py)
 
-.PHONY: help demo test test-browser nightly lint bench docs clean
+.PHONY: help demo test test-browser nightly lint bench scaling docs clean
 
 help:
 	@echo "make demo    learn scikit-learn's digits, compare with the alternatives, write the interactive report.html"
@@ -14,6 +14,7 @@ help:
 	@echo "make nightly run the long tests: 10 000 damaged files, 20 kills of each fit"
 	@echo "make lint    check style and types"
 	@echo "make bench   measure against spams, dictlearn and scikit-learn (DDLEARN_DATA=folder for the real data)"
+	@echo "make scaling measure fits of up to 5 million rows, in memory and on Dask, and write docs/scaling.md (a quarter of an hour)"
 	@echo "make docs    build the documentation, examples and all, into docs/_build/html (DDLEARN_DATA as above)"
 	@echo "make clean   remove the environment and caches"
 
@@ -49,6 +50,9 @@ bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.run
 	$(BIN)/python -m benchmarks.fit
 	$(BIN)/python -m benchmarks.fit --scaling
+
+scaling: $(VENV)/.dask,plot
+	$(BIN)/python -m benchmarks.scaling
 
 # A warning is an error: a link to nothing, an example that fails, a docstring that is not what it seems.
 docs: $(VENV)/.docs

@@ -13,13 +13,15 @@ from functools import partial
 from multiprocessing import active_children
 from operator import neg
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info
 
-from ddlearn.blocks import TILE_ROWS, map_blocks, map_processes, single_threaded_blas, split_rows
+from ddlearn.blocks import TILE_ROWS, LocalParts, map_blocks, map_processes, single_threaded_blas, split_rows
+from ddlearn.blocks.parts import add_in_tree
 
 
 def blas_threads() -> set[int]:
@@ -192,3 +194,41 @@ def test_processes_have_one_thread_each():
 def test_a_process_that_dies_is_an_error_and_not_waited_for():
     with pytest.raises(BrokenProcessPool):
         list(map_processes(os._exit, [1, 1, 1], n_processes=2))
+
+
+# -- parts -------------------------------------------------------------------------------------------------------------
+
+
+@given(n_parts=st.integers(1, 200))
+def test_sums_are_added_in_an_order_that_depends_on_their_number_alone(n_parts):
+    # Text tells the order; and how the parts lie must make no difference to it.
+    words = [f"({number})" for number in range(n_parts)]
+    parts = LocalParts(words)
+    expected = "".join(words)
+    assert add_in_tree(words) == expected
+    assert parts.add_up(lambda word: word) == expected
+    assert parts.map_and_add_up(lambda word: (word, word))[1] == expected
+
+
+def test_floating_point_sums_round_alike_with_and_without_keeping_the_parts():
+    numbers = [10.0 ** (number % 7) / 3 for number in range(100)]
+    parts = LocalParts(numbers)
+    together = parts.map_and_add_up(lambda number: (number, number))[1]
+    assert parts.add_up(lambda number: number) == together == add_in_tree(numbers)
+
+
+def test_tuples_are_added_entry_by_entry_and_keep_their_type():
+    class Pair(NamedTuple):
+        count: int
+        size: tuple[float, float]
+
+    total = LocalParts([1, 2]).add_up(lambda part: Pair(part, (1.0, float(part))))
+    assert total == Pair(3, (2.0, 3.0))
+    assert isinstance(total, Pair)
+
+
+def test_parts_do_not_change():
+    parts = LocalParts([1, 2])
+    assert parts.map(lambda part, factor: part * factor, 10).collect(lambda part: part) == [10, 20]
+    assert parts.map_each(lambda part, own: part + own, [5, 7]).collect(lambda part: part) == [6, 9]
+    assert parts.collect(lambda part: part) == [1, 2]

@@ -9,6 +9,7 @@ from scipy.sparse import csr_array
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from ddlearn._classifier_kernel import add_gradient, add_hessian, compute_scores
+from ddlearn.blocks import LocalParts
 from ddlearn.classifiers import (
     CLASSIFIER_TRAINERS,
     ClassifierTrainer,
@@ -18,6 +19,7 @@ from ddlearn.classifiers import (
     check_classifier_trainer,
     resolve_trainer,
 )
+from ddlearn.classifiers.problem import LabelledCodes
 from ddlearn.codes import RowCodes
 from ddlearn.losses import LOSSES, Logistic, Loss, Square, resolve_loss
 
@@ -572,3 +574,39 @@ def test_kernel_sums_equal_dense_products(inputs):
     classifier, scores = np.linspace(-1, 1, size), np.empty(len(dense))
     compute_scores(codes.indices, codes.values, classifier, scores)
     assert_allclose(scores, dense @ classifier, atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", [loss_class() for loss_class in LOSSES.values()], ids=list(LOSSES))
+@pytest.mark.parametrize("is_partly_labelled", [False, True], ids=["labelled", "partly"])
+def test_samples_in_parts_give_the_classifiers_of_the_whole(loss, is_partly_labelled):
+    codes, labels = draw_problem()
+    if is_partly_labelled:
+        labels[::3, 0] = 0  # now the classes have different Hessians even with a quadratic loss
+        labels[::7] = 0
+    trainer = resolve_trainer("auto", loss)
+    cuts = [slice(0, 1), slice(1, 1), slice(1, 50), slice(50, None)]
+    parts = LocalParts([LabelledCodes(codes.rows(rows), labels[rows].astype(np.int8)) for rows in cuts])
+    whole = trainer.train(codes, labels, loss, *draw_start(1.0))
+    in_parts = trainer.train_on(parts, loss, *draw_start(1.0))
+    for one, other in zip(in_parts, whole, strict=True):
+        assert_allclose(one, other, rtol=1e-8, atol=1e-10)
+
+
+def test_classes_that_wait_for_memory_get_the_same_classifiers(monkeypatch):
+    codes, labels = draw_problem()
+    expected = LogitBoost().train(codes, labels, Logistic(), *draw_start())
+    monkeypatch.setattr("ddlearn.classifiers.trainer._HESSIAN_BYTES", 1)  # one class after another
+    for one, other in zip(LogitBoost().train(codes, labels, Logistic(), *draw_start()), expected, strict=True):
+        assert_array_equal(one, other)
+
+
+class WeighsByOthers(LogitBoost):
+    """Looks at other samples for the weight of one, and stops before that makes no difference any more."""
+
+    def weigh(self, gradient, curvature):
+        return np.full_like(curvature, curvature.mean())
+
+
+def test_a_trainer_that_is_not_as_additive_as_it_says_is_found_out():
+    with pytest.raises(ValueError, match="train_on gives other classifiers for two halves"):
+        check_classifier_trainer(WeighsByOthers(max_rounds=2), "logistic")

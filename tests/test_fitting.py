@@ -12,9 +12,9 @@ from sklearn.datasets import load_digits
 
 from ddlearn import DICTIONARY_UPDATES, LOSSES
 from ddlearn.blocks import PART_ROWS
-from ddlearn.classifiers import resolve_trainer
+from ddlearn.classifiers import SquareLev, resolve_trainer
 from ddlearn.codes import RowCodes
-from ddlearn.dictionary import init_dictionary, resolve_dictionary_update
+from ddlearn.dictionary import AtomUpdate, init_dictionary, resolve_dictionary_update
 from ddlearn.fit_steps import FitSettings
 from ddlearn.fitting import AlternatingFit
 from ddlearn.objective import NOISE_MODELS
@@ -270,12 +270,39 @@ def test_first_atoms_come_from_all_classes_also_where_only_some_samples_are_cand
     X = np.eye(500) + 1.0
     y = np.minimum(np.arange(500) // 100, 3) * (np.arange(500) != 7) + 4 * (np.arange(500) == 7)  # class 4 is rare
     labels = np.where(y[:, None] == np.arange(5), 1, -1)
-    pools = []
+    found = []
     for part_rows in (256, 1024):
         training = TrainingSet.of_arrays(X, labels, part_rows)
-        pools.append(AlternatingFit(training, make_settings(LOSSES["square"]()), np.random.RandomState(0))._find_pool())
-    for pool in pools:
-        assert np.bincount(pool.class_index).tolist() == [20, 20, 20, 40, 1]
-        rows = pool.take(np.arange(101)).argmax(axis=1)
-        assert (y[rows] == pool.class_index).all()
-    np.testing.assert_array_equal(pools[0].class_index, pools[1].class_index)
+        fitting = AlternatingFit(training, make_settings(LOSSES["square"]()), np.random.RandomState(0))
+        class_index, take = fitting._find_candidates()
+        assert np.bincount(class_index).tolist() == [20, 20, 20, 40, 1]
+        assert (y[take(np.arange(101)).argmax(axis=1)] == class_index).all()
+        found.append(class_index)
+    np.testing.assert_array_equal(*found)
+
+
+class OwnTrainer(SquareLev):
+    """Derives from a trainer that works on sums, but wants all samples at once."""
+
+    def train(self, *arguments, **options):
+        self.n_calls = getattr(self, "n_calls", 0) + 1
+        return super().train(*arguments, **options)
+
+
+class OwnUpdate(AtomUpdate):
+    """The same for the dictionary."""
+
+    def update(self, *arguments, **options):
+        self.n_calls = getattr(self, "n_calls", 0) + 1
+        return super().update(*arguments, **options)
+
+
+def test_strategies_with_their_own_way_with_all_samples_are_given_all():
+    trainer, update = OwnTrainer(), OwnUpdate()
+    changes = {"classifier_trainer": trainer, "dictionary_update": update, "max_iter": 2}
+    fitting, start = make_fit(LOSSES["square"](), part_rows=256, **changes)
+    state = fitting.run(fitting.begin(*start), lambda progress: False).state
+    assert (trainer.n_calls, update.n_calls) == (3, 2)
+    fitting, start = make_fit(LOSSES["square"](), max_iter=2)
+    expected = fitting.run(fitting.begin(*start), lambda progress: False).state
+    np.testing.assert_allclose(state.dictionary, expected.dictionary, rtol=1e-8, atol=1e-10)

@@ -45,6 +45,7 @@ LAYERS = [
     "training_parts",
     "fit_steps",
     "fitting",
+    "streaming",
     "prediction",
     "transformer",
     "ksvd",

@@ -93,6 +93,12 @@ TOPICS = (
         ("persistence", "container", "checkpoint"),
     ),
     Topic(
+        "clusters",
+        "Clusters",
+        "What can go wrong when a fit runs on Dask. See :doc:`/cluster`.",
+        ("blocks",),
+    ),
+    Topic(
         "datasets",
         "Data sets",
         "Images to learn from, and a planted problem with a known dictionary. See :doc:`/datasets`.",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .alignment import Alignment
+    from .blocks import LostClusterError
     from .checkpoint import Checkpoint
     from .classifiers import (
         CLASSIFIER_TRAINERS,
@@ -98,6 +99,7 @@ __all__ = [
     "LogitBoost",
     "Loss",
     "LossDisplay",
+    "LostClusterError",
     "MODUpdate",
     "MapObjective",
     "ModelFileError",
@@ -128,6 +130,7 @@ __all__ = [
 # The file of each public name; a test compares it with the imports above, which are for type checkers.
 _HOMES = {
     "Alignment": "alignment",
+    "LostClusterError": "blocks",
     "Checkpoint": "checkpoint",
     "CLASSIFIER_TRAINERS": "classifiers",
     "AdaBoost": "classifiers",

@@ -200,6 +200,7 @@ def _identify_data(training: TrainingSet) -> dict[str, Json]:
     fingerprints = zip(*training.parts.collect(_hash_part), strict=True)
     samples, labels = (hashlib.sha256("".join(hashes).encode()).hexdigest() for hashes in fingerprints)
     return {
+        "parts": list(facts.n_rows),
         "X": {"shape": [facts.n_samples, facts.n_features], "dtype": facts.dtype.str, "sha256": samples},
         "y": {"shape": [facts.n_samples, facts.n_classes], "dtype": np.dtype(np.int8).str, "sha256": labels},
     }
@@ -231,6 +232,9 @@ def _compare(stored: Json, here: Json) -> list[str]:
         then, now = stored["parameters"][name], here["parameters"][name]
         if then["value"] != now["value"]:
             differences.append(f"{name} was {then['text']} and is {now['text']} now")
+    then, now = stored["data"]["parts"], here["data"]["parts"]
+    if sum(then) == sum(now) and then != now:
+        return [*differences, f"the samples were cut into {len(then)} parts and are cut into others now"]
     for name in ("X", "y"):
         then, now = stored["data"][name], here["data"][name]
         if then != now:

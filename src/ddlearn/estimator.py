@@ -15,7 +15,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from .alignment import Alignment, resolve_alignment
-from .blocks import is_on_dask, lazy_on_dask, score_lazily
+from .blocks import is_on_dask, lazy_on_dask, refuse_dask, score_lazily
 from .classifiers import ClassifierTrainer, resolve_trainer
 from .codes import RowCodes
 from .dictionary import DICTIONARY_UPDATES, DictionaryUpdate, resolve_dictionary_update
@@ -30,7 +30,8 @@ from .noisy_coding import MISSING, NoisyCoder, check_error_budget, check_mask
 from .objective import NOISE_MODELS, Floors
 from .prediction import Explanation, Predictor
 from .sparse_coding import SparseCoder, check_budget, resolve_sparse_coder
-from .strategies import check_number
+from .strategies import TRAINER_METHODS, UPDATE_METHODS, check_number, works_on_sums
+from .streaming import EarlierModel, OnlineFit, check_same_model, cut_batch
 from .training_parts import Targets, TrainingSet, cut_into_parts, spread_over_cluster
 from .transformer import DictionaryTransformer
 
@@ -132,6 +133,9 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         Not for multilabel targets.
     warm_start : bool, default=False
         Begin with the dictionary and classifiers of the previous fit.
+    forgetting : float, default=2.0
+        How fast :meth:`partial_fit` forgets: a sample that was the m-th of n counts :math:`(m/n)^{forgetting}`; 0
+        forgets nothing.
     store_codes : bool, default=True
         Whether ``codes_`` and ``noise_variance_`` are kept after the fit: so many numbers a training sample as it has
         atoms, and one.  Those of a Dask array never are.
@@ -183,6 +187,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         Whether the objective had settled.
     history_ : list of IterationRecord
         What each iteration did, from the state before the first.
+    stream_ : object
+        What :meth:`partial_fit` remembers of the samples, where it has been called last.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -234,6 +240,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         align_training: bool = False,
         unlabeled: Any = None,
         warm_start: bool = False,
+        forgetting: float = 2.0,
         store_codes: bool = True,
         sparse_output: bool = True,
         n_jobs: int | None = None,
@@ -267,6 +274,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         self.align_training = align_training
         self.unlabeled = unlabeled
         self.warm_start = warm_start
+        self.forgetting = forgetting
         self.store_codes = store_codes
         self.sparse_output = sparse_output
         self.n_jobs = n_jobs
@@ -288,18 +296,108 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         -------
         DDLClassifier
             The estimator itself.  If the fit fails or is interrupted, it is as it was before.
+
+        Raises
+        ------
+        LostClusterError
+            If a Dask cluster goes away.
         """
         with self._unchanged_on_failure():
             if is_on_dask(X):
                 self._check_strategies_for_parts()
                 training, targets = spread_over_cluster(X, y, self.unlabeled)
                 self.n_features_in_ = X.shape[1]
+                if hasattr(self, "feature_names_in_"):  # of an earlier fit; a Dask array has none
+                    del self.feature_names_in_
             else:
                 X = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
                 check_consistent_length(X, y)
                 training, targets = cut_into_parts(X, y, self.unlabeled)
-            self._fit(X, y, training, targets)
+            try:
+                self._fit(X, y, training, targets)
+            finally:
+                training.parts.release()
         return self
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> DDLClassifier:
+        """Go on learning from a batch of samples, which need not be kept: an approximation of :meth:`fit`.
+
+        A new stream begins with atoms drawn from its first batch, whose labelled samples also decide ``n_components``
+        where that is None.  After :meth:`fit`, or a file read by :func:`load`, it goes on from that model.  A
+        ``dictionary_update`` that needs more than sums over samples, or changes codes, is replaced by "atom".
+        ``history_`` has a record for each batch, with the error before the batch was learned as ``label_free_error``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The batch; any number of samples, in the precision of the first batch.
+        y : array-like of shape (n_samples,) or (n_samples, n_classes)
+            The class of each sample, or for multilabel targets a matrix of zeros and ones.
+        classes : array-like of shape (n_classes,), default=None
+            All classes that will ever come.  The first call needs them, unless targets are multilabel.
+
+        Returns
+        -------
+        DDLClassifier
+            The estimator itself.  If something goes wrong, it is as it was before.
+
+        See Also
+        --------
+        fit : Learns from all samples at once.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_digits
+        >>> from ddlearn import DDLClassifier
+        >>> X, y = load_digits(return_X_y=True)
+        >>> model = DDLClassifier(n_components=100, random_state=0)
+        >>> for start in range(0, 1500, 300):
+        ...     batch = slice(start, start + 300)
+        ...     _ = model.partial_fit(X[batch], y[batch], classes=range(10))
+        >>> model.score(X[1500:], y[1500:]) > 0.85
+        True
+        """
+        with self._unchanged_on_failure():
+            refuse_dask(X, "partial_fit", "use fit, which leaves it on its workers, or pass X.compute()")
+            is_new = not hasattr(self, "components_")
+            dtype = [np.float64, np.float32] if is_new else self.components_.dtype
+            X = validate_data(self, X, dtype=dtype, order="C", reset=is_new)
+            check_consistent_length(X, y)
+            known = None if is_new else Targets(self.classes_, self.is_multilabel_)
+            self._learn_batch(*cut_batch(X, y, classes, self.unlabeled, known))
+        return self
+
+    def _learn_batch(self, training: TrainingSet, targets: Targets) -> None:
+        """Make the model that a batch leads to."""
+        check_number("forgetting", self.forgetting, Real)
+        facts, is_new = training.facts, not hasattr(self, "components_")
+        n_components = self._count_components(facts.n_with_label) if is_new else len(self.components_)
+        self._check_inference(facts.n_classes, facts.n_features, targets.is_multilabel)
+        settings = self._resolve_settings(n_components, facts.n_features, targets.is_multilabel)
+        online = OnlineFit(training, settings, self.forgetting)
+        if is_new:
+            stream = online.begin(self.init, n_components, check_random_state(self.random_state))
+        else:
+            check_same_model(self, settings)
+            stream = getattr(self, "stream_", None) or online.resume(EarlierModel.of(self))
+        stream = online.learn(stream)
+        self._keep(
+            stream.get_attributes(self.refit)
+            | {
+                "classes_": targets.classes,
+                "loss_": settings.loss,
+                "is_multilabel_": settings.is_multilabel,
+                "sparse_coder_": settings.sparse_coder,
+                "n_nonzero_coefs_": settings.n_nonzero_coefs,
+            }
+        )
+
+    def _keep(self, attributes: dict[str, Any]) -> None:
+        """Set fitted attributes; what an earlier fit had beside them goes."""
+        for name in {"codes_", "noise_variance_", "stream_"} & set(vars(self)):
+            delattr(self, name)
+        for name, value in attributes.items():
+            setattr(self, name, value)
 
     def _check_inference(self, n_classes: int, n_features: int, is_multilabel: bool) -> None:
         """Raise if new samples cannot be treated as the parameters say."""
@@ -366,14 +464,15 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         loss = resolve_loss(self.loss)
         update = resolve_dictionary_update(self.dictionary_update)
         trainer = resolve_trainer(self.classifier_trainer, loss)
-        for name, strategy, additive in (
-            ("dictionary_update", update, [name for name, each in DICTIONARY_UPDATES.items() if each.is_additive]),
-            ("classifier_trainer", trainer, ["auto"]),
+        additive = [name for name, each in DICTIONARY_UPDATES.items() if each.is_additive]
+        for name, strategy, methods, choices in (
+            ("dictionary_update", update, UPDATE_METHODS, additive),
+            ("classifier_trainer", trainer, TRAINER_METHODS, ["auto"]),
         ):
-            if not getattr(strategy, "is_additive", False):
+            if not works_on_sums(strategy, *methods):
                 raise ValueError(
                     f"{name}={getattr(self, name)!r} needs all samples in one place, but those of a Dask array lie on "
-                    f"its workers: use {name}={' or '.join(map(repr, additive))}, which needs only sums over them."
+                    f"its workers: use {name}={' or '.join(map(repr, choices))}, which needs only sums over them."
                 )
 
     def _count_components(self, n_labelled: int) -> int:
@@ -400,10 +499,9 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         context = self._init_callback_context(max_subtasks=settings.max_iter)
         # A checkpoint may know where the loop has been interrupted.
         context.call_on_fit_task_begin(estimator=self, X=X, y=y, metadata={"loop": fitting})
-        progress = fitting.restored or fitting.begin(*fitting.initialise(*self._start(fitting, n_components)))
 
-        def model_attributes(state: FitState) -> dict[str, Any]:
-            return self._model_attributes(fitting, state, progress.floors, targets)
+        def model_attributes(state: FitState, floors: Floors) -> dict[str, Any]:
+            return self._model_attributes(fitting, state, floors, targets)
 
         def on_iteration(progress: FitProgress) -> bool:
             iteration = context.subcontext(task_name="iteration")
@@ -412,23 +510,29 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 estimator=self,
                 X=X,
                 y=y,
-                reconstruction_attributes=lambda: {"history_": progress.history} | model_attributes(progress.state),
+                reconstruction_attributes=lambda: (
+                    {"history_": progress.history} | model_attributes(progress.state, progress.floors)
+                ),
             )
 
-        result = fitting.run(progress, on_iteration)
+        # Without a name for it, the first state goes when the second has come.
+        result = fitting.run(self._begin(fitting, n_components), on_iteration)
         attributes = {"n_iter_": result.n_iter, "converged_": result.converged, "history_": result.history}
         if self.store_codes and training.is_local:
             rows = result.state.collect_rows()
             attributes["codes_"] = rows.codes.to_csr(len(result.state.dictionary))
             attributes["noise_variance_"] = rows.noise_variance
         state = fitting.refit_classifiers(result.state, result.floors) if self.refit else result.state
-        for name in {"codes_", "noise_variance_"} & set(vars(self)):  # of an earlier fit
-            delattr(self, name)
-        for name, value in (attributes | model_attributes(state)).items():
-            setattr(self, name, value)
-        context.call_on_fit_task_end(
-            estimator=self, X=X, y=y, reconstruction_attributes=lambda: attributes | model_attributes(state)
-        )
+        attributes |= model_attributes(state, result.floors)
+        self._keep(attributes)
+        context.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=lambda: attributes)
+
+    def _begin(self, fitting: AlternatingFit, n_components: int) -> FitProgress:
+        """Return where the loop begins, or where a checkpoint says that it had come to."""
+        if fitting.restored is not None:
+            restored, fitting.restored = fitting.restored, None
+            return restored
+        return fitting.begin(*fitting.initialise(*self._start(fitting, n_components)))
 
     def _start(self, fitting: AlternatingFit, n_components: int) -> tuple[Floats, Floats | None, Floats | None]:
         """Return the first dictionary, coefficients and intercepts."""
@@ -640,6 +744,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         Explanation
             All of it, under the names of the parts.
         """
+        refuse_dask(X, "explain", "explain a few of them, as X[:10].compute()")
         X, mask = self._check_new(X, mask)
         return self._make_predictor(X.dtype).explain(X, mask)
 

@@ -49,13 +49,14 @@ class FitSettings:
     registration: Registration | None = None  # of training samples
 
 
-def _encode_label_free(X: Floats, settings: FitSettings, dictionary: Floats) -> RowCodes:
-    return encode_rows(X, dictionary, settings.sparse_coder, settings.n_nonzero_coefs, n_jobs=settings.n_jobs)
+def _encode_label_free(X: Floats, settings: FitSettings, dictionary: Floats, first_row: int) -> RowCodes:
+    coder, n_nonzero_coefs, n_jobs = settings.sparse_coder, settings.n_nonzero_coefs, settings.n_jobs
+    return encode_rows(X, dictionary, coder, n_nonzero_coefs, n_jobs=n_jobs, first_row=first_row)
 
 
 def code_label_free(part: TrainingPart, settings: FitSettings, dictionary: Floats) -> TrainingPart:
     """Code samples as new ones are, without their labels."""
-    return replace(part, codes=_encode_label_free(part.X, settings, dictionary))
+    return replace(part, codes=_encode_label_free(part.X, settings, dictionary, part.first_row))
 
 
 def register(part: TrainingPart, settings: FitSettings, dictionary: Floats, n_rounds: int | None) -> TrainingPart:
@@ -136,6 +137,21 @@ class Tally(NamedTuple):
     n_watched: int
 
 
+def _judge(
+    codes: RowCodes, labels: NDArray[np.int8], settings: FitSettings, classifiers: ClassifierState
+) -> tuple[int, int]:
+    if not labels.any():
+        return 0, 0
+    scores = compute_scores(codes, classifiers.coef, classifiers.intercept)
+    evidence = compute_evidence(scores, settings.loss, classifiers.class_cost)
+    return count_errors(labels, evidence, settings.is_multilabel)
+
+
+def count_mistakes(part: TrainingPart, settings: FitSettings, classifiers: ClassifierState) -> tuple[int, int]:
+    """Return how many samples (multilabel: labels) get a wrong class from their codes, and how many are labelled."""
+    return _judge(part.codes, part.labels, settings, classifiers)
+
+
 def _count(
     part: TrainingPart,
     settings: FitSettings,
@@ -145,21 +161,23 @@ def _count(
     stride: int,
 ) -> Tally:
     """Count samples at the floor and mistakes; every ``stride``-th row is watched."""
-
-    def judge(codes: RowCodes, labels: NDArray[np.int8]) -> tuple[int, int]:
-        if not labels.any():
-            return 0, 0
-        scores = compute_scores(codes, classifiers.coef, classifiers.intercept)
-        evidence = compute_evidence(scores, settings.loss, classifiers.class_cost)
-        return count_errors(labels, evidence, settings.is_multilabel)
-
     watched = slice(-part.first_row % stride, None, stride)  # a view: to draw samples would copy them
     X = part.X[watched]
-    label_free = _encode_label_free(X, settings, dictionary) if len(X) else RowCodes.empty(0, 1, X.dtype)
+    label_free = RowCodes.empty(0, 1, X.dtype)
+    if len(X):
+        label_free = _encode_label_free(X, settings, dictionary, part.first_row)
     at_floor = part.noise_variance <= part.noise_variance.dtype.type(floor)
     return Tally(
-        int(np.count_nonzero(at_floor)), *judge(part.codes, part.labels), *judge(label_free, part.labels[watched])
+        int(np.count_nonzero(at_floor)),
+        *count_mistakes(part, settings, classifiers),
+        *_judge(label_free, part.labels[watched], settings, classifiers),
     )
+
+
+def estimate_noise(part: TrainingPart, settings: FitSettings, mean_residual: float, floor: float) -> TrainingPart:
+    """Give samples the noise variances that their residuals, or the mean of all, make best."""
+    estimate = NOISE_MODELS[settings.noise]
+    return replace(part, noise_variance=estimate(part.squared_residuals, mean_residual, part.X.shape[1], floor))
 
 
 def settle_scales(
@@ -177,8 +195,7 @@ def settle_scales(
 
     Returns the terms of the objective that are left then, and what is counted for the record.
     """
-    estimate = NOISE_MODELS[settings.noise]
-    part = replace(part, noise_variance=estimate(part.squared_residuals, mean_residual, part.X.shape[1], floor))
+    part = estimate_noise(part, settings, mean_residual, floor)
     classifiers = ClassifierState(coef, intercept, class_cost, settings.loss)
     return part, (sum_noise(part), _count(part, settings, dictionary, classifiers, floor, stride))
 
@@ -239,8 +256,8 @@ def count_classes(part: TrainingPart) -> NDArray[np.int64]:
 class Candidates(NamedTuple):
     """Samples that may become first atoms."""
 
-    rows: NDArray[np.intp]  # among all rows
-    class_index: NDArray[np.intp]
+    rows: NDArray[np.int32]  # of the part
+    class_index: NDArray[np.signedinteger]
 
 
 def find_candidates(part: TrainingPart, request: tuple[NDArray[np.int64], NDArray[np.int64]]) -> Candidates:
@@ -251,7 +268,9 @@ def find_candidates(part: TrainingPart, request: tuple[NDArray[np.int64], NDArra
     for position, stride in enumerate(strides):
         rows = np.flatnonzero(index == position - 1)
         is_candidate[rows[-n_before[position] % stride :: stride]] = True
-    return Candidates(part.first_row + np.flatnonzero(is_candidate), index[is_candidate])
+    # In few bytes, since this comes from all parts to one place.
+    smallest = np.min_scalar_type(-len(strides))
+    return Candidates(np.flatnonzero(is_candidate).astype(np.int32), index[is_candidate].astype(smallest))
 
 
 def take_rows(part: TrainingPart, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], Floats]:

@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import fit_steps as steps
-from .blocks import Parts
+from .blocks import Parts, single_threaded_blas
 from .codes import RowCodes
-from .dictionary import SamplePool, WorstSamples, draw_dictionary, rank_of_worst
+from .dictionary import SamplePool, TakeSamples, WorstSamples, draw_dictionary, rank_of_worst
 from .fit_steps import FitSettings, StepCounts, Tally
 from .objective import Floors, MapObjective, estimate_class_cost, set_floors, sum_class_terms
 from .order_statistics import find_median, select_ranks
+from .strategies import TRAINER_METHODS, UPDATE_METHODS, works_on_sums
 from .training_parts import Floats, RowState, TrainingPart, TrainingSet, get_row_state, put_row_state
 
 # The error on label-free codes is watched on so many training samples at most: it costs a coding of its own, and a
@@ -183,10 +184,11 @@ class AlternatingFit:
 
     def draw_dictionary(self, init: str | ArrayLike, n_components: int) -> Floats:
         """Return the first atoms."""
-        return draw_dictionary(init, self._find_pool(), n_components, self.rng)
+        pool = SamplePool(self.facts.n_features, self.facts.dtype, self._find_candidates)
+        return draw_dictionary(init, pool, n_components, self.rng)
 
-    def _find_pool(self) -> SamplePool:
-        """Return the samples that the first atoms are drawn from."""
+    def _find_candidates(self) -> tuple[NDArray[np.signedinteger], TakeSamples]:
+        """Return the classes of the samples that the first atoms are drawn from, and what fetches some of them."""
         parts, facts = self.training.parts, self.facts
         counts = np.array(parts.collect(steps.count_classes))
         n_of_class = counts.sum(axis=0)
@@ -194,7 +196,11 @@ class AlternatingFit:
         strides = np.where(n_of_class * len(n_of_class) > _MOST_CANDIDATES, stride, 1)
         n_before = np.cumsum(counts, axis=0) - counts
         found = parts.map_each(steps.find_candidates, [(before, strides) for before in n_before])
-        rows, class_index = (np.concatenate(arrays) for arrays in zip(*found.collect(steps.get_itself), strict=True))
+        candidates = found.collect(steps.get_itself)
+        class_index = np.concatenate([each.class_index for each in candidates])
+        rows = np.concatenate(
+            [block.start + each.rows for block, each in zip(facts.row_slices, candidates, strict=True)]
+        )
 
         def take(positions: NDArray[np.intp]) -> Floats:
             samples = np.empty((len(positions), facts.n_features), facts.dtype)
@@ -202,7 +208,7 @@ class AlternatingFit:
                 samples[places] = taken
             return samples
 
-        return SamplePool(class_index, take, facts.n_features, facts.dtype)
+        return class_index, take
 
     def initialise(
         self, dictionary: Floats, coef: Floats | None = None, intercept: Floats | None = None
@@ -239,7 +245,7 @@ class AlternatingFit:
         trainer = settings.classifier_trainer
         start = settings.loss, state.coef, state.intercept
         fit_intercept, n_jobs = settings.fit_intercept, settings.n_jobs
-        if getattr(trainer, "is_additive", False):
+        if works_on_sums(trainer, *TRAINER_METHODS):
             coef, intercept = trainer.train_on(state.parts, *start, fit_intercept=fit_intercept, n_jobs=n_jobs)
         else:
             labels = np.concatenate(state.parts.collect(steps.get_labels)).astype(self.facts.dtype)
@@ -255,8 +261,8 @@ class AlternatingFit:
 
     def update_dictionary(self, state: FitState, floors: Floors) -> tuple[FitState, int]:
         """Improve the atoms; return the new state and how many atoms were replaced."""
-        is_additive = getattr(self.settings.dictionary_update, "is_additive", False)
-        updated = self._update_from_sums(state, floors) if is_additive else self._update_whole(state)
+        from_sums = works_on_sums(self.settings.dictionary_update, *UPDATE_METHODS)
+        updated = self._update_from_sums(state, floors) if from_sums else self._update_whole(state)
         coef = state.coef / updated.atom_scale  # scores stay what they were
         coef[:, updated.replaced] = 0  # what a replaced atom said has nothing to do with the new one
         return replace(state, dictionary=updated.dictionary, parts=updated.parts, coef=coef), len(updated.replaced)
@@ -279,8 +285,11 @@ class AlternatingFit:
         update = self.settings.dictionary_update
         n_components = len(state.dictionary)
         statistics, usage = state.parts.add_up(steps.sum_statistics, self.settings, n_components, floors.noise_variance)
-        dictionary, atom_scale = update.update_from(statistics, state.dictionary)  # type: ignore[attr-defined]
-        parts = state.parts.map(steps.scale_codes, atom_scale) if update.updates_codes else state.parts
+        # The matrices here are small: more BLAS threads bring little, and on a busy machine they cost tenfold.
+        with single_threaded_blas():
+            dictionary, atom_scale = update.update_from(statistics, state.dictionary)  # type: ignore[attr-defined]
+        has_new_codes = getattr(update, "updates_codes", False)
+        parts = state.parts.map(steps.scale_codes, atom_scale) if has_new_codes else state.parts
 
         def find_worst(outlier_fraction: float, n_wanted: int) -> WorstSamples:
             errors = parts.map(steps.measure_errors, self.settings, dictionary)

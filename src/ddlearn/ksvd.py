@@ -14,6 +14,7 @@ from sklearn.utils import Tags, check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
+from .blocks import refuse_dask
 from .classifiers import ClassifierTrainer, resolve_trainer
 from .codes import RowCodes
 from .dictionary import DictionaryUpdate, init_dictionary, resolve_dictionary_update
@@ -124,6 +125,7 @@ class KSVD(DictionaryTransformer):
         KSVD
             The estimator itself.
         """
+        refuse_dask(X, "KSVD.fit", "fit a part of them, or use DDLClassifier, which fits Dask arrays")
         if not isinstance(self.n_components, Integral) or self.n_components < 1:
             raise ValueError(f"n_components must be an integer of at least 1, got {self.n_components!r}.")
         check_number("max_iter", self.max_iter, Integral)
@@ -219,6 +221,7 @@ class CodeClassifier(ClassifierMixin, BaseEstimator):
         CodeClassifier
             The estimator itself.
         """
+        refuse_dask(X, "CodeClassifier.fit", "fit a part of them, or use DDLClassifier, which fits Dask arrays")
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
         check_classification_targets(y)
         classes, positions = np.unique(y, return_inverse=True)

@@ -184,7 +184,7 @@ NOISE_MODELS: dict[str, Callable[[Floats, float, int, float], Floats]] = {
 }
 
 
-def estimate_class_cost(costs: Floats, n_labelled: NDArray[np.integer], floor: float) -> NDArray[np.float64]:
+def estimate_class_cost(costs: Floats, n_labelled: NDArray, floor: float) -> NDArray[np.float64]:
     r"""Return :math:`\gamma_j = \sum_i \Omega(z_{ij}) / (N_j + 1)`, the paper's estimate, or the floor."""
     return np.maximum(costs / (n_labelled + 1), floor)
 
@@ -205,41 +205,41 @@ def map_objective(
 
     Parameters
     ----------
-        X : array-like of shape (n_samples, n_features)
-            The samples.
-        labels : array-like of shape (n_samples, n_classes)
-            +1, -1, or 0 where the label is not known.
-        dictionary : array-like of shape (n_components, n_features)
-            One atom a row.
-        coef : array-like of shape (n_classes, n_components)
-            One classifier a row.
-        intercept : array-like of shape (n_classes,)
-            The classifiers' intercepts.
-        codes : sparse matrix of shape (n_samples, n_components)
-            The codes.
-        noise_variance : array-like of shape (n_samples,)
-            The paper's :math:`\sigma_i^2`.
-        class_cost : array-like of shape (n_classes,)
-            The paper's :math:`\gamma_j`.
-        loss : str or Loss
-            The classification cost.
+    X : array-like of shape (n_samples, n_features)
+        The samples.
+    labels : array-like of shape (n_samples, n_classes)
+        +1, -1, or 0 where the label is not known.
+    dictionary : array-like of shape (n_components, n_features)
+        One atom a row.
+    coef : array-like of shape (n_classes, n_components)
+        One classifier a row.
+    intercept : array-like of shape (n_classes,)
+        The classifiers' intercepts.
+    codes : sparse matrix of shape (n_samples, n_components)
+        The codes.
+    noise_variance : array-like of shape (n_samples,)
+        The paper's :math:`\sigma_i^2`.
+    class_cost : array-like of shape (n_classes,)
+        The paper's :math:`\gamma_j`.
+    loss : str or Loss
+        The classification cost.
 
     Returns
     -------
-        MapObjective
-            The four terms; their sum is ``total``.
+    MapObjective
+        The four terms; their sum is ``total``.
 
     Examples
     --------
-        >>> import numpy as np
-        >>> from scipy.sparse import csr_array
-        >>> from ddlearn import map_objective
-        >>> terms = map_objective(
-        ...     [[1.0, 1.0]], [[1]], [[1.0, 0.0]], [[0.5]], [0.0], csr_array([[1.0]]),
-        ...     noise_variance=[1.0], class_cost=[0.5], loss="square",
-        ... )
-        >>> terms.representation, terms.noise, terms.classification
-        (0.5, 0.0, 0.5)
+    >>> import numpy as np
+    >>> from scipy.sparse import csr_array
+    >>> from ddlearn import map_objective
+    >>> terms = map_objective(
+    ...     [[1.0, 1.0]], [[1]], [[1.0, 0.0]], [[0.5]], [0.0], csr_array([[1.0]]),
+    ...     noise_variance=[1.0], class_cost=[0.5], loss="square",
+    ... )
+    >>> terms.representation, terms.noise, terms.classification
+    (0.5, 0.0, 0.5)
     """
     X = check_array(X, dtype=[np.float64, np.float32], order="C", input_name="X")
     dictionary, labels, coef = (

@@ -65,12 +65,13 @@ def select_ranks(parts: Parts[Floats], ranks: list[int], dtype: np.dtype) -> Flo
     n_bits = 8 * dtype.itemsize
     prefixes, remaining = [0] * len(ranks), list(ranks)
     for shift in range(n_bits - _DIGIT_BITS, -1, -_DIGIT_BITS):
-        counts = parts.add_up(_count_digits, _Digit(shift, prefixes))
-        for position, count in enumerate(counts):
-            cumulative = np.cumsum(count)
+        different = sorted(set(prefixes))  # neighbours begin alike, as a rule
+        counts = parts.add_up(_count_digits, _Digit(shift, different))
+        for position, prefix in enumerate(prefixes):
+            cumulative = np.cumsum(counts[different.index(prefix)])
             value = int(np.searchsorted(cumulative, remaining[position], side="right"))
             remaining[position] -= int(cumulative[value - 1]) if value else 0
-            prefixes[position] = prefixes[position] << _DIGIT_BITS | value
+            prefixes[position] = prefix << _DIGIT_BITS | value
     return np.array(prefixes, f"u{dtype.itemsize}").view(dtype)
 
 

@@ -338,8 +338,12 @@ def encode_rows(
     *,
     n_jobs: int | None = None,
     block_rows: int = TILE_ROWS,
+    first_row: int = 0,
 ) -> RowCodes:
-    """Code samples without the labels: :func:`sparse_encode` for arguments that have been checked."""
+    """Code samples without the labels: :func:`sparse_encode` for arguments that have been checked.
+
+    ``first_row`` is where the samples stand among all, to name one that cannot be coded.
+    """
     n_components = len(dictionary)
     gram = compute_gram(dictionary, n_jobs)
     codes = RowCodes.empty(len(X), n_nonzero_coefs, X.dtype)
@@ -352,7 +356,7 @@ def encode_rows(
             correlate(X[rows], dictionary, correlations),
             *no_classes(len(block.indices), n_components, X.dtype),
             n_nonzero_coefs=n_nonzero_coefs,
-            energies=measure_energies(X[rows], rows.start),
+            energies=measure_energies(X[rows], first_row + rows.start),
         )
         block.indices[:] = encoded.indices
         block.values[:] = encoded.values

@@ -28,7 +28,7 @@ class LabelSet:
         if self.is_multilabel != other.is_multilabel or (self.is_multilabel and len(self.values) != len(other.values)):
             raise ValueError("y has another number of columns in one part than in another.")
         types, values = self.types | other.types, self.values
-        if not self.is_multilabel and len(types) <= 1:  # others cannot be put in an order, and are refused in the end
+        if not self.is_multilabel and len(types) == 1:  # several cannot be put in an order, and are refused in the end
             values = np.unique(np.concatenate([labels.values for labels in (self, other) if labels.types]))
         return LabelSet(values, types, self.is_multilabel, self.n_samples + other.n_samples)
 
@@ -73,7 +73,7 @@ def find_labels(y: Any, unlabeled: Any) -> LabelSet:
     """
     if y is None:
         raise ValueError("DDLClassifier requires y to be passed, but the target y is None.")
-    y = _to_array(y)
+    y = to_array(y)
     if _is_indicator(y):
         _check_indicator(y)
         return LabelSet(np.arange(y.shape[1]), frozenset({"int"}), True, len(y))
@@ -117,7 +117,7 @@ def encode_labels(y: Any, classes: NDArray[Any], unlabeled: Any, is_multilabel: 
     array([[-1,  1],
            [ 0,  0]], dtype=int8)
     """
-    y = _to_array(y)
+    y = to_array(y)
     if is_multilabel:
         return np.where(_check_indicator(y) == 1, np.int8(1), np.int8(-1))
     y = column_or_1d(y)
@@ -129,7 +129,7 @@ def encode_labels(y: Any, classes: NDArray[Any], unlabeled: Any, is_multilabel: 
     return labels
 
 
-def _to_array(y: Any) -> NDArray[Any]:
+def to_array(y: Any) -> NDArray[Any]:
     """Return the target as an array; NumPy alone would make strings of a list such as ["a", nan] or [1, "a"]."""
     if hasattr(y, "toarray"):  # a sparse matrix
         return y.toarray()

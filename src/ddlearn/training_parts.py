@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .blocks import PART_ROWS, LocalParts, Parts, pair_chunks, split_rows
+from .blocks import PART_ROWS, DaskParts, LocalParts, Parts, is_on_dask, pair_chunks, split_rows
 from .codes import RowCodes
-from .targets import LabelSet, encode_labels, find_labels
+from .sparse_coding import measure_energies
+from .targets import LabelSet, encode_labels, find_labels, to_array
 
 Floats = NDArray[np.floating]
 Labels = NDArray[np.int8]
@@ -47,6 +48,7 @@ class TrainingPart:
         # A cluster moves work to where the larger part of its data is.
         data = self.images.nbytes + (0 if self.X is self.images else self.X.nbytes) + self.labels.nbytes
         codes = self.codes.indices.nbytes + self.codes.values.nbytes
+        codes += 0 if self.positions is None else self.positions.nbytes
         return data + codes + self.squared_residuals.nbytes + self.noise_variance.nbytes
 
 
@@ -138,7 +140,7 @@ class TrainingSet:
         return cls(parts, TrainingFacts(tuple(n_rows), X.shape[1], dtype, *parts.add_up(count_labels)), X, is_local)
 
     @classmethod
-    def of_arrays(cls, X: Floats, labels: NDArray[Any], part_rows: int = PART_ROWS) -> TrainingSet:
+    def of_arrays(cls, X: Floats, labels: NDArray[Any], part_rows: int) -> TrainingSet:
         """Cut arrays in this process, which may be memory-mapped, into parts; nothing is copied."""
         labels = labels.astype(np.int8, copy=False)
         blocks = split_rows(len(X), part_rows)
@@ -158,7 +160,7 @@ def cut_into_parts(X: Floats, y: Any, unlabeled: Any) -> tuple[TrainingSet, Targ
     found = find_labels(y, unlabeled)
     classes = found.get_classes(unlabeled)
     labels = encode_labels(y, classes, unlabeled, found.is_multilabel)
-    return TrainingSet.of_arrays(X, labels), Targets(classes, found.is_multilabel)
+    return TrainingSet.of_arrays(X, labels, PART_ROWS), Targets(classes, found.is_multilabel)
 
 
 def _find_labels_of(pair: tuple[Any, Any], unlabeled: Any) -> LabelSet:
@@ -175,12 +177,21 @@ def _count_rows(pair: tuple[Any, Any]) -> int:
 def _make_part(pair: tuple[Any, Any], how: tuple[int, np.dtype, NDArray[Any], Any, bool]) -> TrainingPart:
     first_row, dtype, *target = how
     samples = np.ascontiguousarray(pair[0], dtype=dtype)
+    measure_energies(samples, first_row)  # says which row is not finite
     return TrainingPart.of(samples, encode_labels(pair[1], *target), first_row)
 
 
 def spread_over_cluster(X: Any, y: Any, unlabeled: Any) -> tuple[TrainingSet, Targets]:
     """Return the training set of Dask arrays: each chunk of rows becomes a part on a worker."""
-    pairs = pair_chunks(X, y)
+    pairs = pair_chunks(X, y if y is None or is_on_dask(y) else to_array(y))
+    try:
+        return _spread_pairs(pairs, X, unlabeled)
+    except BaseException:
+        pairs.release()  # an error on a worker keeps hold of all that led to it
+        raise
+
+
+def _spread_pairs(pairs: DaskParts[tuple[Any, Any]], X: Any, unlabeled: Any) -> tuple[TrainingSet, Targets]:
     n_rows = pairs.collect(_count_rows)
     pairs = pairs.keep([position for position, n in enumerate(n_rows) if n])
     n_rows = [n for n in n_rows if n]

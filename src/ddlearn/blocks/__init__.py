@@ -3,7 +3,7 @@
 The one place that knows of threads, processes and clusters (design.md, decision 4).
 """
 
-from .cluster import LostClusterError, is_on_dask, pair_chunks
+from .cluster import DaskParts, LostClusterError, is_on_dask, pair_chunks, refuse_dask
 from .lazy import lazy_on_dask, score_lazily
 from .parts import PART_ROWS, LocalParts, Parts
 from .processes import map_processes
@@ -12,6 +12,7 @@ from .threads import TILE_ROWS, effective_n_jobs, map_blocks, single_threaded_bl
 __all__ = [
     "PART_ROWS",
     "TILE_ROWS",
+    "DaskParts",
     "LocalParts",
     "LostClusterError",
     "Parts",
@@ -21,6 +22,7 @@ __all__ = [
     "map_blocks",
     "map_processes",
     "pair_chunks",
+    "refuse_dask",
     "score_lazily",
     "single_threaded_blas",
     "split_rows",

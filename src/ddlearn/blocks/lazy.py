@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .cluster import is_on_dask
+from .cluster import chunk_like, is_on_dask
 
 # What a model knows that no new sample needs.
 _NOT_NEEDED = ("codes_", "noise_variance_", "history_", "stream_")
@@ -79,18 +79,27 @@ def _slim(model: Any) -> Any:
     for name in _NOT_NEEDED:
         vars(slim).pop(name, None)
     slim.n_jobs = 1
+    if hasattr(slim, "set_callbacks"):
+        slim.set_callbacks()  # which may hold anything, such as a lock
     return slim
 
 
 def score_lazily(predictions: Any, y: Any, sample_weight: Any) -> float:
     """Return the share of right predictions of a Dask array; rows of labels must be right as a whole."""
-    import dask.array as da
-
-    is_right = predictions == da.asarray(y, chunks=predictions.chunks)
+    y = chunk_like(predictions, y)
+    if y.ndim == 2 and y.shape[1] == 1 and predictions.ndim == 1:
+        y = y[:, 0]
+    if y.ndim != predictions.ndim or y.shape[1:] != predictions.shape[1:]:
+        raise ValueError(f"y has shape {y.shape}, but predictions have shape {predictions.shape}.")
+    if {y.dtype.kind, predictions.dtype.kind} in ({"U", kind} for kind in "buif"):
+        raise ValueError(
+            f"y holds {y.dtype}, but the model's classes are {predictions.dtype}: give labels of one type."
+        )
+    is_right = predictions == y
     if is_right.ndim == 2:
         is_right = is_right.all(axis=1)
     if sample_weight is None:
         return float(is_right.mean().compute())
-    weight = da.asarray(sample_weight, chunks=is_right.chunks)
-    right, total = da.compute((is_right * weight).sum(), weight.sum())
-    return float(right / total)
+    weight = chunk_like(predictions, sample_weight)
+    right, total = (is_right * weight).sum(), weight.sum()
+    return float((right / total).compute())

@@ -37,10 +37,10 @@ def fold(results: Sequence[Any]) -> Any:
     return reduce(add, results)
 
 
-def add_in_tree(results: Sequence[Result], fold: Callable[[Sequence[Result]], Result] = fold) -> Result:
+def add_in_tree(results: Sequence[Result], join: Callable[[Sequence[Result]], Result] = fold) -> Result:
     """Return the sum of all results, in an order that depends on their number alone."""
     while len(results) > 1:
-        results = [fold(results[start : start + FAN_IN]) for start in range(0, len(results), FAN_IN)]
+        results = [join(results[start : start + FAN_IN]) for start in range(0, len(results), FAN_IN)]
     return results[0]
 
 
@@ -68,6 +68,9 @@ class Parts(ABC, Generic[Part]):
     @abstractmethod
     def collect(self, look: Callable[..., Result], *shared: Any) -> list[Result]:
         """Return what ``look(part, *shared)`` returns for each part; all of it comes to the caller."""
+
+    def release(self) -> None:
+        """Let go of these parts and all that came from them, wherever they are."""
 
 
 class LocalParts(Parts[Part]):

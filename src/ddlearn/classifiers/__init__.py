@@ -14,8 +14,9 @@ The small ridge :math:`\lambda_j` is not in the paper's objective.  It keeps cla
 separable, and settles the directions that the codes leave open.  Whatever it does, the cost without it never rises.
 
 In the order of their imports: ``problem`` (the penalised cost of one class, its gradient and its Hessian), ``trainer``
-(the rounds, and the base class of all trainers), ``methods`` (the paper's four, and Newton's), ``registry`` (trainers
-by name) and ``conformance`` (what is wrong with a trainer of one's own).
+(the rounds, and the base class of all trainers), ``memory`` (what is remembered of samples that are gone), ``methods``
+(the paper's four, and Newton's), ``registry`` (trainers by name) and ``conformance`` (what is wrong with a trainer of
+one's own).
 """
 
 from .conformance import check_classifier_trainer

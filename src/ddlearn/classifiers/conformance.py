@@ -9,10 +9,11 @@ import numpy as np
 from scipy.sparse import csr_array
 from sklearn.base import clone
 
+from ..blocks import LocalParts
 from ..codes import RowCodes
 from ..losses import LOSSES, Loss, resolve_loss
-from ..strategies import report_problems
-from .problem import Array
+from ..strategies import TRAINER_METHODS, report_problems, works_on_sums
+from .problem import Array, LabelledCodes
 from .registry import look_up_trainer, resolve_trainer, supports_loss
 from .trainer import ClassifierTrainer
 
@@ -101,6 +102,19 @@ def _find_symmetry_problems(trainer: ClassifierTrainer, loss: Loss) -> Iterator[
         yield "samples with the label 0 must not change anything."
 
 
+def _find_additive_problems(trainer: ClassifierTrainer, loss: Loss) -> Iterator[str]:
+    if not works_on_sums(trainer, *TRAINER_METHODS):
+        return
+    (codes, labels), start = _draw_trial(), _draw_start(0)
+    halves = LocalParts([LabelledCodes(codes.rows(rows), labels[rows]) for rows in (slice(0, 33), slice(33, None))])
+    whole = trainer.train(codes, labels, loss, *start)
+    if _differ(trainer.train_on(halves, loss, *start, fit_intercept=True, n_jobs=1), whole):
+        yield (
+            "is_additive is declared, but train_on gives other classifiers for two halves of the samples than train "
+            "for the whole: a weight may depend on its own sample alone."
+        )
+
+
 def _find_separable_problems(trainer: ClassifierTrainer, loss: Loss) -> Iterator[str]:
     labels = _draw_trial()[1]
     codes = RowCodes(_TRIAL_CLASSES[:, None].astype(np.int32), np.ones((len(labels), 1)))
@@ -133,6 +147,7 @@ def _find_trainer_problems(trainer: ClassifierTrainer, loss: Loss) -> Iterator[s
     if not problems:  # costs of something of the wrong shape say nothing
         yield from _find_cost_problems(trainer, loss)
         yield from _find_symmetry_problems(trainer, loss)
+        yield from _find_additive_problems(trainer, loss)
         yield from _find_separable_problems(trainer, loss)
         yield from _find_copy_problems(trainer, loss)
 
@@ -141,7 +156,8 @@ def check_classifier_trainer(trainer: str | ClassifierTrainer, loss: str | Loss 
     """Verify numerically that an object can serve as a classifier trainer.
 
     Looks at shapes, dtypes and finiteness, at the cost before and after from good and bad starts, at what must not
-    matter (order, unlabelled samples, unused atoms), at separable classes, and at clone and pickle.
+    matter (order, unlabelled samples, unused atoms, how additive trainers get the samples), at separable classes, and
+    at clone and pickle.
 
     Parameters
     ----------

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from functools import singledispatch
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,8 +89,9 @@ class Expansion(NamedTuple):
     hessians: Array  # (n_wanted, n_components + 1, n_components + 1), lower triangles
 
 
-def expand_part(part: HasLabelledCodes, request: ExpansionRequest) -> Expansion:
-    """Return what a part adds to the expansions."""
+@singledispatch
+def expand_part(part: Any, request: ExpansionRequest) -> Expansion:
+    """Return what a part adds to the expansions; by default one that has labelled codes."""
     n_classes, n_places = request.classifiers.shape
     costs, gradients = np.empty(n_classes), np.zeros((n_classes, n_places))
     places = np.cumsum(request.hessians) - 1
@@ -119,8 +121,9 @@ class Survey(NamedTuple):
     n_unknown: int  # labels of 0 among samples that are labelled for another class
 
 
-def survey_part(part: HasLabelledCodes, n_components: int) -> Survey:
-    """Look at a part's codes and labels."""
+@singledispatch
+def survey_part(part: Any, n_components: int) -> Survey:
+    """Look at a part's codes and labels, by default."""
     squares = part.codes.values.astype(np.float64) ** 2
     known = part.labels != 0
     labelled = known.any(axis=1)
@@ -234,7 +237,7 @@ def _factorise(hessian: Array) -> Solver:
     raise FloatingPointError("A classifier's Hessian is not finite: the codes hold values that overflow when squared.")
 
 
-def _mean_curvature(loss: Loss) -> float:
+def mean_curvature(loss: Loss) -> float:
     """Return the mean of the second derivative over the margins from -1 to 1; at a single margin a hinge has none."""
     left, right = loss.gradient(np.array([-1.0, 1.0]))
     return float(right - left) / 2
@@ -247,4 +250,4 @@ def scale_ridge(ridge: float, loss: Loss, squared_norms: Array) -> Array:
     """
     used = squared_norms > 0
     mean_norms = [norms[use].mean() if use.any() else 0.0 for norms, use in zip(squared_norms, used, strict=True)]
-    return ridge * _mean_curvature(loss) * np.array(mean_norms)
+    return ridge * mean_curvature(loss) * np.array(mean_norms)

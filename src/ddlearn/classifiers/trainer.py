@@ -170,12 +170,13 @@ class ClassifierTrainer(BaseEstimator):
 
     Examples
     --------
-    A trainer of one's own may weigh as it likes, since rounds are guarded by step halving:
+    A trainer of one's own may weigh each sample as it likes, since rounds are guarded by step halving:
 
+    >>> import numpy as np
     >>> from ddlearn.classifiers import ClassifierTrainer, resolve_trainer
     >>> class EqualWeights(ClassifierTrainer):
     ...     def weigh(self, gradient, curvature):
-    ...         return 0 * curvature + curvature.mean()
+    ...         return np.full_like(curvature, 0.25)
     >>> resolve_trainer(EqualWeights(max_rounds=50), "logistic")
     EqualWeights(max_rounds=50)
     """
@@ -192,7 +193,10 @@ class ClassifierTrainer(BaseEstimator):
         return True
 
     def weigh(self, gradient: Array, curvature: Array) -> Array:
-        """Return each sample's weight in the next round, not negative, from the loss's derivatives at its margin."""
+        """Return each sample's weight in the next round, not negative, from the loss's derivatives at its margin.
+
+        It must not depend on the other samples, which may lie elsewhere.
+        """
         return curvature
 
     def _check_parameters(self) -> None:

@@ -18,8 +18,8 @@ from rich.markup import escape
 ALIASES = {"random_state": "seed", "n_jobs": "jobs"}
 # A program is alone on its machine more often than a library is.
 OWN_DEFAULTS = {"n_jobs": -1}
-# There is no earlier fit to go on from (see --resume), and no command that gives out codes.
-NO_OPTIONS = frozenset({"warm_start", "sparse_output"})
+# There is no earlier fit to go on from (see --resume), no command that learns batch after batch or gives out codes.
+NO_OPTIONS = frozenset({"warm_start", "forgetting", "sparse_output"})
 
 
 class Parameter(NamedTuple):

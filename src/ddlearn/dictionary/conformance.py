@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from ..codes import RowCodes
-from ..strategies import report_problems
+from ..strategies import UPDATE_METHODS, report_problems, works_on_sums
 from .interface import Array, DictionaryUpdate, UpdatedDictionary
 from .registry import resolve_dictionary_update
 
@@ -116,9 +116,12 @@ def _find_code_problems(update: DictionaryUpdate) -> Iterator[str]:
 def _find_statistics_problems(update: Any) -> Iterator[str]:
     X, codes, dictionary, precision = _make_problem(np.float64)
     n_components = len(dictionary)
-    whole = update.statistics(X, codes, precision, n_components)
+    whole = update.statistics(X, codes, precision, n_components, n_jobs=1)
     first, second = slice(0, 30), slice(30, None)
-    halves = [update.statistics(X[part], codes.rows(part), precision[part], n_components) for part in (first, second)]
+    halves = [
+        update.statistics(X[part], codes.rows(part), precision[part], n_components, n_jobs=1)
+        for part in (first, second)
+    ]
     from_whole, scale = update.update_from(whole, dictionary)
     from_halves, _ = update.update_from(halves[0] + halves[1], dictionary)
     if not np.allclose(from_whole, from_halves):
@@ -174,7 +177,7 @@ def check_dictionary_update(update: str | DictionaryUpdate) -> None:
     problems = [*_find_form_problems(update, np.float64), *_find_form_problems(update, np.float32)]
     if not problems:  # of results of the wrong form nothing else can be said
         problems += _find_code_problems(update)
-        if getattr(update, "is_additive", False):
+        if works_on_sums(update, *UPDATE_METHODS):
             problems += _find_statistics_problems(update)
         problems += _find_copy_problems(update)
     report_problems(update, "dictionary update", problems)

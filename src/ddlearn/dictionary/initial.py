@@ -30,26 +30,29 @@ def _line_of(direction: Array) -> bytes:
     return (np.round(sign * direction, 5) + 0.0).tobytes()  # adding zero turns -0.0 into 0.0
 
 
-class SamplePool(NamedTuple):
-    """Samples to draw from, wherever they are: their classes, and what fetches some of them by position."""
+TakeSamples = Callable[[NDArray[np.intp]], Array]  # fetches some of the candidates, by position
 
-    class_index: NDArray[np.integer]  # -1 for an unlabelled one
-    take: Callable[[NDArray[np.intp]], Array]
+
+class SamplePool(NamedTuple):
+    """Samples to draw from, wherever they are; they are looked for only if some are to be drawn."""
+
     n_features: int
     dtype: np.dtype
+    find_candidates: Callable[[], tuple[NDArray[np.integer], TakeSamples]]  # each one's class, -1 for an unlabelled one
 
     @classmethod
     def of(cls, X: Array, class_index: NDArray[np.integer] | None) -> SamplePool:
         """Return the pool of all rows of an array."""
         class_index = np.zeros(X.shape[0], dtype=np.intp) if class_index is None else class_index
-        return cls(class_index, lambda rows: X[rows], X.shape[1], X.dtype)
+        return cls(X.shape[1], X.dtype, lambda: (class_index, lambda rows: X[rows]))
 
 
 def _draw_samples(pool: SamplePool, n_components: int, rng: RandomNumbers) -> Array:
     lines: dict[bytes, Array] = {}
-    order = _order_by_turns(pool.class_index, rng)
+    class_index, take = pool.find_candidates()
+    order = _order_by_turns(class_index, rng)
     for start in range(0, len(order), n_components):
-        for sample in np.asarray(pool.take(order[start : start + n_components]), dtype=np.float64):
+        for sample in np.asarray(take(order[start : start + n_components]), dtype=np.float64):
             norm = np.linalg.norm(sample)
             if norm > 0 and len(lines) < n_components:
                 lines.setdefault(_line_of(sample / norm), sample / norm)

@@ -70,8 +70,9 @@ class DictionaryUpdate(BaseEstimator, ABC):
         The weighted error never rises, and neither does the rest of the objective: the margins stay as they are (after
         the classifiers' coefficients have been divided by ``atom_scale``).
     is_additive : bool
-        There are ``statistics(X, codes, precision, n_components)``, of blocks of samples, to be added, and
-        ``update_from(statistics, dictionary)``, which returns the dictionary and the ``atom_scale``.
+        There are ``statistics(X, codes, precision, n_components, *, n_jobs=None)``, of blocks of samples, to be added,
+        and ``update_from(statistics, dictionary)``, which returns the dictionary and the ``atom_scale``.  A fit then
+        calls these, for samples that may lie in several places, and ``replace_unused`` if there is one.
 
     Examples
     --------

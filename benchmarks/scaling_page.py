@@ -1,0 +1,273 @@
+"""The tables and the figure of docs/scaling.md, made from measured cells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ddlearn.experiments.cells import Record
+from ddlearn.experiments.tables import (
+    BLACK,
+    BLUE,
+    GREEN,
+    ORANGE,
+    PURPLE,
+    RED,
+    SKY,
+    format_table,
+    make_figure,
+    save_figure,
+)
+
+from .cost_model import CostModel, Projection, find_limit, fit_costs, project
+from .disturbance import is_disturbed
+from .scaling_cells import CHUNK_ROWS, N_ITERATIONS
+
+PICTURE = "![Time per row against rows, traffic against parts, and the projection against workers](images/scaling.svg)"
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+BILLION = 1_000_000_000
+PROJECTED_WORKERS = (1, 10, 100, 1000)
+PROJECTED_PARTS = (CHUNK_ROWS, 16 * CHUNK_ROWS)
+FLAT_FROM = 100_000
+# The start of a fit takes about as many tasks as an iteration.
+N_COUNTED = N_ITERATIONS + 1
+WAYS = ("client to scheduler", "scheduler to worker", "worker to scheduler", "scheduler to client", "worker to worker")
+
+
+def _select(records: Sequence[Record], kind: str) -> list[dict[str, Any]]:
+    """Return parameters and results of one kind of cell."""
+    return [record["parameters"] | record["result"] for record in records if record["parameters"]["kind"] == kind]
+
+
+def _star(cell: dict[str, Any]) -> str:
+    return " *" * is_disturbed(cell["others_cores"])
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'s' * (number != 1)}"
+
+
+def _columns(records: Sequence[Record]) -> dict[str, dict[int, dict[str, Any]]]:
+    """Return the cells of each column of the first table by their number of rows."""
+    columns: dict[str, dict[int, dict[str, Any]]] = {}
+    for cell in _select(records, "memory"):
+        columns.setdefault(f"memory, {_count(cell['n_jobs'], 'thread')}", {})[cell["n_rows"]] = cell
+    for cell in _select(records, "workers"):
+        if "chunk_rows" not in cell:
+            columns.setdefault(f"Dask, {_count(cell['n_workers'], 'worker')}", {})[cell["n_rows"]] = cell
+    return columns
+
+
+def describe(records: Sequence[Record]) -> str:
+    """Return all tables as Markdown."""
+    model = fit_costs(_select(records, "workers"), N_COUNTED)
+    sections = [
+        _describe_machine(records[-1]),
+        PICTURE,
+        _describe_time(_columns(records)),
+        _describe_memory(_columns(records)),
+        _describe_traffic(_select(records, "workers"), model),
+        *(_describe_mnist(cell) for cell in _select(records, "mnist")),
+        _describe_model(model, _select(records, "workers")),
+        *(_describe_projection(model, part_rows) for part_rows in PROJECTED_PARTS),
+    ]
+    return "\n\n".join(section.strip() for section in sections) + "\n"
+
+
+def _describe_machine(record: Record) -> str:
+    machine, versions = record["result"]["machine"], record["versions"]
+    return (
+        f"Measured on: {machine['cpu']}, {machine['cores']} cores, {record['measured'][:10]}, "
+        f"commit {machine['commit'][:10]}{' and changes' * machine['has_uncommitted_changes']}, "
+        f"Python {versions['python']}, NumPy {versions['numpy']}. "
+        "A star: others used more than 0.2 cores meanwhile."
+    )
+
+
+def _describe_time(columns: dict[str, dict[int, dict[str, Any]]]) -> str:
+    sizes = sorted({n_rows for cells in columns.values() for n_rows in cells})
+    rows = [
+        [f"{n_rows:,}"]
+        + [
+            f"{1e6 * cell['iteration_seconds'] / n_rows:.2f}{_star(cell)}" if (cell := cells.get(n_rows)) else "-"
+            for cells in columns.values()
+        ]
+        for n_rows in sizes
+    ]
+    table = format_table(["rows", *columns], rows)
+    changes = [f"{name} {_change(cells):+.0%}" for name, cells in columns.items() if _change(cells) is not None]
+    flat = f"From the first size of {FLAT_FROM:,} rows or more to the last: {'; '.join(changes)}." if changes else ""
+    return f"### Time\n\nMicroseconds per row and iteration:\n\n{table}\n{flat}"
+
+
+def _change(cells: dict[int, dict[str, Any]]) -> float | None:
+    """Return by how much the time of a row grows from the first large size to the last."""
+    large = sorted(n_rows for n_rows in cells if n_rows >= FLAT_FROM)
+    if len(large) < 2:
+        return None
+    first, last = (cells[n_rows]["iteration_seconds"] / n_rows for n_rows in (large[0], large[-1]))
+    return last / first - 1
+
+
+def _describe_memory(columns: dict[str, dict[int, dict[str, Any]]]) -> str:
+    sizes = sorted({n_rows for cells in columns.values() for n_rows in cells})
+    rows = [
+        [f"{n_rows:,}"]
+        + [
+            f"{cell['memory_bytes'] / n_rows:,.0f}" if (cell := cells.get(n_rows)) else "-"
+            for cells in columns.values()
+        ]
+        for n_rows in sizes
+    ]
+    table = format_table(["rows", *columns], rows)
+    return (
+        "### Memory\n\nPeak of the process, or of all workers together, beyond one that has compiled and has no rows; "
+        f"bytes per row, of which the samples themselves are 256:\n\n{table}"
+    )
+
+
+def _describe_traffic(cells: Sequence[dict[str, Any]], model: CostModel) -> str:
+    rows = [
+        [f"{cell['n_rows']:,}", str(cell["n_workers"]), str(cell["n_parts"]), f"{cell['n_tasks']:,.0f}"]
+        + [f"{cell['n_bytes'].get(way, 0) / 1000:,.0f}" for way in WAYS]
+        for cell in sorted(cells, key=lambda cell: (cell["n_workers"], cell["n_parts"], cell["n_rows"]))
+    ]
+    table = format_table(["rows", "workers", "parts", "tasks", *WAYS], rows)
+    same = [
+        f"- {_count(n_parts, 'part')} on {_count(n_workers, 'worker')}: "
+        + "; ".join(f"{n_rows:,} rows {kilobytes:,.0f} kB" for n_rows, kilobytes in sizes)
+        for (n_workers, n_parts), sizes in _find_same_parts(cells).items()
+    ]
+    fixed, per_part = model.scheduler_bytes
+    return (
+        f"### Traffic\n\nKilobytes per iteration, heartbeats left out:\n\n{table}\n"
+        f"Through the scheduler, in and out: **{fixed / 1000:,.0f} kB + {per_part / 1000:.1f} kB for each part.** "
+        + "\n".join(["Other numbers of rows in as many parts:\n", *same] if same else [])
+    )
+
+
+def _sum_through_scheduler(cell: dict[str, Any]) -> float:
+    return sum(n_bytes for way, n_bytes in cell["n_bytes"].items() if "scheduler" in way)
+
+
+def _find_same_parts(cells: Sequence[dict[str, Any]]) -> dict[tuple[int, int], list[tuple[int, float]]]:
+    """Return rows and kilobytes through the scheduler of cells that are alike but for their number of rows."""
+    groups: dict[tuple[int, int], list[tuple[int, float]]] = {}
+    for cell in sorted(cells, key=lambda cell: cell["n_rows"]):
+        measured = cell["n_rows"], _sum_through_scheduler(cell) / 1000
+        groups.setdefault((cell["n_workers"], cell["n_parts"]), []).append(measured)
+    return {key: group for key, group in groups.items() if len(group) > 1}
+
+
+def _describe_mnist(cell: dict[str, Any]) -> str:
+    rows = [
+        [name, *(f"{cell[key][place]:.2f}" for place in ("memory", "workers")), f"{_ratio(cell[key]):.2f}"]
+        for name, key in (("a fit", "fit_seconds"), ("an iteration", "iteration_seconds"))
+    ]
+    header = ["seconds", f"memory, {cell['n_workers']} threads", f"Dask, {cell['n_workers']} workers", "ratio"]
+    return (
+        f"### MNIST, 60,000 images, 500 atoms, T = 5, float64\n\n{format_table(header, rows)}\n"
+        f"{N_ITERATIONS} iterations a fit, best of three by turns{_star(cell)}. Cut into the same parts of "
+        f"{cell['chunk_rows']:,} rows, the two models {_describe_difference(cell['largest_difference'])}."
+    )
+
+
+def _describe_difference(difference: float) -> str:
+    return f"differ by {difference:.1g} at most" if difference else "are the same, bit for bit"
+
+
+def _ratio(times: dict[str, float]) -> float:
+    return times["workers"] / times["memory"]
+
+
+def _describe_model(model: CostModel, cells: Sequence[dict[str, Any]]) -> str:
+    rows = [
+        ["a row, on its worker", f"{1e6 * model.seconds_per_row:.2f} µs"],
+        ["a part, on its worker, whatever its size", f"{1e3 * model.worker_seconds_per_part:.1f} ms"],
+        ["the scheduler", _format_seconds(*model.scheduler_seconds)],
+        ["the client", _format_seconds(*model.client_seconds)],
+        ["broadcast, to each worker", f"{model.broadcast_bytes / 1000:,.0f} kB"],
+        ["sums, from each part", f"{model.summand_bytes / 1000:,.0f} kB"],
+        ["through the scheduler", _format_bytes(*model.scheduler_bytes)],
+        ["kept by the scheduler until the fit ends", _format_bytes(*model.scheduler_memory)],
+    ]
+    errors = [_predict(model, cell).total / cell["iteration_seconds"] for cell in cells]
+    return (
+        f"### The cost model\n\n{format_table(['of one iteration', 'costs'], rows)}\n"
+        f"The times that it gives for the cells above are {min(errors):.2f} to {max(errors):.2f} of the measured ones."
+    )
+
+
+def _predict(model: CostModel, cell: dict[str, Any]) -> Projection:
+    return project(model, cell["n_rows"], cell["n_workers"], -(-cell["n_rows"] // cell["n_parts"]))
+
+
+def _format_seconds(fixed: float, per_part: float) -> str:
+    return f"{1e3 * fixed:.0f} ms + {1e3 * per_part:.2f} ms a part"
+
+
+def _format_bytes(fixed: float, per_part: float) -> str:
+    return f"{fixed / 1000:,.0f} kB + {per_part / 1000:,.1f} kB a part"
+
+
+def _describe_projection(model: CostModel, part_rows: int) -> str:
+    n_parts = -(-BILLION // part_rows)
+    rows = []
+    for n_workers in PROJECTED_WORKERS:
+        costs = project(model, BILLION, n_workers, part_rows)
+        rows.append([f"{n_workers:,}", *(f"{seconds:,.2f}" for seconds in costs), f"**{costs.total:,.1f}**"])
+    table = format_table(["workers", *Projection._fields, "all"], rows)
+    gigabytes, limit = model.scheduler_memory.at(n_parts) / 1e9, find_limit(model, BILLION, part_rows)
+    return (
+        f"### A billion rows in {n_parts:,} parts of {part_rows:,}: a projection\n\n"
+        f"Seconds of an iteration:\n\n{table}\n"
+        f"Workers are used by half or more up to about **{limit:,}** of them. "
+        f"The scheduler keeps {gigabytes:.2g} GB more after each iteration."
+    )
+
+
+def put_between_markers(page: Path, text: str) -> None:
+    """Replace what stands between the two markers of a page."""
+    content = page.read_text(encoding="utf-8")
+    if content.count(BEGIN) != 1 or content.count(END) != 1:
+        raise ValueError(f"{page} must hold the lines {BEGIN} and {END} once each, to put the tables between them.")
+    filled = re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n\n{text}\n{END}", content, flags=re.DOTALL)
+    page.write_text(filled, encoding="utf-8")
+
+
+def draw(records: Sequence[Record], folder: Path) -> None:
+    """Draw time per row, traffic per part, and the projection; files are ``scaling.svg`` and ``.png``."""
+    model = fit_costs(_select(records, "workers"), N_COUNTED)
+    figure = make_figure(13, 4)
+    time, traffic, projection = figure.subplots(1, 3)
+    for (name, cells), color in zip(_columns(records).items(), (BLACK, BLUE, ORANGE, RED, GREEN, SKY), strict=False):
+        sizes = sorted(cells)
+        time.plot(sizes, [1e6 * cells[n]["iteration_seconds"] / n for n in sizes], "o-", color=color, label=name)
+    time.set(xscale="log", xlabel="rows", ylabel="microseconds per row and iteration", ylim=(0, None))
+    time.legend()
+    _draw_traffic(traffic, _select(records, "workers"), model)
+    _draw_projection(projection, model)
+    save_figure(figure, folder, "scaling")
+
+
+def _draw_traffic(axes: Any, cells: Sequence[dict[str, Any]], model: CostModel) -> None:
+    n_parts = [cell["n_parts"] for cell in cells]
+    through = [_sum_through_scheduler(cell) / 1e6 for cell in cells]
+    axes.plot(n_parts, through, "o", color=BLUE, label="measured, any number of rows")
+    ends = [1, max(n_parts)]
+    axes.plot(ends, [model.scheduler_bytes.at(n) / 1e6 for n in ends], color=BLACK, label="a + b x parts")
+    axes.set(xlabel="parts", ylabel="MB through the scheduler per iteration", ylim=(0, None))
+    axes.legend()
+
+
+def _draw_projection(axes: Any, model: CostModel) -> None:
+    workers = sorted({round(10 ** (exponent / 10)) for exponent in range(31)})
+    for part_rows, color in zip(PROJECTED_PARTS, (ORANGE, GREEN), strict=True):
+        seconds = [project(model, BILLION, n, part_rows).total for n in workers]
+        axes.plot(workers, seconds, color=color, label=f"parts of {part_rows:,} rows")
+    rows = [model.seconds_per_row * BILLION / n for n in workers]
+    axes.plot(workers, rows, ":", color=PURPLE, label="the rows alone")
+    axes.set(xscale="log", yscale="log", xlabel="workers", ylabel="seconds of an iteration, a billion rows")
+    axes.legend()
