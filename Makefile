@@ -11,7 +11,7 @@ help:
 	@echo "make demo    learn scikit-learn's digits, compare with the alternatives, write the interactive report.html"
 	@echo "make test    run the tests and doctests"
 	@echo "make test-browser  install Chromium and test the interactive report in it"
-	@echo "make nightly run the long tests: 10 000 damaged files, 20 kills of each fit"
+	@echo "make nightly run the long tests: 10 000 damaged files, 20 kills of each fit, large files, lost clusters"
 	@echo "make lint    check style and types"
 	@echo "make bench   measure against spams, dictlearn and scikit-learn (DDLEARN_DATA=folder for the real data)"
 	@echo "make scaling measure fits of up to 5 million rows, in memory and on Dask, and write docs/scaling.md (a quarter of an hour)"

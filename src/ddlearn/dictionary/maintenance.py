@@ -161,7 +161,7 @@ class MaintainedUpdate(DictionaryUpdate):
         unused : ndarray of int
             Those that no sample uses.
         find_worst : callable
-            From a share of outliers and a number, the :class:`WorstSamples`, wherever they are.
+            From a share of outliers and a number, so many of the worst samples, wherever they are.
 
         Returns
         -------

@@ -46,7 +46,7 @@ def read_data(
         A file ``.npz``, ``.npy``, ``.csv`` (also ``.tsv``, ``.txt``), ``.parquet``, ``.svm`` (also ``.libsvm``,
         ``.svmlight``) or of an image; a folder of images, with one sub-folder for each class or none; or one of the
         data sets "digits", "usps", "mnist" and "yaleb", with the part after a colon, as in "usps:train".  Many files,
-        as in "parts/X-*.npy", and Zarr stores are for :func:`read_parts`, which is called for them.
+        as in ``parts/X-*.npy``, and Zarr stores are for :func:`read_parts`, which is called for them.
     labels : str, path or None, default=None
         A file of labels alone, ``.npy``, or ``.csv`` or ``.txt`` with one label a line.
     label_column : str or None, default=None
