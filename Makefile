@@ -29,8 +29,9 @@ demo: $(VENV)/.cli
 	@$(BIN)/ddlearn demo --json --output report.html >/dev/null
 	@echo && echo "report.html is such a model as a page: open it in a browser, and draw a 7."
 
+# Two processes, each with whole files, since what a file makes for its tests is made once.
 test: $(VENV)/.test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-boundscheck $(BIN)/python -m pytest -q $(KERNEL_TESTS) -k "kernel or twin"
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q tests/test_code_kernel.py
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -109,6 +110,8 @@ def test_the_settings_of_the_build_can_be_read(monkeypatch):
     if importlib.util.find_spec("sphinx-mathjax-offline") is None:
         pytest.skip('needs pip install "ddlearn[docs]", which `make docs` does')
     monkeypatch.delenv("DDLEARN_DATA", raising=False)
+    monkeypatch.delitem(sys.modules, "reference", raising=False)  # the tests have a module of that name, too
+    monkeypatch.setattr(sys, "path", sys.path.copy())
     conf = load_file(DOCS / "conf.py")
     assert all(Path(DOCS, path).exists() for path in conf.html_static_path)
     # Examples are run, except those that load images which are not there.

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pickle
+import re
 import signal
 import struct
 import threading
@@ -132,7 +133,7 @@ def supported_loss(trainer: str) -> str:
         {"max_iter": 0},
         {"classification_weight": 0.5, "inference": "full"},
     ],
-    ids=str,
+    ids=lambda parameters: re.sub(" at 0x[0-9A-F]+", "", str(parameters)),  # the same in every process
 )
 def test_every_strategy_comes_back_and_predicts_the_same(digits, path, parameters):
     X, y = digits

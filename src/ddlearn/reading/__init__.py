@@ -111,18 +111,18 @@ def read_in_chunks(
     n_places: int = 1,
     **options: Any,
 ) -> Samples:
-    """Read what :func:`read_data` reads, as Dask arrays: from the files by whoever works on it, where that is possible.
+    """Read what ``read_data`` reads, as Dask arrays: from the files by whoever works on it, where that is possible.
 
     Parameters
     ----------
     path : str or path
-        As in :func:`read_data`.  Of ``.npy``, ``.npz``, ``.parquet`` and Zarr, only headers are read here.
+        As in ``read_data``.  Of ``.npy``, ``.npz``, ``.parquet`` and Zarr, only headers are read here.
     labels, label_column
         As in :func:`read_parts`.
     n_places : int, default=1
         How many work on it at once: there are as many chunks, if rows suffice.
     **options : object
-        Of :func:`read_data`, for other data.
+        Of ``read_data``, for other data.
 
     Returns
     -------
