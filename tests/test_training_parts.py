@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,10 @@ import pytest
 
 from ddlearn.blocks import PART_ROWS
 from ddlearn.training_parts import RowState, TrainingSet, cut_into_parts, get_row_state
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks are part of the checkout, not of the installed package
+
+from benchmarks.memory_map import measure_memory
 
 
 def test_parts_are_views_of_the_samples(tmp_path):
@@ -47,53 +50,6 @@ def test_what_is_known_of_rows_is_cut_and_joined():
     np.testing.assert_array_equal(joined.codes.values, codes.values)
     np.testing.assert_array_equal(joined.noise_variance, known.noise_variance)
     np.testing.assert_array_equal(joined.positions, known.positions)
-
-
-# What a process of its own does with a file: its memory beyond the page cache, before and at most.
-MEASURE = """
-import re, sys, threading, time
-import numpy as np
-from ddlearn import DDLClassifier
-
-path, update = sys.argv[1:]
-X = np.load(path, mmap_mode="r")
-y = np.arange(len(X)) % 10
-model = DDLClassifier(50, max_iter=2, tol=0, dictionary_update=update, random_state=0, n_jobs=2)
-model.fit(np.asarray(X[:2000]), y[:2000])  # compiled
-
-
-def get_anonymous_bytes():
-    with open("/proc/self/status") as status:
-        return 1024 * int(re.search(r"RssAnon:\\s+(\\d+)", status.read())[1])
-
-
-def watch():
-    while not is_done.is_set():
-        memory.append(get_anonymous_bytes())
-        time.sleep(0.005)
-
-
-memory, is_done = [get_anonymous_bytes()], threading.Event()
-watcher = threading.Thread(target=watch)
-watcher.start()
-model.fit(X, y)
-model.predict(X)
-is_done.set()
-watcher.join()
-print(max(memory) - memory[0])
-"""
-
-
-def measure_memory(path: Path, n_samples: int, update: str) -> int:
-    rng = np.random.default_rng(0)
-    X = np.lib.format.open_memmap(path, "w+", np.float32, (n_samples, 256))
-    for start in range(0, n_samples, 10_000):
-        X[start : start + 10_000] = rng.standard_normal(X[start : start + 10_000].shape, np.float32)
-    del X
-    result = subprocess.run(
-        [sys.executable, "-c", MEASURE, str(path), update], capture_output=True, text=True, check=True
-    )
-    return int(result.stdout)
 
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")

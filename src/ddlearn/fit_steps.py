@@ -49,7 +49,7 @@ class FitSettings:
     registration: Registration | None = None  # of training samples
 
 
-def _encode_label_free(X: Floats, settings: FitSettings, dictionary: Floats, first_row: int) -> RowCodes:
+def _encode_label_free(X: Floats, settings: FitSettings, dictionary: Floats, first_row: int = 0) -> RowCodes:
     coder, n_nonzero_coefs, n_jobs = settings.sparse_coder, settings.n_nonzero_coefs, settings.n_jobs
     return encode_rows(X, dictionary, coder, n_nonzero_coefs, n_jobs=n_jobs, first_row=first_row)
 
@@ -165,7 +165,7 @@ def _count(
     X = part.X[watched]
     label_free = RowCodes.empty(0, 1, X.dtype)
     if len(X):
-        label_free = _encode_label_free(X, settings, dictionary, part.first_row)
+        label_free = _encode_label_free(X, settings, dictionary)
     at_floor = part.noise_variance <= part.noise_variance.dtype.type(floor)
     return Tally(
         int(np.count_nonzero(at_floor)),
@@ -191,7 +191,7 @@ def settle_scales(
     floor: float,
     stride: int,
 ) -> tuple[TrainingPart, tuple[tuple[float, float], Tally]]:
-    """Give samples the noise variances that their residuals, or the mean of all, make best.
+    """Give samples their noise variances, add up the terms that these are in, and count for the record.
 
     Returns the terms of the objective that are left then, and what is counted for the record.
     """
