@@ -306,7 +306,7 @@ def resolve_alignment(
 ) -> Registration | None:
     """Return what registers samples, if anything shall and can."""
     if image_shape is not None:
-        _check_image_shape(image_shape, n_features)
+        check_image_shape(image_shape, n_features)
     if alignment is None:
         return None
     if isinstance(alignment, str):
@@ -326,7 +326,8 @@ def resolve_alignment(
     return Registration(alignment, image_shape)
 
 
-def _check_image_shape(image_shape: tuple[int, int], n_features: int) -> None:
+def check_image_shape(image_shape: tuple[int, int], n_features: int) -> None:
+    """Raise unless rows of so many features can be images of that shape."""
     is_pair = isinstance(image_shape, tuple | list) and len(image_shape) == 2
     if not is_pair or not all(
         isinstance(side, Integral) and type(side) is not bool and side > 0 for side in image_shape

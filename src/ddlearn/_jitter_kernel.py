@@ -1,0 +1,92 @@
+"""Images seen through displacement fields, in Numba.
+
+Pixel (row v, column u) of the output shows the input at (v + dv, u + du).  Between pixels the image is the cubic
+convolution of Keys (1981), also known as Catmull-Rom: it passes through the pixels, so that no displacement returns the
+image itself, to the last bit, and hardly blurs.  Outside its border an image is zero.
+"""
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _weigh(t):
+    # Keys' kernel at -1 - t, -t, 1 - t and 2 - t.  Written without constants that would make float64 of float32.
+    half_t = t / type(t)(2)
+    square = t * t
+    half_cube = half_t * square
+    three_half_cubes = half_cube + half_cube + half_cube
+    return (
+        square - half_cube - half_t,
+        three_half_cubes - square - square - square / type(t)(2) + type(t)(1),
+        square + square - three_half_cubes + half_t,
+        half_cube - square / type(t)(2),
+    )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _look_along_row(image, row, left, weights):
+    return (
+        weights[0] * image[row, left]
+        + weights[1] * image[row, left + 1]
+        + weights[2] * image[row, left + 2]
+        + weights[3] * image[row, left + 3]
+    )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _look_inside(image, top, left, weights_v, weights_u):
+    # All sixteen pixels are in the image.
+    return (
+        weights_v[0] * _look_along_row(image, top, left, weights_u)
+        + weights_v[1] * _look_along_row(image, top + 1, left, weights_u)
+        + weights_v[2] * _look_along_row(image, top + 2, left, weights_u)
+        + weights_v[3] * _look_along_row(image, top + 3, left, weights_u)
+    )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _look_near_border(image, top, left, weights_v, weights_u):
+    height, width = image.shape
+    value = image.dtype.type(0)
+    for a in range(4):
+        if 0 <= top + a < height:
+            across = image.dtype.type(0)
+            for b in range(4):
+                if 0 <= left + b < width:
+                    across += weights_u[b] * image[top + a, left + b]
+            value += weights_v[a] * across
+    return value
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def displace_rows(
+    images,  # (n_rows, height, width)
+    fields,  # (n_rows, 2, height, width) displacements along v and along u, in pixels
+    displaced,  # out, (n_rows, height, width)
+):
+    """Show every image through its field, scaled to the norm that it had."""
+    n_rows, height, width = images.shape
+    for i in range(n_rows):
+        image = images[i]
+        energy = 0.0
+        energy_seen = 0.0
+        for row in range(height):
+            for column in range(width):
+                # Whole pixels are split off before they are added to the place, which would cost float32 digits.
+                whole_v, whole_u = np.floor(fields[i, 0, row, column]), np.floor(fields[i, 1, row, column])
+                weights_v = _weigh(fields[i, 0, row, column] - whole_v)
+                weights_u = _weigh(fields[i, 1, row, column] - whole_u)
+                top, left = row + int(whole_v) - 1, column + int(whole_u) - 1
+                if 0 <= top <= height - 4 and 0 <= left <= width - 4:
+                    value = _look_inside(image, top, left, weights_v, weights_u)
+                else:
+                    value = _look_near_border(image, top, left, weights_v, weights_u)
+                displaced[i, row, column] = value
+                energy += np.float64(image[row, column]) ** 2
+                energy_seen += np.float64(value) ** 2
+        if energy_seen > 0:  # else nothing is seen: the image is blank, or it has left the frame
+            factor = images.dtype.type(np.sqrt(energy / energy_seen))
+            for row in range(height):
+                for column in range(width):
+                    displaced[i, row, column] *= factor
