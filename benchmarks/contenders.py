@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from .problems import SEED, Problem
+from .problems import SEED, Penalty, Problem
 
 N_CLASSES = 10  # of the discriminative step, the paper's C
 
@@ -40,6 +40,8 @@ class Contender:
         Measured in the first round only.
     makes_codes : bool
         Whether there is something to grade.
+    takes : callable
+        Whether it can solve problems with this penalty on codes, or without one for None.
     """
 
     label: str
@@ -48,6 +50,7 @@ class Contender:
     blas_threads: str = "own"
     is_slow: bool = False
     makes_codes: bool = True
+    takes: Callable[[Penalty | None], bool] = lambda penalty: penalty is None
 
     def why_not(self) -> str | None:
         """Say in words why it cannot run here, None if it can."""
@@ -183,7 +186,7 @@ def _prepare_discriminative_step(problem: Problem, n_threads: int) -> Run:
     from ddlearn import OMP
     from ddlearn.blocks import map_blocks, split_rows
     from ddlearn.codes import RowCodes
-    from ddlearn.discriminative_coding import ClassifierState, DiscriminativeCoder, Rows
+    from ddlearn.discriminative_coding import ClassifierState, DiscriminativeCoder, Point, Rows
     from ddlearn.losses import resolve_loss
     from ddlearn.sparse_coding import measure_energies
 
@@ -194,18 +197,77 @@ def _prepare_discriminative_step(problem: Problem, n_threads: int) -> Run:
     coder = DiscriminativeCoder(problem.dictionary, classifiers, OMP(), n_nonzero_coefs, 1, 0.0, n_threads)
     energies = measure_energies(problem.X, 0)
     everything = Rows(coder.gram, problem.X @ problem.dictionary.T, energies, given.labels, given.noise_variance)
-    scores = coder.measure(everything, RowCodes.from_csr(given.start, n_nonzero_coefs, dtype)).scores
+    start = coder.measure(everything, RowCodes.from_csr(given.start, n_nonzero_coefs, dtype))
     blocks = split_rows(len(problem.X))
 
     def step_block(rows: slice, _: None) -> RowCodes:
         block = Rows(everything.gram, *(array[rows] for array in everything[1:]))
-        return coder.measure(block, coder._step(block, scores[rows])).codes  # measured, for the guard to judge
+        current = Point(start.codes.rows(rows), *(array[rows] for array in start[1:]))
+        return coder.measure(block, coder._step(block, current)).codes  # measured, for the guard to judge
 
     return lambda: map_blocks(step_block, blocks, lambda: None, n_jobs=n_threads)
 
 
+def _prepare_elastic_net(problem: Problem, n_threads: int) -> Run:
+    from ddlearn import ElasticNet, sparse_encode
+
+    lasso, ridge = _get_penalty(problem)
+    coder = ElasticNet(lasso + ridge, l1_ratio=lasso / (lasso + ridge))
+    return lambda: sparse_encode(problem.X, problem.dictionary, method=coder, n_jobs=n_threads)
+
+
+def _prepare_spams_lasso(problem: Problem, n_threads: int) -> Run:
+    import spams
+
+    lasso, ridge = _get_penalty(problem)
+    return lambda: (
+        spams.lasso(problem.X.T, problem.dictionary.T, lambda1=lasso, lambda2=ridge, mode=2, numThreads=n_threads).T
+    )
+
+
+def _prepare_sklearn_lasso(algorithm: str) -> Callable[[Problem, int], Run]:
+    def prepare(problem: Problem, n_threads: int) -> Run:
+        from sklearn.decomposition import sparse_encode
+
+        lasso, _ = _get_penalty(problem)
+        return lambda: sparse_encode(
+            problem.X, problem.dictionary, algorithm=algorithm, alpha=lasso, max_iter=10_000, n_jobs=n_threads
+        )
+
+    return prepare
+
+
+def _prepare_celer(problem: Problem, n_threads: int) -> Run:
+    from celer import Lasso
+
+    # One sample a call: its multi-task lasso is another problem. Its tolerance is relative to the squared norm.
+    lasso, _ = _get_penalty(problem)
+    atoms = np.asfortranarray(problem.dictionary.T)
+    model = Lasso(lasso / problem.X.shape[1], fit_intercept=False, tol=1e-5, max_iter=1000)
+    return lambda: np.array([model.fit(atoms, sample).coef_ for sample in problem.X])
+
+
+def _get_penalty(problem: Problem) -> Penalty:
+    assert problem.penalty is not None
+    return problem.penalty
+
+
+def _is_any(penalty: Penalty | None) -> bool:
+    return True
+
+
+def _is_penalty(penalty: Penalty | None) -> bool:
+    return penalty is not None
+
+
+def _is_lasso(penalty: Penalty | None) -> bool:
+    return penalty is not None and penalty.ridge == 0
+
+
 CONTENDERS = {
-    "product": Contender("bare product X @ D.T", _prepare_product, blas_threads="all", makes_codes=False),
+    "product": Contender(
+        "bare product X @ D.T", _prepare_product, blas_threads="all", makes_codes=False, takes=_is_any
+    ),
     "omp": Contender("ddlearn OMP", _prepare_ours("omp")),
     "ormp": Contender("ddlearn ORMP", _prepare_ours("ormp")),
     "spams": Contender("spams.omp (ORMP)", _prepare_spams, needs="spams", blas_threads="all"),
@@ -214,4 +276,23 @@ CONTENDERS = {
     "omp_given": Contender("ddlearn OMP, D^T Y given", _prepare_traditional_step),
     "dsc_step_given": Contender("ddlearn DSC step, D^T Y given", _prepare_discriminative_step),
     "dsc_encode": Contender("ddlearn DSC encode, 1 iteration", _prepare_discriminative_encode),
+    "net": Contender("ddlearn elastic net", _prepare_elastic_net, takes=_is_penalty),
+    "spams_lasso": Contender("spams.lasso", _prepare_spams_lasso, needs="spams", blas_threads="all", takes=_is_penalty),
+    "lasso_cd": Contender(
+        "scikit-learn lasso_cd",
+        _prepare_sklearn_lasso("lasso_cd"),
+        needs="sklearn",
+        blas_threads="one",
+        is_slow=True,
+        takes=_is_lasso,
+    ),
+    "lasso_lars": Contender(
+        "scikit-learn lasso_lars",
+        _prepare_sklearn_lasso("lasso_lars"),
+        needs="sklearn",
+        blas_threads="one",
+        is_slow=True,
+        takes=_is_lasso,
+    ),
+    "celer": Contender("celer Lasso", _prepare_celer, needs="celer", blas_threads="all", is_slow=True, takes=_is_lasso),
 }

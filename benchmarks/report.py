@@ -16,7 +16,7 @@ from .disturbance import is_disturbed
 from .targets import FIRST_CALL_SECONDS, TARGET_THREADS, Cell, Measurements, Verdict
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ["ddlearn", "numpy", "scipy", "numba", "scikit-learn", "spams-bin", "dictlearn"]
+PACKAGES = ["ddlearn", "numpy", "scipy", "numba", "scikit-learn", "spams-bin", "dictlearn", "celer"]
 
 
 def describe_machine() -> dict[str, Any]:
@@ -71,7 +71,7 @@ def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def format_times(measurements: Measurements) -> Iterator[str]:
     """Yield one table per size and dtype: milliseconds by number of threads, and the grader's words next to them."""
     threads = sorted({cell.threads for cell in measurements})
-    header = ["contender", *(f"ms, {n} thread{'s' * (n > 1)}" for n in threads), "mean sq. residual", "nonzeros"]
+    header = ["contender", *(f"ms, {n} thread{'s' * (n > 1)}" for n in threads), "mean sq. residual", "nonzeros", "gap"]
     for size, dtype in dict.fromkeys((cell.size, cell.dtype) for cell in measurements):
         rows = []
         for name, contender in CONTENDERS.items():
@@ -92,10 +92,12 @@ def _star(others_cores: float | None) -> str:
 def _format_grade(found: Mapping[int, Mapping[str, Any] | None]) -> list[str]:
     grades = [measurement["grade"] for measurement in found.values() if measurement is not None]
     if grades[0] is None:
-        return ["-", "-"]
+        return ["-", "-", "-"]
     # The worst over the numbers of threads: should they differ, it must show.
     residual = max(grade["mean_squared_residual"] for grade in grades)
-    return [f"{residual:.6f}", f"{min(grade['mean_nonzeros'] for grade in grades):.3f}"]
+    gaps = [grade["largest_gap"] for grade in grades if grade["largest_gap"] is not None]
+    gap = f"{max(gaps):.0e}" if gaps else "-"
+    return [f"{residual:.6f}", f"{min(grade['mean_nonzeros'] for grade in grades):.3f}", gap]
 
 
 def format_verdicts(verdicts: Sequence[Verdict]) -> str:

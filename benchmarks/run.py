@@ -108,6 +108,8 @@ def measure_all(
                 cell = Cell(size, dtype, threads, name)
                 if turn > 0 and (CONTENDERS[name].is_slow or cell in failures):
                     continue
+                if not CONTENDERS[name].takes((SIZES | QUICK_SIZES)[size].penalty):
+                    continue
                 try:
                     measured = measure_cell(cell, options.quick)
                 except (RuntimeError, subprocess.TimeoutExpired) as error:

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, random_array
 
+from ddlearn import ElasticNet, sparse_encode
+
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # benchmarks are part of the checkout, not of the installed package
 
@@ -21,7 +23,7 @@ from benchmarks.scaling_page import BEGIN, END, put_between_markers  # noqa: E40
 from benchmarks.targets import TARGETS, Cell, judge  # noqa: E402
 from benchmarks.traffic import Message, Traffic  # noqa: E402
 
-NEED_NO_PEERS = ["product", "omp", "omp_given", "dsc_step_given"]
+NEED_NO_PEERS = ["product", "omp", "omp_given", "dsc_step_given", "net"]
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -83,6 +85,37 @@ def test_a_target_is_met_only_by_the_same_work_in_less_time(spams_seconds, our_r
     assert found.ratio == spams_seconds
 
 
+@pytest.mark.parametrize(
+    ("our_gap", "verdict"), [(1e-7, "met"), (9e-6, "met"), (2e-5, "solves less")], ids=["smaller", "small", "larger"]
+)
+def test_with_a_penalty_the_gap_says_who_solves_less(our_gap, verdict):
+    measurements = {
+        Cell("usps-300-net", "float64", 2, name): {
+            "seconds": seconds,
+            "grade": {"mean_squared_residual": 0.1, "largest_gap": gap},
+            "others_cores": None,
+        }
+        for name, seconds, gap in (("net", 1.0, our_gap), ("spams_lasso", 1.6, 1e-6))
+    }
+    (found,) = judge(measurements)
+    assert found.verdict == verdict
+
+
+def test_the_gap_is_zero_at_the_minimum_and_bounds_the_excess():
+    problem = make_problem("quick-40-net")
+    lasso, ridge = problem.penalty
+    coder = ElasticNet(lasso + ridge, l1_ratio=lasso / (lasso + ridge), tol=1e-13)
+    codes = sparse_encode(problem.X, problem.dictionary, method=coder)
+    assert grade(problem, codes).largest_gap == pytest.approx(0, abs=1e-12)
+
+    def cost(x):
+        residual = problem.X - x @ problem.dictionary
+        return np.sum(residual**2, axis=1) / 2 + lasso * np.abs(x).sum(axis=1) + ridge / 2 * np.sum(x**2, axis=1)
+
+    worse = 1.1 * codes.toarray()
+    assert grade(problem, csr_array(worse)).largest_gap >= np.max(2 * (cost(worse) - cost(codes.toarray()))) > 1e-4
+
+
 def _measured(seconds, residual):
     return {"seconds": seconds, "grade": {"mean_squared_residual": residual}, "others_cores": None}
 
@@ -104,13 +137,17 @@ def test_a_quick_run_writes_what_the_tables_show(tmp_path):
     assert {"cpu", "cores", "versions", "date", "commit"} <= set(report["machine"])
     assert report["skipped"] == {}
     assert report["failures"] == []
-    assert [row["contender"] for row in report["measurements"]] == NEED_NO_PEERS
+    assert [(row["size"], row["contender"]) for row in report["measurements"]] == [
+        *(("quick-40-3", name) for name in NEED_NO_PEERS if name != "net"),
+        *(("quick-40-net", name) for name in ("product", "net")),
+    ]
     for row in report["measurements"]:
         assert row["seconds"] > 0
         assert row["others_cores"] is None or row["others_cores"] >= 0
         assert CONTENDERS[row["contender"]].label in finished.stdout
         if CONTENDERS[row["contender"]].makes_codes:
             assert 0 < row["grade"]["mean_squared_residual"] < 1
+            assert (row["grade"]["largest_gap"] is None) == (QUICK_SIZES[row["size"]].penalty is None)
             assert row["grade"]["max_nonzeros"] <= QUICK_SIZES[row["size"]].n_nonzero_coefs
     assert {ratio["target"] for ratio in report["ratios"]} == {
         target.name for target in TARGETS if {target.numerator, target.denominator} <= set(NEED_NO_PEERS)

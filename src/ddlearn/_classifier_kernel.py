@@ -6,7 +6,7 @@ One class's base learner solves the weighted least squares problem
 
 where x~_i is the code of sample i with a 1 appended for the intercept, so that place K of a vector and row K of H
 belong to it.  A code has T entries: H costs O(n T^2), never O(n K^2).  ``indices`` and ``values`` are those of
-``RowCodes``: ascending in each row, unused places last with index 0 and value 0.
+``RowCodes``: ascending in each row, unused places last with index 0 and value 0, where work on a row ends.
 """
 
 from numba import njit
@@ -21,7 +21,9 @@ def add_hessian(indices, values, weights, hessian):
         if weight == 0:  # most samples, for a hinge
             continue
         for s in range(indices.shape[1]):
-            weighted_value = weight * values[i, s]  # zero in an unused place, whatever its index
+            if values[i, s] == 0:
+                break
+            weighted_value = weight * values[i, s]
             row = indices[i, s]
             for t in range(s + 1):
                 hessian[row, indices[i, t]] += weighted_value * values[i, t]
@@ -36,6 +38,8 @@ def add_gradient(indices, values, slopes, gradient):
     for i in range(indices.shape[0]):
         slope = slopes[i]
         for s in range(indices.shape[1]):
+            if values[i, s] == 0:
+                break
             gradient[indices[i, s]] += slope * values[i, s]
         gradient[n_components] += slope
 
@@ -47,5 +51,7 @@ def compute_scores(indices, values, classifier, scores):
     for i in range(indices.shape[0]):
         score = classifier[n_components]
         for s in range(indices.shape[1]):
+            if values[i, s] == 0:
+                break
             score += values[i, s] * classifier[indices[i, s]]
         scores[i] = score

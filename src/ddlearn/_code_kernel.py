@@ -1,4 +1,7 @@
-"""Arithmetic on rows of sparse codes (layout of codes.py), in Numba."""
+"""Arithmetic on rows of sparse codes (layout of codes.py), in Numba.
+
+Work ends with the last place in use: a budget may be far larger than what rows need.
+"""
 
 from numba import njit
 
@@ -13,6 +16,8 @@ def score_rows(indices, values, coef_by_atom, scores):
         for t in range(indices.shape[1]):
             atom = indices[i, t]
             value = values[i, t]
+            if value == zero:
+                break
             for j in range(scores.shape[1]):
                 scores[i, j] += value * coef_by_atom[atom, j]
 
@@ -23,10 +28,13 @@ def expand_square_rows(gram, correlations, indices, values, expanded):
     zero = expanded.dtype.type(0)
     for i in range(indices.shape[0]):
         total = zero
-        for t in range(indices.shape[1]):
+        n_used = 0
+        while n_used < indices.shape[1] and values[i, n_used] != zero:
+            n_used += 1
+        for t in range(n_used):
             atom = indices[i, t]
             product = -2 * correlations[i, atom]
-            for s in range(indices.shape[1]):
+            for s in range(n_used):
                 product += gram[atom, indices[i, s]] * values[i, s]
             total += product * values[i, t]
         expanded[i] = total
@@ -36,23 +44,26 @@ def expand_square_rows(gram, correlations, indices, values, expanded):
 def change_rows(old_indices, old_values, new_indices, new_values, squared_changes, squared_sizes):
     """squared_changes[i] = ||new - old||^2 and squared_sizes[i] = ||old||^2, merging the ascending supports."""
     zero = squared_changes.dtype.type(0)
-    n_places = old_indices.shape[1]
     for i in range(old_indices.shape[0]):
         size = zero
         change = zero
-        for t in range(n_places):
-            size += old_values[i, t] * old_values[i, t]
-            difference = old_values[i, t]
-            for s in range(n_places):
-                if new_indices[i, s] == old_indices[i, t] and old_values[i, t] != zero:
-                    difference -= new_values[i, s]
+        t = 0
+        s = 0
+        while True:
+            has_old = t < old_indices.shape[1] and old_values[i, t] != zero
+            has_new = s < new_indices.shape[1] and new_values[i, s] != zero
+            if not (has_old or has_new):
+                break
+            is_old_next = has_old and (not has_new or old_indices[i, t] <= new_indices[i, s])
+            is_new_next = has_new and (not has_old or new_indices[i, s] <= old_indices[i, t])
+            difference = zero
+            if is_old_next:
+                difference += old_values[i, t]
+                size += old_values[i, t] * old_values[i, t]
+                t += 1
+            if is_new_next:
+                difference -= new_values[i, s]
+                s += 1
             change += difference * difference
-        for s in range(n_places):
-            is_new = new_values[i, s] != zero
-            for t in range(n_places):
-                if new_indices[i, s] == old_indices[i, t] and old_values[i, t] != zero:
-                    is_new = False
-            if is_new:
-                change += new_values[i, s] * new_values[i, s]
         squared_changes[i] = change
         squared_sizes[i] = size

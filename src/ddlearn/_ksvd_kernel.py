@@ -14,7 +14,8 @@ What the atom needs of it is
 No c_ij changes before the turn of atom j, so `data_sums` of all atoms is one pass over the rows of X before the sweep.
 Only atoms that share a sample with atom j have a coupling; the sums run over these `partners`.
 
-``indices`` and ``values`` are those of ``RowCodes``; an entry is in use when its value is not zero.
+``indices`` and ``values`` are those of ``RowCodes``; an entry is in use when its value is not zero.  Work ends with the
+last place that came in in use: from the second on, those have an index above zero, while a value may become zero.
 """
 
 import numpy as np
@@ -27,9 +28,11 @@ def add_data_sums(X, indices, values, weights, first_feature, last_feature, data
     zero = X.dtype.type(0)
     for i in range(X.shape[0]):
         for t in range(indices.shape[1]):
+            k = indices[i, t]
+            if t > 0 and k == 0:
+                break
             factor = weights[i] * values[i, t]
             if factor != zero:
-                k = indices[i, t]
                 # Unsigned, since a position that might be negative keeps the loop from becoming vector instructions.
                 for m in range(np.uint64(first_feature), np.uint64(last_feature)):
                     data_sums[k, m] += factor * X[i, m]
@@ -39,11 +42,13 @@ def add_data_sums(X, indices, values, weights, first_feature, last_feature, data
 def add_code_gram(indices, values, weights, code_gram):
     """code_gram += sum_i weights[i] c_i c_i'."""
     for i in range(indices.shape[0]):
-        for s in range(indices.shape[1]):
+        n_used = 0
+        while n_used < indices.shape[1] and values[i, n_used] != 0:
+            n_used += 1
+        for s in range(n_used):
             factor = weights[i] * values[i, s]
-            if factor != 0:  # an unused place must not touch atom 0
-                for t in range(indices.shape[1]):
-                    code_gram[indices[i, s], indices[i, t]] += factor * values[i, t]
+            for t in range(n_used):
+                code_gram[indices[i, s], indices[i, t]] += factor * values[i, t]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -52,16 +57,18 @@ def index_users(indices, values, starts, users):
     n_atoms = starts.shape[0] - 1
     for i in range(indices.shape[0]):
         for t in range(indices.shape[1]):
-            if values[i, t] != 0:
-                starts[indices[i, t] + 1] += 1
+            if values[i, t] == 0:
+                break
+            starts[indices[i, t] + 1] += 1
     for k in range(n_atoms):
         starts[k + 1] += starts[k]
     for i in range(indices.shape[0]):
         for t in range(indices.shape[1]):
-            if values[i, t] != 0:
-                k = indices[i, t]
-                users[starts[k]] = i
-                starts[k] += 1
+            if values[i, t] == 0:
+                break
+            k = indices[i, t]
+            users[starts[k]] = i
+            starts[k] += 1
     for k in range(n_atoms, 0, -1):  # each start has moved on to the next one
         starts[k] = starts[k - 1]
     starts[0] = 0
@@ -136,17 +143,20 @@ def _set_atom(dictionary, j, direction):
 @njit(cache=True, nogil=True, error_model="numpy")
 def _couple(j, first, last, users, weights, indices, values, coupling, seen, partners):
     # Fill coupling[k] for the partners k of atom j, list them in `partners` and return how many there are.
-    # No branch depends on the data: what cannot be predicted would cost more than the arithmetic.
+    # No branch depends on the data but where a row ends: what cannot be predicted would cost more than the arithmetic.
     n_atoms = coupling.shape[0]
     for k in range(n_atoms):
         coupling[k] = 0
     for p in range(first, last):
         i = users[p]
         own_value = values.dtype.type(0)
-        for t in range(indices.shape[1]):
+        n_used = 1
+        while n_used < indices.shape[1] and indices[i, n_used] != 0:
+            n_used += 1
+        for t in range(n_used):
             own_value += values[i, t] * (indices[i, t] == j)
         factor = weights[i] * own_value
-        for t in range(indices.shape[1]):
+        for t in range(n_used):
             k = indices[i, t]
             seen[k] = j  # unused places say so of atom 0, which is harmless: its coupling stays zero
             coupling[k] += factor * values[i, t]
@@ -182,6 +192,8 @@ def sweep_ksvd(
             own = 0
             value = products[p - first]
             for t in range(indices.shape[1]):
+                if t > 0 and indices[i, t] == 0:
+                    break
                 if values[i, t] != zero:
                     if indices[i, t] == j:
                         own = t
@@ -218,10 +230,11 @@ def measure_errors(X, indices, values, dictionary, residual, errors):
             residual[m] = X[i, m]
         for t in range(indices.shape[1]):
             value = values[i, t]
-            if value != zero:
-                k = indices[i, t]
-                for m in range(X.shape[1]):
-                    residual[m] -= value * dictionary[k, m]
+            if value == zero:
+                break
+            k = indices[i, t]
+            for m in range(X.shape[1]):
+                residual[m] -= value * dictionary[k, m]
         errors[i] = _square(residual)
 
 

@@ -17,6 +17,9 @@ problem of a :class:`~ddlearn.SparseCoder` with
 The paper prints half of that weight, :math:`H_{jj}^2 = \Omega_2/(2\gamma_j)`.  Completing the square in its own Eq. 4
 gives :math:`\Omega_2/\gamma_j`: only then does the parabola have the gradient of :math:`F`.
 
+A coder with a penalty on codes, such as the :class:`~ddlearn.ElasticNet`, has :math:`\|y - D^T x\|^2` plus twice that
+penalty, the *misfit*, in its place: the scale of the prior on codes is tied to the noise of the sample.
+
 The greedy coder may miss the parabola's minimum, and the parabola is not :math:`F`, so a step can raise :math:`F`.
 Such a step is rejected and the sample keeps its code: no sample's objective ever rises.
 """
@@ -26,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,12 +43,14 @@ from .losses import Loss, resolve_loss
 from .sparse_coding import (
     Floats,
     SparseCoder,
+    adapt_coder,
     check_budget,
     check_samples,
     compute_gram,
     correlate,
     make_correlations,
     measure_energies,
+    measure_misfit,
     no_classes,
     resolve_sparse_coder,
 )
@@ -124,7 +129,7 @@ class Point(NamedTuple):
 
     codes: RowCodes
     scores: Floats  # (n_rows, n_classes) without intercept
-    squared_residual: Floats  # (n_rows,)
+    misfit: Floats  # (n_rows,) squared residual, and twice the penalty on the code
     objective: Floats  # (n_rows,)
 
     def take(self, positions: NDArray[np.intp]) -> Point:
@@ -136,7 +141,7 @@ class Point(NamedTuple):
             (self.codes.indices, other.codes.indices),
             (self.codes.values, other.codes.values),
             (self.scores, other.scores),
-            (self.squared_residual, other.squared_residual),
+            (self.misfit, other.misfit),
             (self.objective, other.objective),
         ):
             mine[positions[chosen]] = theirs[chosen]
@@ -230,7 +235,7 @@ class DiscriminativeCoder:
 
     def _try(
         self,
-        propose: Callable[[Rows, Floats], RowCodes],
+        propose: Callable[[Rows, Point], RowCodes],
         rows: Rows,
         point: Point,
         positions: NDArray[np.intp],
@@ -240,7 +245,7 @@ class DiscriminativeCoder:
         if positions.size == 0:
             return positions
         current, tried = point.take(positions), rows.take(positions)
-        proposal = self.measure(tried, propose(tried, current.scores))
+        proposal = self.measure(tried, propose(tried, current))
         is_lower = proposal.objective < current.objective
         is_same = self._is_same(current.codes, proposal.codes)
         point.put(positions, proposal, is_lower)
@@ -249,12 +254,15 @@ class DiscriminativeCoder:
         tally.n_rejected += int(np.count_nonzero(~is_lower & ~is_same))
         return positions[is_lower & ~is_same]
 
-    def _step(self, rows: Rows, scores: Floats) -> RowCodes:
+    def _step(self, rows: Rows, current: Point) -> RowCodes:
         """Solve the parabola at the current scores."""
         classifiers = self.classifiers
-        weight, pull = expand_loss(classifiers, rows.labels, rows.noise_variance, scores)
+        weight, pull = expand_loss(classifiers, rows.labels, rows.noise_variance, current.scores)
+        start: dict[str, Any] = {}
+        if getattr(self.sparse_coder, "starts_from_codes", False):
+            start["init_codes"] = current.codes
         return self.sparse_coder.encode(
-            rows.gram, rows.correlations, classifiers.coef, weight, pull, n_nonzero_coefs=self.n_nonzero_coefs
+            rows.gram, rows.correlations, classifiers.coef, weight, pull, n_nonzero_coefs=self.n_nonzero_coefs, **start
         )
 
     def measure(self, rows: Rows, codes: RowCodes) -> Point:
@@ -266,10 +274,11 @@ class DiscriminativeCoder:
         expand_square_rows(rows.gram, rows.correlations, codes.indices, codes.values, squared_residual)
         squared_residual += rows.energies
         np.maximum(squared_residual, 0, out=squared_residual)  # below zero only by rounding
+        misfit = measure_misfit(self.sparse_coder, squared_residual, codes)
         # A label of 0 says nothing about its class, and costs nothing.
         cost = np.abs(rows.labels) * classifiers.loss.value(rows.labels * (scores + classifiers.intercept))
-        objective = squared_residual / rows.noise_variance + 2 * np.sum(cost / classifiers.class_cost, axis=1)
-        return Point(codes, scores, squared_residual, objective)
+        objective = misfit / rows.noise_variance + 2 * np.sum(cost / classifiers.class_cost, axis=1)
+        return Point(codes, scores, misfit, objective)
 
     def _is_same(self, old: RowCodes, new: RowCodes) -> NDArray[np.bool_]:
         """Whether a code has changed by no more than ``coding_tol``, relative to its size."""
@@ -361,7 +370,7 @@ def discriminative_encode(
     noise_variance: ArrayLike,
     class_cost: ArrayLike,
     loss: str | Loss,
-    n_nonzero_coefs: int,
+    n_nonzero_coefs: int | None = None,
     sparse_coder: str | SparseCoder = "omp",
     init_codes: csr_array | None = None,
     max_coding_iter: int = 100,
@@ -375,7 +384,8 @@ def discriminative_encode(
     .. math:: F(x) = \|y - D^T x\|^2 / \sigma^2 + 2 \sum_j \Omega(l_j (w_j^T x + b_j)) / \gamma_j
 
     over codes with at most T nonzeros, by Newton steps each of which is a sparse coding problem.  A step that would
-    raise a sample's :math:`F` is undone, so no sample's objective rises.
+    raise a sample's :math:`F` is undone, so no sample's objective rises.  The penalty of an :class:`ElasticNet`, twice,
+    is added to the squared residual.
 
     Parameters
     ----------
@@ -395,9 +405,10 @@ def discriminative_encode(
         The paper's :math:`\gamma_j`, positive: the larger, the less a class pulls.
     loss : str or Loss
         The classification cost: a name such as "logistic", or an object.
-    n_nonzero_coefs : int
-        The paper's T, at most ``n_components``.
-    sparse_coder : {"omp", "ormp"} or SparseCoder, default="omp"
+    n_nonzero_coefs : int or None, default=None
+        The paper's T, at most ``n_components``.  By default 5, for the elastic net 256, or all atoms if there are
+        fewer.
+    sparse_coder : {"omp", "ormp", "elastic_net"} or SparseCoder, default="omp"
         What solves each step.
     init_codes : sparse matrix of shape (n_samples, n_components) or None, default=None
         Codes to start from; by default those of :func:`sparse_encode`.
@@ -434,7 +445,8 @@ def discriminative_encode(
     """
     X, dictionary = check_samples(X, dictionary)
     n_samples, n_components = len(X), len(dictionary)
-    n_nonzero_coefs = check_budget(n_nonzero_coefs, n_components)
+    coder = resolve_sparse_coder(sparse_coder)
+    n_nonzero_coefs = check_budget(n_nonzero_coefs, n_components, coder)
     classifiers = _check_classifiers(coef, intercept, class_cost, loss, dictionary)
     labels = _check_labels(labels, n_samples, len(classifiers.coef), X.dtype)
     noise_variance = _fill(noise_variance, n_samples, "noise_variance", "samples", X.dtype)
@@ -448,14 +460,9 @@ def discriminative_encode(
         if init_codes.shape != (n_samples, n_components):
             raise ValueError(f"init_codes has shape {init_codes.shape}, expected {(n_samples, n_components)}.")
         init_codes = RowCodes.from_csr(init_codes, n_nonzero_coefs, X.dtype)
-    coder = DiscriminativeCoder(
-        dictionary,
-        classifiers,
-        resolve_sparse_coder(sparse_coder),
-        n_nonzero_coefs,
-        max_coding_iter,
-        coding_tol,
-        n_jobs,
+    coder = adapt_coder(coder, X, dictionary, n_nonzero_coefs)
+    discriminative_coder = DiscriminativeCoder(
+        dictionary, classifiers, coder, n_nonzero_coefs, max_coding_iter, coding_tol, n_jobs
     )
-    codes, record = coder.encode(X, labels, noise_variance, init_codes)
+    codes, record = discriminative_coder.encode(X, labels, noise_variance, init_codes)
     return codes.to_csr(n_components), record

@@ -13,11 +13,12 @@ The *full* rule (Eq. 5) supposes each class in turn, codes the sample as if that
 
 .. math:: F_j = \min_x \frac{\|y - D^T x\|^2}{\sigma^2} + 2 \sum_c \frac{\Omega(l_c(j)\, s_c(x))}{\gamma_c},
 
-with evidence :math:`-F_j/2`.  All hypotheses start from the label-free code, where their costs differ by the fast
+with evidence :math:`-F_j/2`; if the coder has a penalty on codes, twice that is added to the squared residual here and
+below, which makes it the misfit.  All hypotheses start from the label-free code, where their costs differ by the fast
 evidence alone: the full rule is the fast one, improved for as many of the best classes as one likes to try.
 
 The paper leaves :math:`\sigma` of a test sample open.  There are three answers (:data:`TEST_NOISE`): the closed form
-of training, from the residual of the label-free code; the median of the training samples; or a closed form for each
+of training, from the misfit of the label-free code; the median of the training samples; or a closed form for each
 hypothesis anew, which turns the first term into :math:`(M + 2) \ln \|y - D^T x\|^2`.
 """
 
@@ -84,34 +85,34 @@ class TestNoise(ABC):
     __test__ = False  # not a test, whatever pytest thinks of the name
 
     @abstractmethod
-    def estimate(self, squared_residual: Floats, n_features: int, training: TrainingNoise) -> Floats:
-        """Return the variances to code with, from the residuals of label-free codes."""
+    def estimate(self, misfit: Floats, n_features: int, training: TrainingNoise) -> Floats:
+        """Return the variances to code with, from the misfits of label-free codes."""
 
-    def weigh(self, squared_residual: Floats, variance: Floats, n_features: int, training: TrainingNoise) -> Floats:
-        """Return what a residual costs, on the scale of F."""
-        return squared_residual / variance
+    def weigh(self, misfit: Floats, variance: Floats, n_features: int, training: TrainingNoise) -> Floats:
+        """Return what a misfit costs, on the scale of F."""
+        return misfit / variance
 
 
 class PerSampleNoise(TestNoise):
-    """The closed form of training, from the sample's own label-free residual."""
+    """The closed form of training, from the sample's own label-free misfit."""
 
-    def estimate(self, squared_residual: Floats, n_features: int, training: TrainingNoise) -> Floats:
-        return np.maximum(squared_residual / (n_features + 2), training.floor).astype(squared_residual.dtype)
+    def estimate(self, misfit: Floats, n_features: int, training: TrainingNoise) -> Floats:
+        return np.maximum(misfit / (n_features + 2), training.floor).astype(misfit.dtype)
 
 
 class SharedNoise(TestNoise):
     """The median of the training samples, for all."""
 
-    def estimate(self, squared_residual: Floats, n_features: int, training: TrainingNoise) -> Floats:
-        return np.full_like(squared_residual, training.median)
+    def estimate(self, misfit: Floats, n_features: int, training: TrainingNoise) -> Floats:
+        return np.full_like(misfit, training.median)
 
 
 class ProfiledNoise(PerSampleNoise):
-    """The closed form again for each hypothesis, from the residual that it ends with."""
+    """The closed form again for each hypothesis, from the misfit that it ends with."""
 
-    def weigh(self, squared_residual: Floats, variance: Floats, n_features: int, training: TrainingNoise) -> Floats:
-        variance = self.estimate(squared_residual, n_features, training)
-        return squared_residual / variance + (n_features + 2) * np.log(variance)
+    def weigh(self, misfit: Floats, variance: Floats, n_features: int, training: TrainingNoise) -> Floats:
+        variance = self.estimate(misfit, n_features, training)
+        return misfit / variance + (n_features + 2) * np.log(variance)
 
 
 TEST_NOISE: dict[str, TestNoise] = {
@@ -229,7 +230,7 @@ class FullInference(InferenceRule):
         rows = Rows(coder.gram, correlations, energies, unlabelled, unit)
         start = coder.measure(rows, codes)
         rows = rows._replace(
-            noise_variance=self.model.noise.estimate(start.squared_residual, n_features, self.model.training_noise)
+            noise_variance=self.model.noise.estimate(start.misfit, n_features, self.model.training_noise)
         )
         fast, joint = self._weigh_start(start, rows.noise_variance, n_features)
         everyone = np.arange(n_rows)
@@ -237,8 +238,8 @@ class FullInference(InferenceRule):
             labels = np.full_like(rows.labels, -1)
             labels[everyone, candidate] = 1
             point, _ = coder.descend(rows._replace(labels=labels), codes, is_start_traditional=True)
-            class_cost = point.objective - point.squared_residual / rows.noise_variance
-            cost = self._weigh_residual(point, rows.noise_variance, n_features) + class_cost
+            class_cost = point.objective - point.misfit / rows.noise_variance
+            cost = self._weigh_misfit(point, rows.noise_variance, n_features) + class_cost
             joint[everyone, candidate] = np.minimum(joint[everyone, candidate], cost)
         return -joint / 2
 
@@ -248,11 +249,11 @@ class FullInference(InferenceRule):
         scores = start.scores + classifiers.intercept
         fast = compute_evidence(scores, classifiers.loss, classifiers.class_cost)
         all_wrong = np.sum(classifiers.loss.value(-scores) / classifiers.class_cost, axis=1)
-        common = self._weigh_residual(start, variance, n_features) + 2 * all_wrong
+        common = self._weigh_misfit(start, variance, n_features) + 2 * all_wrong
         return fast, common[:, None] - 2 * fast
 
-    def _weigh_residual(self, point: Point, variance: Floats, n_features: int) -> Floats:
-        return self.model.noise.weigh(point.squared_residual, variance, n_features, self.model.training_noise)
+    def _weigh_misfit(self, point: Point, variance: Floats, n_features: int) -> Floats:
+        return self.model.noise.weigh(point.misfit, variance, n_features, self.model.training_noise)
 
 
 INFERENCE_RULES: dict[str, type[InferenceRule]] = {"fast": FastInference, "full": FullInference}

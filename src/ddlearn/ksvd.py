@@ -20,7 +20,7 @@ from .codes import RowCodes
 from .dictionary import DictionaryUpdate, init_dictionary, resolve_dictionary_update
 from .losses import Loss, resolve_loss
 from .objective import compute_scores, measure_residuals
-from .sparse_coding import SparseCoder, check_budget, encode_rows, resolve_sparse_coder
+from .sparse_coding import SparseCoder, adapt_coder, check_budget, encode_rows, resolve_sparse_coder
 from .strategies import check_number
 from .transformer import DictionaryTransformer
 
@@ -38,8 +38,9 @@ class KSVD(DictionaryTransformer):
     n_components : int, default=100
         Number of atoms, K.
     n_nonzero_coefs : int or None, default=None
-        Atoms in a code at most, the paper's T.  By default 5, or all atoms if there are fewer.
-    sparse_coder : {"omp", "ormp"} or SparseCoder, default="ormp"
+        Atoms in a code at most, the paper's T.  By default 5, for the elastic net 256, or all atoms if there are
+        fewer.
+    sparse_coder : {"omp", "ormp", "elastic_net"} or SparseCoder, default="ormp"
         What finds codes.
     dictionary_update : str or DictionaryUpdate, default="ksvd"
         What improves the atoms: "ksvd", "exact_ksvd", "atom", "block_coordinate", "mod", or an object.
@@ -136,11 +137,12 @@ class KSVD(DictionaryTransformer):
         return self
 
     def _fit(self, X: NDArray[np.floating], class_index: NDArray[np.intp] | None) -> None:
-        n_nonzero_coefs = check_budget(self.n_nonzero_coefs, self.n_components)
-        rng = check_random_state(self.random_state)
         coder = clone(resolve_sparse_coder(self.sparse_coder), safe=False)
+        n_nonzero_coefs = check_budget(self.n_nonzero_coefs, self.n_components, coder)
+        rng = check_random_state(self.random_state)
         update = resolve_dictionary_update(self.dictionary_update)
         dictionary = init_dictionary(self.init, X, class_index, self.n_components, rng)
+        coder = adapt_coder(coder, X, dictionary, n_nonzero_coefs)
         precision = np.ones(len(X), X.dtype)
         errors = []
         for _ in range(self.max_iter):
@@ -312,10 +314,10 @@ def make_baseline(
     n_components : int, default=100
         Number of atoms.
     n_nonzero_coefs : int or None, default=None
-        Atoms in a code at most; by default 5, or all atoms if there are fewer.
+        Atoms in a code at most; by default 5, for the elastic net 256, or all atoms if there are fewer.
     loss : str or Loss, default="square"
         The classification cost.
-    sparse_coder : {"omp", "ormp"} or SparseCoder, default="ormp"
+    sparse_coder : {"omp", "ormp", "elastic_net"} or SparseCoder, default="ormp"
         What finds codes; "omp" is what the paper used.
     max_iter : int, default=20
         Turns of K-SVD at most.

@@ -9,6 +9,9 @@ r"""The MAP objective (Eq. 3 of the paper) in its four terms, and the scales tha
 over N samples with M features, of which :math:`N_j` are labelled for class j.  It is unbounded below: a sample that
 is an atom has :math:`\sigma_i \to 0`, separable classes have :math:`\gamma_j \to 0`.  So floors on both are part of
 the model.
+
+A coder with a penalty on codes stands for a prior on them whose scale is tied to the noise of the sample (its constant
+is left out): :math:`\|y_i - D^T x_i\|^2` plus twice the penalty, the *misfit*, takes the place of the squared residual.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from .blocks import Parts, map_blocks, split_rows
 from .codes import RowCodes
 from .losses import Loss, resolve_loss
 from .order_statistics import find_median
+from .sparse_coding import SparseCoder, measure_misfit, resolve_sparse_coder
 
 __all__ = ["MapObjective", "map_objective"]
 
@@ -41,7 +45,7 @@ class MapObjective(NamedTuple):
     Parameters
     ----------
     representation : float
-        Squared residuals over twice their variances.
+        Misfits over twice their variances.
     noise : float
         Logarithms of the variances.
     classification : float
@@ -97,10 +101,10 @@ def sum_costs(labels: Floats, scores: Floats, loss: Loss) -> NDArray[np.float64]
     return costs.sum(axis=0, dtype=np.float64)
 
 
-def sum_noise_terms(squared_residuals: Floats, noise_variance: Floats, n_features: int) -> tuple[float, float]:
+def sum_noise_terms(misfits: Floats, noise_variance: Floats, n_features: int) -> tuple[float, float]:
     """Return what some samples add to the terms of representation and of noise."""
     variance = noise_variance.astype(np.float64)
-    representation = float(np.sum(squared_residuals / (2 * variance)))
+    representation = float(np.sum(misfits / (2 * variance)))
     return representation, float((n_features + 2) / 2 * np.sum(np.log(variance)))
 
 
@@ -143,7 +147,7 @@ def _count_up_to(numbers: Floats, limit: float) -> int:
 
 
 def set_floors(
-    squared_residuals: Parts[Floats],
+    misfits: Parts[Floats],
     n_samples: int,
     dtype: np.dtype,
     costs: Floats,
@@ -155,29 +159,29 @@ def set_floors(
 ) -> Floors:
     """Return floors relative to the median scales of the first codes.
 
-    They are set once, so that they do not move while the objective is lowered.  Samples that are atoms have no residual
+    They are set once, so that they do not move while the objective is lowered.  Samples that are atoms have no misfit
     but rounding errors and say nothing about the noise, so the median is over the others.
     """
-    largest = squared_residuals.add_up(_find_largest).number
-    n_atoms = squared_residuals.add_up(_count_up_to, float(np.finfo(dtype).eps) * largest)
+    largest = misfits.add_up(_find_largest).number
+    n_atoms = misfits.add_up(_count_up_to, float(np.finfo(dtype).eps) * largest)
     typical_variance = 1.0
     if n_atoms < n_samples:
-        typical_variance = find_median(squared_residuals, n_samples, dtype, n_left_out=n_atoms) / (n_features + 2)
+        typical_variance = find_median(misfits, n_samples, dtype, n_left_out=n_atoms) / (n_features + 2)
     typical_cost = np.median(costs / (n_labelled + 1)) or 1.0
     return Floors(float(noise_floor * typical_variance), float(cost_floor * typical_cost))
 
 
-def estimate_noise_per_sample(squared_residuals: Floats, mean: float, n_features: int, floor: float) -> Floats:
-    r"""Return :math:`\sigma_i^2 = r_i^2 / (M + 2)`, the paper's estimate, or the floor."""
-    return np.maximum(squared_residuals / (n_features + 2), squared_residuals.dtype.type(floor))
+def estimate_noise_per_sample(misfits: Floats, mean: float, n_features: int, floor: float) -> Floats:
+    r"""Return :math:`\sigma_i^2 = r_i^2 / (M + 2)` for misfits :math:`r_i^2`, the paper's estimate, or the floor."""
+    return np.maximum(misfits / (n_features + 2), misfits.dtype.type(floor))
 
 
-def estimate_shared_noise(squared_residuals: Floats, mean: float, n_features: int, floor: float) -> Floats:
+def estimate_shared_noise(misfits: Floats, mean: float, n_features: int, floor: float) -> Floats:
     r"""Return one variance for all samples, :math:`\sum_i r_i^2 / (N (M + 2))`, or the floor."""
-    return np.full_like(squared_residuals, max(mean / (n_features + 2), floor))
+    return np.full_like(misfits, max(mean / (n_features + 2), floor))
 
 
-# From some squared residuals, the mean of all of them, the number of features and the floor.
+# From some misfits, the mean of all of them, the number of features and the floor.
 NOISE_MODELS: dict[str, Callable[[Floats, float, int, float], Floats]] = {
     "per_sample": estimate_noise_per_sample,
     "shared": estimate_shared_noise,
@@ -200,6 +204,7 @@ def map_objective(
     noise_variance: ArrayLike,
     class_cost: ArrayLike,
     loss: str | Loss,
+    sparse_coder: str | SparseCoder = "omp",
 ) -> MapObjective:
     r"""Evaluate the paper's objective (Eq. 3), term by term.
 
@@ -223,6 +228,8 @@ def map_objective(
         The paper's :math:`\gamma_j`.
     loss : str or Loss
         The classification cost.
+    sparse_coder : str or SparseCoder, default="omp"
+        The coder, whose penalty on codes counts if it has one.
 
     Returns
     -------
@@ -256,7 +263,8 @@ def map_objective(
     costs = sum_costs(labels, scores, resolve_loss(loss))
     variance = np.broadcast_to(np.asarray(noise_variance, dtype=np.float64), len(X))
     class_cost = np.broadcast_to(np.asarray(class_cost, dtype=np.float64), labels.shape[1])
+    misfits = measure_misfit(resolve_sparse_coder(sparse_coder), measure_residuals(X, rows, dictionary), rows)
     return MapObjective(
-        *sum_noise_terms(measure_residuals(X, rows, dictionary), variance, X.shape[1]),
+        *sum_noise_terms(misfits, variance, X.shape[1]),
         *sum_class_terms(costs, class_cost, np.count_nonzero(labels, axis=0)),
     )
