@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -25,12 +26,14 @@ from ddlearn import (
     DDLClassifier,
     KSVDUpdate,
     ModelFileError,
+    Refiner,
     SmoothHinge,
     save,
 )
+from ddlearn import Jitter as Distortions
 from ddlearn.container import CHECKPOINT, read_container, write_container
 
-SECONDS = ("coding_seconds", "classifier_seconds", "dictionary_seconds", "scale_seconds")
+SECONDS = ("coding_seconds", "classifier_seconds", "dictionary_seconds", "scale_seconds", "seconds")
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +52,12 @@ def quick(**parameters) -> DDLClassifier:
 
 
 class Watcher:
-    """A callback that notes iterations, and may stop the fit or break it off."""
+    """A callback that notes iterations, or epochs, and may stop the fit or break it off."""
 
-    def __init__(self, stop_at: int | None = None, break_at: int | None = None):
+    def __init__(self, stop_at: int | None = None, break_at: int | None = None, task: str = "iteration"):
         self.stop_at = stop_at
         self.break_at = break_at
+        self.task = task
         self.iterations: list[int] = []
 
     def setup(self, estimator, context):
@@ -63,8 +67,9 @@ class Watcher:
         pass
 
     def on_fit_task_end(self, estimator, context, *, fitted_estimator):
-        if context.task_name == "iteration":
-            iteration = fitted_estimator.history_[-1].iteration
+        if context.task_name == self.task:
+            history = fitted_estimator.history_ if self.task == "iteration" else fitted_estimator.refinement_
+            iteration = history[-1][0]
             self.iterations.append(iteration)
             if iteration == self.break_at:
                 raise KeyboardInterrupt
@@ -75,9 +80,9 @@ class Watcher:
         pass
 
 
-def interrupt(model, X, y, *callbacks, at=3):
+def interrupt(model, X, y, *callbacks, at=3, task="iteration"):
     with pytest.raises(KeyboardInterrupt):
-        model.set_callbacks(*callbacks, Watcher(break_at=at)).fit(X, y)
+        model.set_callbacks(*callbacks, Watcher(break_at=at, task=task)).fit(X, y)
 
 
 def assert_same_model(one, other):
@@ -89,8 +94,8 @@ def assert_same_model(one, other):
         if name == "codes_":
             for part in ("data", "indices", "indptr"):
                 np.testing.assert_array_equal(getattr(value, part), getattr(there, part))
-        elif name == "history_":
-            assert [untimed(record) for record in value] == [untimed(record) for record in there]
+        elif name in ("history_", "refinement_"):
+            np.testing.assert_array_equal([untimed(record) for record in value], [untimed(record) for record in there])
         elif isinstance(value, np.ndarray):
             assert value.dtype == there.dtype
             np.testing.assert_array_equal(value, there)
@@ -99,7 +104,7 @@ def assert_same_model(one, other):
 
 
 def untimed(record):
-    return record._replace(**dict.fromkeys(SECONDS, 0.0))
+    return record._replace(**{name: 0.0 for name in SECONDS if hasattr(record, name)})
 
 
 class Jitter(KSVDUpdate):
@@ -122,6 +127,16 @@ CASES = {
     "shared noise": {"noise": "shared", "fit_intercept": False},
     "own loss": {"loss": SquaredHinge()},
     "converges": {"tol": 0.002, "max_iter": 50, "dictionary_update": "atom"},
+    "refined": {"refine": 5, "dictionary_update": Jitter()},
+}
+# Small mini-batches, so that moments and averages have something to remember.
+REFINED = {
+    "plain": {"refine": Refiner(3, batch_size=32)},
+    "jitter": {"refine": Refiner(3, batch_size=32), "jitter": "elastic", "image_shape": (8, 8)},
+    "averaged, one vs all": {"refine": Refiner(3, batch_size=32, cost="one_vs_all", averaging=0.9)},
+    "nothing held out": {"refine": Refiner(3, batch_size=32, validation_fraction=0), "dictionary_update": Jitter()},
+    "aligned": {"refine": 3, "alignment": "translation", "image_shape": (8, 8), "align_training": True},
+    "no loop": {"refine": 3, "max_iter": 0},
 }
 
 
@@ -150,14 +165,94 @@ def test_other_samples_and_targets(digits, path):
         assert_same_model(resumed, expected)
 
 
+@pytest.mark.parametrize("case", REFINED)
+def test_a_resumed_refinement_ends_bitwise_as_one_that_was_never_stopped(digits, path, case):
+    expected = quick(**REFINED[case]).fit(*digits)
+    interrupt(quick(**REFINED[case]), *digits, Checkpoint(path), task="epoch")
+    iterations, epochs = Watcher(), Watcher(task="epoch")
+    resumed = quick(**REFINED[case]).set_callbacks(Checkpoint(path, resume=True), iterations, epochs).fit(*digits)
+    assert iterations.iterations == []  # the end of the loop was in the file
+    assert epochs.iterations == [3]  # and two epochs
+    assert_same_model(resumed, expected)
+
+
+def test_a_refined_fit_that_was_interrupted_in_the_loop_is_refined_as_if_it_had_not_been(digits, path):
+    parameters = REFINED["jitter"] | {"dictionary_update": Jitter(), "refine": Refiner(2, batch_size=32)}
+    expected = quick(**parameters).fit(*digits)
+    interrupt(quick(**parameters), *digits, Checkpoint(path))
+    epochs = Watcher(task="epoch")
+    resumed = quick(**parameters).set_callbacks(Checkpoint(path, resume=True), epochs).fit(*digits)
+    assert epochs.iterations == [1, 2]
+    assert_same_model(resumed, expected)
+
+
+def test_other_targets_of_a_refinement(digits, path):
+    X, Y = make_multilabel_classification(n_samples=100, n_features=20, n_classes=4, random_state=0)
+    some = np.where(np.arange(150) % 3 == 0, "?", digits[1].astype(str))
+    for samples, target, parameters in (
+        (X, Y, {"refine": 2}),
+        (digits[0].astype(np.float32), some, {"refine": 2, "unlabeled": "?", "fit_intercept": False}),
+    ):
+        expected = quick(**parameters).fit(samples, target)
+        interrupt(quick(**parameters), samples, target, Checkpoint(path), at=2, task="epoch")
+        resumed = quick(**parameters).set_callbacks(Checkpoint(path, resume=True)).fit(samples, target)
+        assert_same_model(resumed, expected)
+
+
+def test_a_finished_refinement_is_finished_at_once(digits, path):
+    model = quick(refine=2).set_callbacks(Checkpoint(path)).fit(*digits)
+    before = path.read_bytes()
+    epochs = Watcher(task="epoch")
+    again = quick(refine=2).set_callbacks(Checkpoint(path, resume=True), epochs).fit(*digits)
+    assert epochs.iterations == []
+    assert_same_model(again, model)
+    assert path.read_bytes() == before
+
+
+def test_a_refinement_that_a_callback_stopped_is_finished(digits, path):
+    for callbacks in (
+        [Checkpoint(path, every=5), Watcher(stop_at=1, task="epoch")],
+        [Watcher(stop_at=1, task="epoch"), Checkpoint(path, every=5)],
+    ):
+        stopped = quick(refine=3).set_callbacks(*callbacks).fit(*digits)
+        assert len(stopped.refinement_) == 2
+        assert_same_model(quick(refine=3).set_callbacks(Checkpoint(path, resume=True)).fit(*digits), stopped)
+
+
+def test_with_more_iterations_the_loop_goes_on_and_the_model_is_refined_anew(digits, path):
+    parameters = {"refine": Refiner(2, batch_size=32), "dictionary_update": Jitter()}
+    quick(**parameters, max_iter=3).set_callbacks(Checkpoint(path)).fit(*digits)
+    iterations, epochs = Watcher(), Watcher(task="epoch")
+    model = quick(**parameters, max_iter=5).set_callbacks(Checkpoint(path, resume=True), iterations, epochs)
+    resumed = model.fit(*digits)
+    assert iterations.iterations == [4, 5]
+    assert epochs.iterations == [1, 2]
+    assert_same_model(resumed, quick(**parameters, max_iter=5).fit(*digits))
+
+
+def test_epochs_are_kept_as_often_as_iterations(digits, path):
+    def last_epoch():
+        content = read_container(path, CHECKPOINT).content
+        return content["refinement"]["history"]["rows"][-1][0] if "refinement" in content else None
+
+    interrupt(quick(refine=5), *digits, Checkpoint(path, every=2), at=2, task="epoch")
+    assert last_epoch() is None  # the end of the loop is kept
+    interrupt(quick(refine=5), *digits, Checkpoint(path, every=2), at=4, task="epoch")
+    assert last_epoch() == 2
+    quick(refine=5).set_callbacks(Checkpoint(path, every=2)).fit(*digits)
+    assert last_epoch() == 5
+
+
 def test_a_generator_of_the_user_is_left_as_if_nothing_had_happened(digits, path):
-    expected, broken, resumed = (np.random.RandomState(3) for _ in range(3))
-    parameters = {"dictionary_update": Jitter()}
+    expected = np.random.RandomState(3)
+    parameters = {"dictionary_update": Jitter(), "refine": 2}
     model = quick(**parameters, random_state=expected).fit(*digits)
-    interrupt(quick(**parameters, random_state=broken), *digits, Checkpoint(path))
-    other = quick(**parameters, random_state=resumed).set_callbacks(Checkpoint(path, resume=True)).fit(*digits)
-    assert_same_model(other, model)
-    assert resumed.randint(2**31) == expected.randint(2**31)
+    for task in ("iteration", "epoch"):
+        broken, resumed = (np.random.RandomState(3) for _ in range(2))
+        interrupt(quick(**parameters, random_state=broken), *digits, Checkpoint(path), at=2, task=task)
+        other = quick(**parameters, random_state=resumed).set_callbacks(Checkpoint(path, resume=True)).fit(*digits)
+        assert_same_model(other, model)
+        assert resumed.randint(2**31) == deepcopy(expected).randint(2**31)
 
 
 def test_numpys_own_generator_is_left_alone(digits, path):
@@ -249,6 +344,7 @@ def test_it_goes_with_other_callbacks(digits, path):
             {"align_training": True, "alignment": "affine", "image_shape": (8, 8)},
             "another one: align_training was False and is True now",
         ),
+        ({"refine": 3}, "refine was None and is 3 now"),
     ],
     ids=str,
 )
@@ -259,6 +355,34 @@ def test_other_parameters_are_refused_by_name(digits, path, changes, message):
     with pytest.raises(ValueError, match=message):
         quick(**loss | changes).set_callbacks(Checkpoint(path, resume=True)).fit(*digits)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"refine": 3}, "another one: refine was 2 and is 3 now"),
+        ({"refine": Refiner(2)}, r"another one: refine was 2 and is Refiner\(epochs=2\) now"),
+        ({"jitter": Distortions(0.3)}, r"another one: jitter was 'affine' and is Jitter\(shift=0.3\) now"),
+        ({"image_shape": (4, 16)}, r"another one: image_shape was \(8, 8\) and is \(4, 16\) now"),
+    ],
+    ids=str,
+)
+def test_another_refinement_is_refused_by_name(digits, path, changes, message):
+    parameters = {"refine": 2, "jitter": "affine", "image_shape": (8, 8)}
+    interrupt(quick(**parameters), *digits, Checkpoint(path), at=2, task="epoch")
+    with pytest.raises(ValueError, match=message):
+        quick(**parameters | changes).set_callbacks(Checkpoint(path, resume=True)).fit(*digits)
+
+
+def test_what_does_not_concern_a_refinement_may_differ(digits, path):
+    expected = quick(refine=2).fit(*digits)
+    interrupt(quick(refine=2), *digits, Checkpoint(path), at=2, task="epoch")
+    other = quick(refine=2, image_shape=(8, 8), n_jobs=2, inference="full")
+    assert_same_model(other.set_callbacks(Checkpoint(path, resume=True)).fit(*digits), expected)
+    # Where nothing is refined, images are distorted only to judge new ones.
+    interrupt(quick(), *digits, Checkpoint(path))
+    other = quick(jitter="affine", image_shape=(8, 8), n_views=4).set_callbacks(Checkpoint(path, resume=True))
+    assert_same_model(other.fit(*digits), quick().fit(*digits))
 
 
 def test_other_data_are_refused(digits, path):
@@ -338,6 +462,36 @@ def test_a_state_that_does_not_fit_is_refused_though_its_hash_is_right(digits, p
     write_container(path, CHECKPOINT, content, arrays)
     with pytest.raises(ModelFileError):
         quick().set_callbacks(Checkpoint(path, resume=True)).fit(*digits)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content, arrays: arrays.pop("refinement.best.dictionary"),
+        lambda content, arrays: arrays.update({"refinement.other.intercept": np.zeros(10)}),
+        lambda content, arrays: arrays.update({"refinement.model.coef_by_atom": np.zeros((10, 30))}),
+        lambda content, arrays: arrays.update({"refinement.average.intercept": np.zeros(10, np.float32)}),
+        lambda content, arrays: arrays.update({"refinement.gradient_mean.intercept": np.full(10, np.nan)}),
+        lambda content, arrays: arrays.update({"refinement.gradient_square.intercept": np.full(10, -1.0)}),
+        lambda content, arrays: content.pop("refinement"),
+        lambda content, arrays: content["refinement"].pop("stopped"),
+        lambda content, arrays: content["refinement"].update(seed=-1),
+        lambda content, arrays: content["refinement"].update(seed=2**40),
+        lambda content, arrays: content["refinement"].update(n_steps=1.5),
+        lambda content, arrays: content["refinement"].update(n_steps=None),
+        lambda content, arrays: content["refinement"].update(history=content["history"]),
+        lambda content, arrays: content["refinement"]["history"]["rows"].pop(0),
+        lambda content, arrays: content["refinement"]["history"]["rows"][1].__setitem__(3, "low"),
+        lambda content, arrays: content.update(history=content["refinement"]["history"]),
+    ],
+)
+def test_a_refinement_that_does_not_fit_is_refused_though_its_hash_is_right(digits, path, damage):
+    interrupt(quick(refine=2), *digits, Checkpoint(path), at=2, task="epoch")
+    content, arrays = read_container(path, CHECKPOINT)
+    damage(content, arrays)
+    write_container(path, CHECKPOINT, content, arrays)
+    with pytest.raises(ModelFileError):
+        quick(refine=2).set_callbacks(Checkpoint(path, resume=True)).fit(*digits)
 
 
 def test_a_full_disk_ends_the_fit_and_leaves_the_last_checkpoint(digits, path, monkeypatch):
@@ -434,7 +588,7 @@ def kill_and_resume(case, path, n_kills, seed):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_fit_killed_three_times_ends_with_the_same_model(path):
-    assert kill_and_resume("random update", path, 3, seed=random.randrange(2**32)) > 0
+    assert kill_and_resume("refined", path, 3, seed=random.randrange(2**32)) > 0
 
 
 @pytest.mark.nightly

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -23,10 +24,11 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import ddlearn
-from ddlearn import DDLClassifier, load, save
-from ddlearn.cli import app
+from ddlearn import DDLClassifier, Jitter, Refiner, load, save
+from ddlearn.cli import app, commands
 from ddlearn.cli.options import NO_OPTIONS, OWN_DEFAULTS, read_parameters
 from ddlearn.cli.terminal import Terminal
+from ddlearn.presets import PRESETS
 
 QUICK = ["--n-components", "40", "--max-iter", "2", "--seed", "0", "--jobs", "1"]
 SOURCE = Path(__file__).parents[1] / "src"
@@ -109,6 +111,7 @@ def test_help_tells_what_the_docstring_tells():
         (["--no-fit-intercept", "--refit"], {"fit_intercept": False, "refit": True}),
         (["--image-shape", "4x16"], {"image_shape": [4, 16]}),
         (["--random-state", "7", "--n-jobs", "2"], {"random_state": 7, "n_jobs": 2}),
+        (["--refine", "1", "--jitter", "affine", "--n-views", "3"], {"refine": 1, "jitter": "affine", "n_views": 3}),
     ],
 )
 def test_options_reach_the_model(folder, tmp_path, options, expected):
@@ -120,6 +123,69 @@ def test_options_reach_the_model(folder, tmp_path, options, expected):
         expected_value = tuple(value) if isinstance(value, list) else value
         assert parameters[name] == expected_value
         assert type(parameters[name]) is type(expected_value)  # an error_budget of 3.0 would be a share
+
+
+def test_a_refined_fit_tells_its_error_on_samples_held_out(tmp_path):
+    output = tmp_path / "model.safetensors"
+    shown = " ".join(run("fit", "digits", "-o", output, *QUICK, "--refine", "3").stdout.replace("│", " ").split())
+    history = load(output).refinement_
+    best = min(history, key=lambda record: record.validation_error)
+    expected = f"held-out error {best.validation_error:.2%}, before refinement {history[0].validation_error:.2%}"
+    assert expected in shown
+    assert "3 epochs, the model after epoch" in shown
+    facts = run_json("fit", "digits", "-o", output, *QUICK, "--refine", "3")
+    assert facts["refinement"]["validation_error"] == best.validation_error
+    assert facts["refinement"]["n_epochs"] == 3
+    facts = run_json("info", output)
+    assert facts["n_epochs"] == 3
+    assert facts["validation_error"] == best.validation_error
+    assert facts["settings"]["refine"] == 3
+
+
+def test_info_shows_the_parameters_of_objects(digits, tmp_path):
+    X, y = digits
+    model = DDLClassifier(40, max_iter=1, refine=Refiner(1, validation_fraction=0), image_shape=(8, 8), random_state=0)
+    model.set_params(jitter=Jitter(0.3)).fit(X[:400], y[:400])
+    save(model, tmp_path / "model.safetensors")
+    shown = " ".join(run("info", tmp_path / "model.safetensors").stdout.replace("│", " ").split())
+    assert "refine=refiner(" in shown
+    assert "epochs=1" in shown
+    assert "jitter=jitter(elastic=0.0, linear=0.5, shift=0.3, smoothness=4.0)" in shown
+    assert "validation_error" not in shown  # there is none, and no NaN
+    facts = run_json("fit", "digits", "-o", tmp_path / "m", *QUICK)
+    assert "refinement" not in facts
+
+
+# -- presets -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_offers_every_preset():
+    choices, _ = get_args(inspect.signature(commands.fit).parameters["preset"].annotation.__origin__)
+    assert get_args(choices) == tuple(PRESETS)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_from_the_command_line(tmp_path, name):
+    output = tmp_path / "model.safetensors"
+    quick = [*QUICK, "--refine", "1"] if "refine" in PRESETS[name].parameters else QUICK
+    facts = run_json("fit", "digits", "--preset", name, "-o", output, *quick)
+    assert facts["preset"] == name
+    parameters = load(output).get_params(deep=False)
+    given = {"n_components": 40, "max_iter": 2, "random_state": 0, "n_jobs": 1, "image_shape": (8, 8)}
+    given |= {"refine": 1} if "--refine" in quick else {}
+    assert parameters.items() >= (PRESETS[name].parameters | PRESETS[name].of_images | given).items()
+
+
+def test_a_configuration_file_wins_over_the_preset_and_the_command_line_over_both(folder, tmp_path):
+    (tmp_path / "c.toml").write_text('loss = "square"\nmax_iter = 3\n')
+    output = tmp_path / "model.safetensors"
+    command = ["fit", folder / "test.npz", "-o", output, "--config", tmp_path / "c.toml", "--jobs", "1"]
+    run(*command, "--preset", "accurate", "--max-iter", "1", "--refine", "1", "--n-components", "40")
+    model = load(output)
+    assert (model.sparse_coder, model.loss, model.max_iter) == ("elastic_net", "square", 1)
+    assert (model.jitter, model.n_views) == (None, 1)  # rows of an archive are not known to be images
+    shown = run(*command, "--preset", "fast", "--max-iter", "1").stdout
+    assert "preset fast, n_jobs=1, loss=square, max_iter=1" in shown
 
 
 def test_all_cores_are_used_unless_told_otherwise(folder, tmp_path):
@@ -530,12 +596,13 @@ def test_reproduce_without_the_data_says_where_to_put_them(tmp_path, monkeypatch
 
 def test_a_fit_goes_on_from_its_checkpoint(folder, tmp_path):
     whole, resumed, checkpoint = tmp_path / "whole", tmp_path / "resumed", tmp_path / "checkpoint"
-    options = [folder / "train.npz", "--n-components", "40", "--seed", "0", "--tol", "0", "--jobs", "1"]
+    options = [folder / "train.npz", "--n-components", "40", "--seed", "0", "--tol", "0", "--jobs", "1", "--refine", 2]
     run("fit", *options, "-o", whole, "--max-iter", "4")
     run("fit", *options, "-o", resumed, "--max-iter", "2", "--checkpoint", checkpoint)
     run("fit", *options, "-o", resumed, "--max-iter", "4", "--checkpoint", checkpoint, "--resume")
     np.testing.assert_array_equal(load(resumed).components_, load(whole).components_)
     assert load(resumed).n_iter_ == 4
+    assert len(load(resumed).refinement_) == 3
     failure = run("fit", *options, "-o", resumed, "--checkpoint", checkpoint, "--resume", "--seed", "1", code=1)
     assert "cannot be resumed, since it was another one: random_state was 0 and is 1 now" in failure.stderr
 
@@ -797,6 +864,12 @@ def test_what_a_cluster_cannot_do_is_told_in_a_line(folder, parts, cluster, tmp_
         (["fit", "train.npz", "-o", "nowhere/m"], 2, "the folder nowhere of m does not exist"),
         (["fit", "train.npz", "-o", "m", "--lambda", "1"], 2, "--lambda"),
         (["fit", "train.npz", "-o", "m", "--inference", "slow"], 2, "--inference"),
+        (["fit", "train.npz", "-o", "m", "--preset", "exact"], 2, "--preset"),
+        (["fit", "train.npz", "-o", "m", "--jitter", "blur"], 2, "--jitter"),
+        (["fit", "train.npz", "-o", "m", "--refine", "often"], 2, "--refine"),
+        (["fit", "train.npz", "-o", "m", "--refine", "-1"], 1, "epochs must be an integer of at least 0, got -1"),
+        (["fit", "test.npz", "-o", "m", "--jitter", "affine"], 1, "jitter distorts images"),
+        (["fit", "test.npz", "-o", "m", "--n-views", "2"], 1, "need a jitter"),
         (["fitt"], 2, "fit"),
         (["reproduce", "table_2"], 2, "'table_2' is not known; choose one of losses, usps,"),
         (["explain", "model.safetensors", "test.npz", "--row", "300"], 2, "has 300 samples, 0 to 299"),
@@ -1002,10 +1075,14 @@ def test_progress_appears_on_stderr_when_it_takes_long(folder, tmp_path, monkeyp
 
     monkeypatch.setattr("ddlearn.cli.terminal.make_console", make_console)
     monkeypatch.setattr("ddlearn.cli.terminal.SECONDS_TO_WAIT", seconds)
-    run("fit", folder / "train.npz", "-o", tmp_path / "m", *QUICK)
-    objective = f"{load(tmp_path / 'm').history_[-1].objective:,.0f}"
-    assert (f"objective {objective}" in drawn.getvalue()) == is_shown
+    run("fit", folder / "train.npz", "-o", tmp_path / "m", *QUICK, "--refine", "2")
+    model = load(tmp_path / "m")
+    assert (f"objective {model.history_[-1].objective:,.0f}" in drawn.getvalue()) == is_shown
     assert ("fitting" in drawn.getvalue()) == is_shown
+    last = model.refinement_[-1]
+    result = f"cost {last.training_cost:.3g}  held-out error {last.validation_error:.2%}"
+    assert (result in drawn.getvalue()) == is_shown
+    assert ("refining" in drawn.getvalue()) == is_shown
     drawn.truncate(0)
     run("fit", folder / "train.npz", "-o", tmp_path / "m", *QUICK, "--quiet")
     assert "fitting" not in drawn.getvalue()

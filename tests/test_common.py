@@ -22,6 +22,7 @@ def make_estimators():
     # "auto" has chosen all trainers above but the general one, which is there for losses of one's own.
     yield DDLClassifier(classifier_trainer="newton", **QUICK)
     yield DDLClassifier(noise="shared", refit=False, sparse_output=False, **QUICK)
+    yield DDLClassifier(refine=1, **QUICK)
     yield KSVD(**QUICK)
     yield KSVD(sparse_output=False, **QUICK)
     yield CodeClassifier()

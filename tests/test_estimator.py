@@ -436,7 +436,7 @@ def test_a_users_loss_and_coder(digits):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"n_components": 0}, "n_components must be None or an integer of at least 1, got 0"),
+        ({"n_components": 0}, "n_components must be None, 'auto' or an integer of at least 1, got 0"),
         ({"n_components": 4, "n_nonzero_coefs": 6}, "n_nonzero_coefs=6 exceeds the 4 atoms"),
         ({"loss": "hinge"}, "'hinge' is not known"),
         ({"sparse_coder": "lars"}, "'lars' is not a known sparse coder"),

@@ -55,6 +55,7 @@ class CountingModel(ClassifierMixin, BaseEstimator):
         self,
         n_components=None,
         n_nonzero_coefs=None,
+        classification_weight="auto",
         error_budget=0,
         inference="fast",
         alignment=None,
@@ -65,6 +66,7 @@ class CountingModel(ClassifierMixin, BaseEstimator):
     ):
         self.n_components = n_components
         self.n_nonzero_coefs = n_nonzero_coefs
+        self.classification_weight = classification_weight
         self.error_budget = error_budget
         self.inference = inference
         self.alignment = alignment

@@ -37,8 +37,11 @@ from ddlearn import (
     Checkpoint,
     CodeClassifier,
     DDLClassifier,
+    EpochRecord,
     GreedyErrors,
+    Jitter,
     ModelFileError,
+    Refiner,
     SmoothHinge,
     SquareLev,
     __version__,
@@ -90,6 +93,9 @@ def assert_same_values(one, other):
         if name == "codes_":
             parts = ("data", "indices", "indptr")
             assert_same_values(*({part: getattr(codes, part) for part in parts} for codes in (value, there)))
+        elif name == "refinement_":
+            assert {type(record) for record in there} == {EpochRecord}
+            np.testing.assert_array_equal(value, there)  # NaN in the first record
         elif isinstance(value, np.ndarray):
             assert value.dtype == there.dtype, name
             np.testing.assert_array_equal(value, there)
@@ -132,6 +138,9 @@ def supported_loss(trainer: str) -> str:
         {"random_state": np.random.RandomState(3)},
         {"max_iter": 0},
         {"classification_weight": 0.5, "inference": "full"},
+        {"refine": 2},
+        {"refine": Refiner(2, cost="one_vs_all", validation_fraction=0.0, patience=1), "loss": "logistic"},
+        {"refine": 1, "jitter": Jitter(0.3, elastic=0.5), "image_shape": (8, 8), "n_views": 3},
     ],
     ids=lambda parameters: re.sub(" at 0x[0-9A-F]+", "", str(parameters)),  # the same in every process
 )
@@ -226,6 +235,37 @@ def test_codes_may_have_been_dropped(digits, path):
     del model.codes_, model.noise_variance_
     restored = round_trip(model, path)
     assert not hasattr(restored, "codes_")
+
+
+def test_a_model_that_was_not_refined_has_no_trace_of_it(digits, model, path):
+    refined = quick(refine=2).fit(*digits)
+    restored = round_trip(refined, path)
+    assert [record.epoch for record in restored.refinement_] == [0, 1, 2]
+    assert np.isnan(restored.refinement_[0].training_cost)
+    assert not hasattr(round_trip(refined.set_params(refine=None).fit(*digits), path), "refinement_")
+    assert not hasattr(round_trip(model, path), "refinement_")
+
+
+def test_files_of_versions_without_refinement_are_read(model, digits, path):
+    save(model, path)
+    content, arrays = read_container(path, MODEL)
+    for name in ("refine", "jitter", "n_views"):
+        del content["parameters"][name]
+    write_container(path, MODEL, content, arrays)
+    np.testing.assert_array_equal(load(path).predict_proba(digits[0]), model.predict_proba(digits[0]))
+
+
+def test_the_summary_tells_of_the_epoch_that_was_kept(digits, path):
+    model = quick(refine=3).fit(*digits)
+    save(model, path)
+    summary = read_container(path, MODEL).content["summary"]
+    errors = [record.validation_error for record in model.refinement_]
+    assert summary["n_epochs"] == 3
+    assert summary["validation_error"] == min(errors) == errors[summary["best_epoch"]]
+    save(model.set_params(refine=Refiner(3, validation_fraction=0)).fit(*digits), path)
+    summary = read_container(path, MODEL).content["summary"]
+    assert summary["best_epoch"] == 3
+    assert "validation_error" not in summary
 
 
 def test_the_layout_of_arrays_comes_back_too(path):
@@ -379,7 +419,8 @@ def whole(tmp_path_factory):
     """The bytes of a small model, and a place to damage them."""
     X, y = load_digits(return_X_y=True)
     path = tmp_path_factory.mktemp("fuzz") / "model"
-    save(DDLClassifier(6, n_nonzero_coefs=2, max_iter=1, random_state=0).fit(X[:20, :20], y[:20] % 2), path)
+    model = DDLClassifier(6, n_nonzero_coefs=2, max_iter=1, refine=1, random_state=0)
+    save(model.fit(X[:20, :20], y[:20] % 2), path)
     return path.read_bytes(), path
 
 
@@ -472,8 +513,9 @@ def test_content_of_another_type_is_refused_though_its_hash_is_right(whole, name
     # Attributes are all checked; parameters are the user's own until they are used.
     branch = content["attributes"] | {"class": content["class"]}
     plausible = {"n_nonzero_coefs_": 3, "median_noise_variance_": 1.5, "noise_floor_": 1.5, "cost_floor_": 1.5}
+    plausible |= {"classification_weight_": 1.5}
     plausible |= {"converged_": True, "is_multilabel_": True}
-    if value == branch[name] or (name in plausible and value is plausible[name]):
+    if value == branch.get(name, []) or (name in plausible and value is plausible[name]):
         return
     (content if name == "class" else content["attributes"])[name] = value
     write_container(path, MODEL, content, arrays)

@@ -11,7 +11,9 @@ from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 
-from ddlearn import Alignment, AlternatingErrors, DDLClassifier, GreedyErrors, sparse_encode
+from ddlearn import Alignment, AlternatingErrors, DDLClassifier, GreedyErrors, Jitter, sparse_encode
+from ddlearn.jitter import displace, resolve_jitter
+from ddlearn.prediction import draw_views
 
 ROUTES = ("alternating", "greedy")
 WAYS = [
@@ -22,6 +24,8 @@ WAYS = [
     {"error_budget": 5, "error_route": "greedy"},
     {"alignment": "affine", "image_shape": (8, 8)},
     {"alignment": "translation", "image_shape": (8, 8), "error_budget": 0.1, "inference": "full", "n_candidates": 2},
+    {"jitter": "affine", "image_shape": (8, 8), "n_views": 3},
+    {"jitter": "elastic", "image_shape": (8, 8), "n_views": 2, "inference": "full", "n_candidates": 2},
 ]
 every_way = pytest.mark.parametrize("way", WAYS, ids=lambda way: " ".join(map(str, way.values())) or "plain")
 
@@ -195,6 +199,11 @@ def test_a_sample_of_which_nothing_is_known_is_judged_by_the_prior(model, split,
         ({"coding_tol": float("nan")}, "coding_tol must be a number of at least 0"),
         ({"alignment": "affine"}, "alignment moves images"),
         ({"image_shape": (9, 9)}, "has 9 x 9 = 81 pixels, but X has 64 features"),
+        ({"n_views": 3}, "n_views=3: at least 1, .* need a jitter, such as jitter='affine'"),
+        ({"n_views": 0}, "n_views=0: at least 1, the sample itself"),
+        ({"n_views": 1.5}, "n_views must be an integer"),
+        ({"n_views": 2, "jitter": "affine"}, r"jitter distorts images, .* their image_shape=\(height, width\)"),
+        ({"jitter": "blur", "image_shape": (8, 8)}, r"jitter='blur' is not known; choose one of \['affine', 'elastic'"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_by_fit_and_when_they_are_changed(model, split, changes, message):
@@ -223,6 +232,42 @@ def test_what_is_not_finite_and_not_missing_is_an_error_that_names_the_place(mod
     X[300, 7] = np.inf
     with pytest.raises(ValueError, match="X contains infinity in row 300, feature 7"):
         model.set_params(missing="mask").predict(X)
+
+
+@pytest.mark.parametrize("inference", ["fast", "full"])
+@pytest.mark.parametrize("jitter", ["elastic", Jitter(1.0)], ids=["elastic", "object"])
+def test_evidence_is_averaged_over_the_image_and_distorted_copies(model, split, jitter, inference):
+    X = split[2][:50]
+    plain = model.set_params(inference=inference, jitter=jitter, image_shape=(8, 8)).decision_function(X)
+    fields = draw_views(resolve_jitter(jitter, (8, 8), 64), (8, 8), 4, X.dtype)
+    assert fields.shape == (3, 2, 8, 8)
+    copies = [displace(X, np.broadcast_to(field, (len(X), *field.shape))) for field in fields]
+    assert min(np.abs(copy - X).max() for copy in copies) > 0.05
+    expected = np.mean([plain, *(model.decision_function(copy) for copy in copies)], axis=0)
+    np.testing.assert_allclose(model.set_params(n_views=4).decision_function(X), expected, rtol=1e-6, atol=1e-9)
+
+
+def test_one_view_is_the_image_alone_bitwise(model, split):
+    X = split[2]
+    expected = model.decision_function(X)
+    model.set_params(jitter="elastic", image_shape=(8, 8), n_views=1)
+    np.testing.assert_array_equal(model.decision_function(X), expected)
+
+
+def test_images_that_are_not_whole_are_judged_as_they_are(model, split):
+    X = split[2][:20].copy()
+    X[::2, 5] = np.nan
+    one = model.set_params(jitter="affine", image_shape=(8, 8), missing="mask").decision_function(X)
+    several = model.set_params(n_views=4).decision_function(X)
+    np.testing.assert_array_equal(several[::2], one[::2])
+    np.testing.assert_allclose(several[1::2], model.decision_function(X[1::2]), rtol=1e-6)
+    assert (np.abs(several[1::2] - one[1::2]).max(axis=1) > 1e-3).all()
+    # Nor are those with features that are found to be wrong.
+    broken = split[2][:5].copy()
+    broken[:, :8] = 3.0
+    model.set_params(error_budget=8)
+    several = model.decision_function(broken)
+    np.testing.assert_array_equal(several, model.set_params(n_views=1).decision_function(broken))
 
 
 def test_full_inference_is_for_one_class_a_sample(split):

@@ -72,7 +72,7 @@ def get_sums(model):
         memory = classifiers.memory
         sums += [memory.squared_norms, memory.n_of_label, memory.constants, memory.linear, memory.hessians]
     scales = stream.scales
-    return [*sums, scales.squared_residuals, scales.n_labelled, scales.n_positive, np.array(scales.n_with_label)]
+    return [*sums, scales.misfits, scales.n_labelled, scales.n_positive, np.array(scales.n_with_label)]
 
 
 def assert_same_sums(found, expected):

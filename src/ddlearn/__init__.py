@@ -36,10 +36,12 @@ if TYPE_CHECKING:
         WeightedKSVDUpdate,
         check_dictionary_update,
     )
+    from .dictionary_size import DictionarySize
     from .discriminative_coding import CodingRecord, discriminative_encode
     from .estimator import DDLClassifier
     from .fitting import IterationRecord
     from .gross_errors import ERROR_ROUTES, AlternatingErrors, ErrorFit, ErrorRoute, GreedyErrors, check_error_route
+    from .jitter import Jitter
     from .ksvd import KSVD, CodeClassifier, make_baseline
     from .losses import LOSSES, Exponential, Logistic, Loss, SmoothHinge, SoftplusHinge, Square, check_loss
     from .objective import MapObjective, map_objective
@@ -55,8 +57,9 @@ if TYPE_CHECKING:
         NoiseDisplay,
     )
     from .prediction import Explanation
+    from .refinement import EpochRecord, Refiner
     from .report import write_report
-    from .sparse_coding import OMP, ORMP, SPARSE_CODERS, SparseCoder, check_sparse_coder, sparse_encode
+    from .sparse_coding import OMP, ORMP, SPARSE_CODERS, ElasticNet, SparseCoder, check_sparse_coder, sparse_encode
 
 __version__ = "0.1.0.dev0"
 
@@ -84,7 +87,10 @@ __all__ = [
     "ConvergenceDisplay",
     "DDLClassifier",
     "DictionaryDisplay",
+    "DictionarySize",
     "DictionaryUpdate",
+    "ElasticNet",
+    "EpochRecord",
     "ErrorFit",
     "ErrorRoute",
     "EvidenceDisplay",
@@ -93,6 +99,7 @@ __all__ = [
     "Exponential",
     "GreedyErrors",
     "IterationRecord",
+    "Jitter",
     "KSVDUpdate",
     "LinearSVM",
     "Logistic",
@@ -105,6 +112,7 @@ __all__ = [
     "ModelFileError",
     "Newton",
     "NoiseDisplay",
+    "Refiner",
     "RowCodes",
     "SmoothHinge",
     "SoftplusHinge",
@@ -156,12 +164,14 @@ _HOMES = {
     "discriminative_encode": "discriminative_coding",
     "DDLClassifier": "estimator",
     "IterationRecord": "fitting",
+    "DictionarySize": "dictionary_size",
     "ERROR_ROUTES": "gross_errors",
     "AlternatingErrors": "gross_errors",
     "ErrorFit": "gross_errors",
     "ErrorRoute": "gross_errors",
     "GreedyErrors": "gross_errors",
     "check_error_route": "gross_errors",
+    "Jitter": "jitter",
     "KSVD": "ksvd",
     "CodeClassifier": "ksvd",
     "make_baseline": "ksvd",
@@ -186,10 +196,13 @@ _HOMES = {
     "LossDisplay": "plotting",
     "NoiseDisplay": "plotting",
     "Explanation": "prediction",
+    "EpochRecord": "refinement",
+    "Refiner": "refinement",
     "write_report": "report",
     "OMP": "sparse_coding",
     "ORMP": "sparse_coding",
     "SPARSE_CODERS": "sparse_coding",
+    "ElasticNet": "sparse_coding",
     "SparseCoder": "sparse_coding",
     "check_sparse_coder": "sparse_coding",
     "sparse_encode": "sparse_coding",

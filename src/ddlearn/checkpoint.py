@@ -2,7 +2,8 @@
 
 A fit that goes on from the file ends with bitwise the model of one that was never interrupted, since the file holds all
 that the next iteration depends on: the unknowns of Eq. 3, the floors, the history, and the state of the random numbers.
-That is true only of the same data and parameters, so the file holds a fingerprint of them too.
+That is true only of the same data and parameters, so the file holds a fingerprint of them too.  A refinement is kept in
+the same way after each epoch, beside the end of the loop.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import textwrap
+from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -19,11 +21,14 @@ from numpy.typing import NDArray
 from sklearn.callback import CallbackContext
 
 from .blocks import split_rows
-from .codes import RowCodes
-from .container import CHECKPOINT, Arrays, Container, ModelFileError, blame_file, read_container, write_container
+from .container import CHECKPOINT, Container, ModelFileError, blame_file, read_container, write_container
+from .dictionary_size import DictionarySize
 from .estimator import DDLClassifier
-from .fitting import AlternatingFit, FitProgress, FitState
+from .fitting import AlternatingFit, FinishedLoop, FitProgress, IterationRecord
+from .kept_state import check_arrays, lay_out_refinement, lay_out_state, read_refinement, read_state
 from .objective import Floors
+from .refinement import RefinementProgress
+from .sparse_coding import get_numbers, recall_numbers
 from .stored_values import (
     Json,
     decode_history,
@@ -33,11 +38,11 @@ from .stored_values import (
     encode_random_state,
 )
 from .strategies import check_number
-from .training_parts import RowState, TrainingPart, TrainingSet
+from .training_parts import TrainingPart, TrainingSet
 
 __all__ = ["Checkpoint"]
 
-# What the loop does not depend on; how many iterations there are at most decides only when it ends.
+# What no fit depends on; how many iterations there are at most decides only when the loop ends.
 _FREE_PARAMETERS = {
     "n_jobs",
     "max_iter",
@@ -47,13 +52,11 @@ _FREE_PARAMETERS = {
     "error_budget",
     "error_route",
     "missing",
+    "n_views",
     "store_codes",
     "sparse_output",
 }
-_ALIGNMENT_PARAMETERS = {"alignment", "image_shape"}  # not in the loop unless training samples are aligned
 _LONGEST_TEXT = 100
-# What samples share; the rest belongs to each of them.
-_SHARED_ARRAYS = ("dictionary", "coef", "intercept", "class_cost")
 
 
 class Checkpoint:
@@ -61,8 +64,9 @@ class Checkpoint:
 
     Set it by ``model.set_callbacks(Checkpoint(path, resume=True))`` and fit.  If the fit is killed, do the same again:
     it goes on from the last file and ends with bitwise the same model, given the same data, parameters and versions
-    of the libraries.  ``n_jobs`` and what concerns only new samples may be changed, and ``max_iter`` may be raised to
-    go on with a fit that ended there.  A fit that converged or that another callback stopped is finished.
+    of the libraries, whether it was killed in the loop or while it was refined.  ``n_jobs`` and what concerns only new
+    samples may be changed, and ``max_iter`` may be raised to go on with a fit that ended there; it is refined anew
+    then.  A fit that converged or that another callback stopped is finished.
 
     Strategies of your own are restored as far as their parameters go.  Each fit needs a path of its own.
 
@@ -71,7 +75,7 @@ class Checkpoint:
     path : str or path-like
         The file.  It is replaced in one step, so it is whole at every moment.
     every : int, default=1
-        The file is written after so many iterations, and at the end.
+        The file is written after so many iterations, or epochs of refinement, and at the end of both.
     resume : bool, default=False
         Go on from the file if there is one.  Otherwise a checkpoint that is there will be replaced.
 
@@ -123,6 +127,7 @@ class Checkpoint:
             if self.resume:
                 self._restore(loop, stored, identity, estimator)
         loop.keepers.append(partial(self._keep, loop, identity))
+        loop.refinement_keepers.append(partial(self._keep_refinement, loop, identity))
 
     def on_fit_task_end(self, estimator: DDLClassifier, context: CallbackContext) -> bool:
         """Do nothing: whether other callbacks stop the fit is not known yet."""
@@ -132,17 +137,23 @@ class Checkpoint:
         """Do nothing: the file is whole at every moment."""
 
     def _keep(self, loop: AlternatingFit, identity: Json, progress: FitProgress) -> None:
-        is_last = progress.converged or progress.stopped or progress.n_iter >= loop.settings.max_iter
-        if is_last or progress.n_iter % self.every == 0:
-            content = {
-                **identity,
-                "floors": list(progress.floors),
-                "history": encode_history(progress.history),
-                "converged": progress.converged,
-                "stopped": progress.stopped,
-                "random_numbers": encode_random_state(loop.rng),
-            }
-            write_container(self.path, CHECKPOINT, content, _lay_out(progress.state))
+        if loop.is_finished(progress) or progress.n_iter % self.every == 0:
+            content = identity | _describe(loop, progress, loop.rng)
+            write_container(self.path, CHECKPOINT, content, lay_out_state(progress.state))
+
+    def _keep_refinement(
+        self,
+        loop: AlternatingFit,
+        identity: Json,
+        finished: FinishedLoop,
+        progress: RefinementProgress,
+        is_last: bool,
+    ) -> None:
+        # The end of the loop stays in the file: with a larger max_iter, it is what goes on.
+        if is_last or progress.n_epochs % self.every == 0:
+            refinement, arrays = lay_out_refinement(progress)
+            content = identity | _describe(loop, *finished) | {"refinement": refinement}
+            write_container(self.path, CHECKPOINT, content, lay_out_state(finished.progress.state) | arrays)
 
     def _read(self) -> Container:
         """Return the checkpoint that is there, which may be replaced then; anything else may not."""
@@ -154,9 +165,15 @@ class Checkpoint:
     def _restore(self, loop: AlternatingFit, stored: Container, identity: Json, estimator: DDLClassifier) -> None:
         content, arrays = stored
         with blame_file(self.path):
-            history = decode_history(content["history"])
+            history = decode_history(content["history"], IterationRecord)
             floors = Floors(*(float(floor) for floor in content["floors"]))
             ending = bool(content["converged"]), bool(content["stopped"])
+            # Files of earlier versions lack these, and have no need of them.
+            weight = float(content.get("classification_weight", loop.settings.classification_weight))
+            sizes = [DictionarySize(*row) for row in content.get("dictionary_sizes", [])]
+            numbers = {name: float(number) for name, number in content.get("coder", {}).items()}
+            if not 0 < weight < np.inf:
+                raise ValueError(f"labels have the weight {weight}")
             rng = decode_random_state(content["random_numbers"])
             differences = _compare(content, identity)
         if differences:
@@ -171,23 +188,51 @@ class Checkpoint:
                 f"max_iter={loop.settings.max_iter}: raise max_iter, or begin anew with resume=False."
             )
         with blame_file(self.path):
-            _check_arrays(arrays, loop)
-            state = _read_state(arrays, loop)
+            refinement = content.get("refinement")
+            check_arrays(arrays, loop, has_refinement=refinement is not None)
+            state = read_state(arrays, loop)
+            refined = None if refinement is None else read_refinement(refinement, arrays)
         if estimator.random_state is None:  # not NumPy's own generator, from which others draw
             loop.rng = rng
         else:
             loop.rng.set_state(rng.get_state())
+        coder = recall_numbers(loop.settings.sparse_coder, numbers)
+        loop.settings = replace(loop.settings, classification_weight=weight, estimate_weight=False, sparse_coder=coder)
+        loop.dictionary_sizes = sizes
         loop.restored = FitProgress(state, floors, history, *ending)
+        if loop.is_finished(loop.restored):  # or else another model will be refined
+            loop.restored_refinement = refined
+
+
+def _describe(loop: AlternatingFit, progress: FitProgress, rng: np.random.RandomState) -> dict[str, Json]:
+    """Return what is no array of where the loop is."""
+    return {
+        "floors": list(progress.floors),
+        "classification_weight": loop.settings.classification_weight,
+        "coder": get_numbers(loop.settings.sparse_coder),
+        "dictionary_sizes": [list(size) for size in loop.dictionary_sizes],
+        "history": encode_history(progress.history),
+        "converged": progress.converged,
+        "stopped": progress.stopped,
+        "random_numbers": encode_random_state(rng),
+    }
 
 
 def _identify(estimator: DDLClassifier, training: TrainingSet) -> dict[str, Json]:
     """Return what must be the same when the fit is resumed."""
-    free = _FREE_PARAMETERS if estimator.align_training else _FREE_PARAMETERS | _ALIGNMENT_PARAMETERS
+    free = _list_free_parameters(estimator)
     parameters = {name: value for name, value in estimator.get_params(deep=False).items() if name not in free}
     return {
         "parameters": {name: _identify_parameter(name, value) for name, value in parameters.items()},
         "data": _identify_data(training),
     }
+
+
+def _list_free_parameters(estimator: DDLClassifier) -> set[str]:
+    """Return the parameters on which this fit does not depend."""
+    is_unused = {"alignment": not estimator.align_training, "jitter": estimator.refine is None}
+    is_unused["image_shape"] = is_unused["alignment"] and (is_unused["jitter"] or estimator.jitter is None)
+    return _FREE_PARAMETERS | {name for name in is_unused if is_unused[name]}
 
 
 def _hash_part(part: TrainingPart) -> tuple[str, str]:
@@ -238,54 +283,9 @@ def _compare(stored: Json, here: Json) -> list[str]:
     for name in ("X", "y"):
         then, now = stored["data"][name], here["data"][name]
         if then != now:
-            differences.append(f"{name} differs: {_describe(then)} then, {_describe(now)} now")
+            differences.append(f"{name} differs: {_describe_data(then)} then, {_describe_data(now)} now")
     return sorted(differences)
 
 
-def _describe(data: Json) -> str:
+def _describe_data(data: Json) -> str:
     return f"shape {tuple(data['shape'])} of {np.dtype(data['dtype'])} with SHA-256 {data['sha256'][:8]}"
-
-
-def _lay_out(state: FitState) -> Arrays:
-    rows = state.collect_rows()
-    arrays = {name: getattr(state, name) for name in _SHARED_ARRAYS}
-    arrays |= {"code_indices": rows.codes.indices, "code_values": rows.codes.values}
-    arrays["noise_variance"] = rows.noise_variance
-    return arrays if rows.positions is None else arrays | {"positions": rows.positions}
-
-
-def _read_state(arrays: Arrays, loop: AlternatingFit) -> FitState:
-    codes = RowCodes(arrays["code_indices"], arrays["code_values"])
-    rows = RowState(codes, arrays["noise_variance"], arrays.get("positions"))
-    shared = {name: arrays[name] for name in _SHARED_ARRAYS}
-    return FitState(**shared, parts=loop.training.parts).put_rows(rows, loop.facts.row_slices)
-
-
-def _check_arrays(arrays: Arrays, loop: AlternatingFit) -> None:
-    """Raise unless the state fits the data and is sound."""
-    facts = loop.facts
-    n_samples, n_features, n_classes = facts.n_samples, facts.n_features, facts.n_classes
-    n_components = len(arrays.get("dictionary", ()))
-    code_shape = (n_samples, loop.settings.n_nonzero_coefs)
-    shapes = {
-        "dictionary": (n_components, n_features),
-        "coef": (n_classes, n_components),
-        "intercept": (n_classes,),
-        "noise_variance": (n_samples,),
-        "class_cost": (n_classes,),
-        "code_indices": code_shape,
-        "code_values": code_shape,
-    }
-    if loop.settings.registration is not None:
-        shapes["positions"] = (n_samples, len(loop.settings.registration.frame.units))
-    dtypes = dict.fromkeys(shapes, facts.dtype) | {"code_indices": np.int32, "class_cost": np.float64}
-    if set(arrays) != set(shapes):
-        raise ValueError(f"it has the arrays {sorted(arrays)} instead of {sorted(shapes)}")
-    for name, array in arrays.items():
-        if array.shape != shapes[name] or array.dtype != dtypes[name]:
-            raise ValueError(f"{name} is {array.dtype} of shape {array.shape}, expected {shapes[name]}")
-        if not np.isfinite(array).all():
-            raise ValueError(f"{name} has values that are not finite")
-    indices = arrays["code_indices"]
-    if indices.size and not 0 <= indices.min() <= indices.max() < n_components:
-        raise ValueError(f"codes use atoms that are not among the {n_components}")

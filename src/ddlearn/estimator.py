@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -19,20 +22,40 @@ from .blocks import is_on_dask, lazy_on_dask, refuse_dask, score_lazily
 from .classifiers import ClassifierTrainer, resolve_trainer
 from .codes import RowCodes
 from .dictionary import DICTIONARY_UPDATES, DictionaryUpdate, resolve_dictionary_update
+from .dictionary_size import DictionarySize, SizeSearch, choose_size
 from .discriminative_coding import ClassifierState
 from .fit_steps import FitSettings
-from .fitting import AlternatingFit, FitProgress, FitState
+from .fitting import AlternatingFit, FinishedLoop, FitProgress, FitState
 from .gross_errors import ErrorRoute, resolve_error_route
 from .inference import INFERENCE_RULES, TEST_NOISE, LabelModel, TrainingNoise, label_probabilities
+from .jitter import Jitter, resolve_jitter
 from .losses import Loss, resolve_loss
 from .masked_coding import Flags, MaskedCoder
 from .noisy_coding import MISSING, NoisyCoder, check_error_budget, check_mask
 from .objective import NOISE_MODELS, Floors
-from .prediction import Explanation, Predictor
-from .sparse_coding import SparseCoder, check_budget, resolve_sparse_coder
+from .prediction import Explanation, Predictor, draw_views
+from .presets import collect_parameters
+from .refinement import (
+    MOST_SEEDS,
+    RefinedModel,
+    Refinement,
+    RefinementProgress,
+    Refiner,
+    TaskGradient,
+    resolve_refiner,
+)
+from .sparse_coding import SparseCoder, check_budget, get_numbers, recall_numbers, resolve_sparse_coder
 from .strategies import TRAINER_METHODS, UPDATE_METHODS, check_number, works_on_sums
 from .streaming import EarlierModel, OnlineFit, check_same_model, cut_batch
-from .training_parts import Targets, TrainingSet, cut_into_parts, spread_over_cluster
+from .training_parts import (
+    Labels,
+    Targets,
+    TrainingSet,
+    collect_labels,
+    cut_into_parts,
+    hide_labels,
+    spread_over_cluster,
+)
 from .transformer import DictionaryTransformer
 
 __all__ = ["DDLClassifier"]
@@ -43,8 +66,23 @@ Floats = NDArray[np.floating]
 # atoms than labelled samples, each atom would be judged by a sample or two.
 _SAMPLES_PER_ATOM = 2
 _MOST_ATOMS = 500
+# In place of a number: the training samples decide.
+_AUTO = "auto"
 # No class is impossible, nor certain, because the training samples happened to have none or nothing else.
 _SMALLEST_PRIOR = 1e-6
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == _AUTO
+
+
+def get_label_weight(model: DDLClassifier) -> float:
+    """Return how much labels count for new samples: what the parameter is now, or what the fit has found."""
+    if not _is_auto(model.classification_weight):
+        return model.classification_weight  # type: ignore[return-value]
+    if not hasattr(model, "classification_weight_"):
+        raise ValueError("classification_weight='auto' is known to a fit, and this model had none: give a number.")
+    return model.classification_weight_
 
 
 class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer):
@@ -59,19 +97,21 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     over the dictionary :math:`D`, codes :math:`x_i` with at most :math:`T` nonzeros, one-vs-all classifiers
     :math:`w_j, b_j`, noise variances :math:`\sigma_i^2` and class costs :math:`\gamma_j`, by turns.  A new sample is
     coded without labels; its class is that of largest evidence :math:`(\Omega(-s_j) - \Omega(s_j))/\gamma_j` for
-    scores :math:`s_j = w_j^T x + b_j`.  Parameters from ``inference`` to ``image_shape`` say how new samples are
-    treated; they can be changed after the fit by ``set_params``.
+    scores :math:`s_j = w_j^T x + b_j`.  Parameters from ``inference`` to ``n_views`` say how new samples are treated;
+    they can be changed after the fit by ``set_params``.
 
     Parameters
     ----------
-    n_components : int or None, default=None
-        Number of atoms, the paper's K.  By default half the number of labelled samples, but at most 500.
+    n_components : int, "auto" or None, default=None
+        Number of atoms, the paper's K.  By default half the number of labelled samples, but at most 500; "auto" tries
+        sizes on parts of the training samples, up to 2000, and takes the one whose labels have the shortest code.
     n_nonzero_coefs : int or None, default=None
-        Atoms in a code at most, the paper's T.  By default 5, or all atoms if there are fewer.
+        Atoms in a code at most, the paper's T.  By default 5, for the elastic net 256, or all atoms if there are
+        fewer.
     loss : str or Loss, default="square"
         The classification cost: "square", "exponential", "logistic", "smooth_hinge", "softplus_hinge", or an object.
-    sparse_coder : {"omp", "ormp"} or SparseCoder, default="ormp"
-        What finds codes.
+    sparse_coder : {"omp", "ormp", "elastic_net"} or SparseCoder, default="ormp"
+        What finds codes: two pursuits with at most T atoms, or a penalty on codes.
     dictionary_update : str or DictionaryUpdate, default="ksvd"
         "ksvd" (one approximate K-SVD sweep, as printed in the paper), "exact_ksvd", "weighted_ksvd", "atom" (never
         raises the objective), "block_coordinate", "mod", or an object.
@@ -89,15 +129,19 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         floor.
     cost_floor : float, default=0.3
         The same for class costs.
-    classification_weight : float, default=1.0
+    classification_weight : float or "auto", default="auto"
         How much the labels count: the terms of the classifiers in the objective are multiplied by it.  1 is the MAP
-        estimate; 0.5 is what the paper's Algorithm 1 does as printed, where the weight lacks a factor of two.  It can
-        be changed after the fit: evidence and probabilities of new samples, and the full rule, depend on it too, while
-        the class that the fast rule finds does not.
+        estimate; 0.5 is what the paper's Algorithm 1 does as printed, where the weight lacks a factor of two; "auto"
+        is 1 for white noise, and more where residuals of the first codes lie along atoms.  It can be changed after the
+        fit: evidence and probabilities of new samples, and the full rule, depend on it too, while the class that the
+        fast rule finds does not.
     refit : bool, default=True
         Train the classifiers once more in the end, on codes made without labels, such as new samples have.  ``coef_``,
         ``intercept_`` and ``class_cost_`` are then those of label-free codes, while ``codes_``, ``noise_variance_`` and
         ``history_`` tell of the fit itself.
+    refine : int, Refiner or None, default=None
+        Epochs of refinement after the fit: dictionary and classifiers follow the gradient of the classification cost
+        through label-free codes.  Not by :meth:`partial_fit`.
     max_iter : int, default=20
         Outer iterations at most.
     tol : float, default=1e-3
@@ -124,7 +168,12 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     alignment : {"translation", "euclidean", "similarity", "affine"}, Alignment or None, default=None
         Whether new images are registered to the dictionary while they are coded, and by which maps.
     image_shape : tuple of int or None, default=None
-        Height and width of the images that are the rows of X, which alignment needs.
+        Height and width of the images that are the rows of X, which alignment and jitter need.
+    jitter : {"affine", "elastic"}, Jitter or None, default=None
+        How images may be distorted at random without becoming something else: training images while they are refined,
+        and the views of a new image.
+    n_views : int, default=1
+        How many views of a new image are judged, itself and slightly distorted copies; their evidence is averaged.
     align_training : bool, default=False
         Whether training images are registered too, a little in each iteration.  ``codes_`` and ``noise_variance_`` are
         then those of the registered images.
@@ -167,6 +216,10 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         Number of training samples.
     median_noise_variance_ : float
         The median :math:`\sigma_i^2` of the codes that the classifiers were last trained on.
+    classification_weight_ : float
+        How much the labels counted in the fit.
+    dictionary_sizes_ : list of DictionarySize
+        The numbers of atoms that were tried, if the samples were to decide it; none if there are too few samples.
     noise_floor_ : float
         The smallest noise variance that the fit allowed.
     cost_floor_ : float
@@ -178,7 +231,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     is_multilabel_ : bool
         Whether y was a matrix of zeros and ones.
     sparse_coder_ : SparseCoder
-        The coder object.
+        The coder object, with the numbers that the training samples decided, such as ``alpha`` of the elastic net.
     n_nonzero_coefs_ : int
         The budget T.
     n_iter_ : int
@@ -187,6 +240,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         Whether the objective had settled.
     history_ : list of IterationRecord
         What each iteration did, from the state before the first.
+    refinement_ : list of EpochRecord
+        What each epoch of refinement did, from the model before the first, where there has been one.
     stream_ : object
         What :meth:`partial_fit` remembers of the samples, where it has been called last.
     n_features_in_ : int
@@ -211,7 +266,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
 
     def __init__(
         self,
-        n_components: int | None = None,
+        n_components: int | str | None = None,
         *,
         n_nonzero_coefs: int | None = None,
         loss: str | Loss = "square",
@@ -223,8 +278,9 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         noise: str = "per_sample",
         noise_floor: float = 0.1,
         cost_floor: float = 0.3,
-        classification_weight: float = 1.0,
+        classification_weight: float | str = "auto",
         refit: bool = True,
+        refine: int | Refiner | None = None,
         max_iter: int = 20,
         tol: float = 1e-3,
         max_coding_iter: int = 100,
@@ -237,6 +293,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         missing: str = "error",
         alignment: str | Alignment | None = None,
         image_shape: tuple[int, int] | None = None,
+        jitter: str | Jitter | None = None,
+        n_views: int = 1,
         align_training: bool = False,
         unlabeled: Any = None,
         warm_start: bool = False,
@@ -259,6 +317,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         self.cost_floor = cost_floor
         self.classification_weight = classification_weight
         self.refit = refit
+        self.refine = refine
         self.max_iter = max_iter
         self.tol = tol
         self.max_coding_iter = max_coding_iter
@@ -271,6 +330,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         self.missing = missing
         self.alignment = alignment
         self.image_shape = image_shape
+        self.jitter = jitter
+        self.n_views = n_views
         self.align_training = align_training
         self.unlabeled = unlabeled
         self.warm_start = warm_start
@@ -279,6 +340,38 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         self.sparse_output = sparse_output
         self.n_jobs = n_jobs
         self.random_state = random_state
+
+    @classmethod
+    def from_preset(cls, name: str, **overrides: Any) -> DDLClassifier:
+        """Return a classifier with good settings in one word.
+
+        A preset is nothing but parameters of the constructor, which ``get_params`` shows.
+
+        Parameters
+        ----------
+        name : {"paper", "fast", "accurate"}
+            "paper" are the settings that Ghanem and Ahuja print, "fast" makes a small model in seconds, and "accurate"
+            has elastic-net codes and refines the model for a low error.  Where ``image_shape`` is given, "accurate"
+            also distorts images while it learns and averages over views of new ones.
+        **overrides : object
+            Parameters of the constructor, which win over the preset.
+
+        Returns
+        -------
+        DDLClassifier
+            The classifier, to be fitted.
+
+        Examples
+        --------
+        >>> from ddlearn import DDLClassifier
+        >>> DDLClassifier.from_preset("fast", random_state=0)
+        DDLClassifier(max_iter=5, n_components=100, random_state=0)
+        >>> DDLClassifier.from_preset("accurate").jitter is None
+        True
+        >>> DDLClassifier.from_preset("accurate", image_shape=(8, 8)).jitter
+        'elastic'
+        """
+        return cls(**collect_parameters(name, overrides, cls._get_param_names()))
 
     @with_callbacks
     def fit(self, X: Any, y: Any) -> DDLClassifier:
@@ -375,26 +468,36 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         self._check_inference(facts.n_classes, facts.n_features, targets.is_multilabel)
         settings = self._resolve_settings(n_components, facts.n_features, targets.is_multilabel)
         online = OnlineFit(training, settings, self.forgetting)
+        sizes = getattr(self, "dictionary_sizes_", [])
         if is_new:
-            stream = online.begin(self.init, n_components, check_random_state(self.random_state))
+            rng = check_random_state(self.random_state)
+            sizes = self._try_sizes(training, settings, rng)
+            stream = online.begin(self.init, choose_size(sizes, n_components), rng)
         else:
             check_same_model(self, settings)
+            if settings.estimate_weight:
+                weight = get_label_weight(self)
+                online.settings = replace(online.settings, classification_weight=weight, estimate_weight=False)
+            coder = recall_numbers(settings.sparse_coder, get_numbers(self.sparse_coder_))
+            online.settings = replace(online.settings, sparse_coder=coder)
             stream = getattr(self, "stream_", None) or online.resume(EarlierModel.of(self))
         stream = online.learn(stream)
         self._keep(
             stream.get_attributes(self.refit)
+            | self._tell_sizes(sizes)
             | {
                 "classes_": targets.classes,
+                "classification_weight_": float(online.settings.classification_weight),
                 "loss_": settings.loss,
                 "is_multilabel_": settings.is_multilabel,
-                "sparse_coder_": settings.sparse_coder,
+                "sparse_coder_": online.settings.sparse_coder,
                 "n_nonzero_coefs_": settings.n_nonzero_coefs,
             }
         )
 
     def _keep(self, attributes: dict[str, Any]) -> None:
         """Set fitted attributes; what an earlier fit had beside them goes."""
-        for name in {"codes_", "noise_variance_", "stream_"} & set(vars(self)):
+        for name in {"codes_", "noise_variance_", "stream_", "refinement_", "dictionary_sizes_"} & set(vars(self)):
             delattr(self, name)
         for name, value in attributes.items():
             setattr(self, name, value)
@@ -411,10 +514,18 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             )
         check_number("max_coding_iter", self.max_coding_iter, Integral)
         check_number("coding_tol", self.coding_tol, Real)
-        check_number("classification_weight", self.classification_weight, Real)
+        if not _is_auto(self.classification_weight):
+            check_number("classification_weight", self.classification_weight, Real)
         if self.classification_weight == 0:
             raise ValueError("classification_weight must be above 0: for codes without labels use make_baseline.")
         check_error_budget(self.error_budget, n_features)
+        resolve_jitter(self.jitter, self.image_shape, n_features)
+        check_number("n_views", self.n_views, Integral)
+        if self.n_views == 0 or (self.n_views > 1 and self.jitter is None):
+            raise ValueError(
+                f"n_views={self.n_views!r}: at least 1, the sample itself; more are distorted copies and need a "
+                "jitter, such as jitter='affine'."
+            )
         resolve_error_route(self.error_route)
         if self.n_candidates is not None:
             check_number("n_candidates", self.n_candidates, Integral)
@@ -439,13 +550,14 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         registration = resolve_alignment(self.alignment, self.image_shape, n_features, sparse_coder)
         if self.align_training and registration is None:
             raise ValueError("align_training=True needs an alignment, such as alignment='affine'.")
+        estimate_weight = _is_auto(self.classification_weight)
         return FitSettings(
             loss=loss,
             sparse_coder=sparse_coder,
             dictionary_update=resolve_dictionary_update(self.dictionary_update),
             classifier_trainer=resolve_trainer(self.classifier_trainer, loss),
             noise=self.noise,
-            n_nonzero_coefs=check_budget(self.n_nonzero_coefs, n_components),
+            n_nonzero_coefs=check_budget(self.n_nonzero_coefs, n_components, sparse_coder),
             fit_intercept=self.fit_intercept,
             is_multilabel=is_multilabel,
             max_iter=self.max_iter,
@@ -454,13 +566,24 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             coding_tol=self.coding_tol,
             noise_floor=self.noise_floor,
             cost_floor=self.cost_floor,
-            classification_weight=self.classification_weight,
+            classification_weight=1.0 if estimate_weight else float(self.classification_weight),
+            estimate_weight=estimate_weight,
             n_jobs=self.n_jobs,
             registration=registration if self.align_training else None,
         )
 
     def _check_strategies_for_parts(self) -> None:
         """Raise if a strategy needs all samples in one place."""
+        if self.refine is not None:
+            raise ValueError(
+                f"refine={self.refine!r} needs all samples in one place, but those of a Dask array lie on its workers: "
+                "use refine=None, or fit a part of them in memory."
+            )
+        if self._searches_size():
+            raise ValueError(
+                f"n_components={self.n_components!r} needs all samples in one place, but those of a Dask array lie on "
+                "its workers: give a number, such as that of a fit to a part of them in memory."
+            )
         loss = resolve_loss(self.loss)
         update = resolve_dictionary_update(self.dictionary_update)
         trainer = resolve_trainer(self.classifier_trainer, loss)
@@ -476,7 +599,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 )
 
     def _count_components(self, n_labelled: int) -> int:
-        if self.n_components is None:
+        if self.n_components is None or _is_auto(self.n_components):
             if self.warm_start and hasattr(self, "components_"):
                 return len(self.components_)
             if not isinstance(self.init, str) and self.init is not None:
@@ -484,11 +607,35 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             n_nonzero_coefs = check_budget(self.n_nonzero_coefs, np.iinfo(np.int32).max)
             return max(min(n_labelled // _SAMPLES_PER_ATOM, _MOST_ATOMS), min(n_nonzero_coefs, n_labelled))
         if not isinstance(self.n_components, Integral) or self.n_components < 1:
-            raise ValueError(f"n_components must be None or an integer of at least 1, got {self.n_components!r}.")
+            raise ValueError(
+                f"n_components must be None, 'auto' or an integer of at least 1, got {self.n_components!r}."
+            )
         return int(self.n_components)
+
+    def _searches_size(self) -> bool:
+        """Return whether the samples decide how many atoms there are; an earlier fit or given atoms may have."""
+        is_open = isinstance(self.init, str) and not (self.warm_start and hasattr(self, "components_"))
+        return is_open and _is_auto(self.n_components)
+
+    def _try_sizes(
+        self, training: TrainingSet, settings: FitSettings, rng: np.random.RandomState
+    ) -> list[DictionarySize]:
+        """Try numbers of atoms, if the samples are to decide."""
+        if not self._searches_size():
+            return []
+        # With random numbers of its own: the fit is that of a model which is given this number of atoms.
+        return SizeSearch(training, settings, self.init, deepcopy(rng)).run()
+
+    def _tell_sizes(self, sizes: list[DictionarySize]) -> dict[str, Any]:
+        return {"dictionary_sizes_": sizes} if _is_auto(self.n_components) else {}
 
     def _fit(self, X: Any, y: Any, training: TrainingSet, targets: Targets) -> None:
         rng = check_random_state(self.random_state)
+        refiner = resolve_refiner(self.refine, targets.is_multilabel)
+        if refiner is not None:
+            labels = collect_labels(training)
+            held_out = refiner.hold_out(labels)
+            training = hide_labels(training, labels, held_out)
         facts = training.facts
         n_components = self._count_components(facts.n_with_label)
         self._check_inference(facts.n_classes, facts.n_features, targets.is_multilabel)
@@ -496,23 +643,25 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         if not training.is_local:
             settings = replace(settings, n_jobs=1)  # a worker has a thread for each part that it works on
         fitting = AlternatingFit(training, settings, rng)
-        context = self._init_callback_context(max_subtasks=settings.max_iter)
+        n_epochs = 0 if refiner is None else refiner.epochs
+        context = self._init_callback_context(max_subtasks=settings.max_iter + n_epochs)
         # A checkpoint may know where the loop has been interrupted.
         context.call_on_fit_task_begin(estimator=self, X=X, y=y, metadata={"loop": fitting})
 
         def model_attributes(state: FitState, floors: Floors) -> dict[str, Any]:
             return self._model_attributes(fitting, state, floors, targets)
 
+        def tell(task_name: str, reconstruction_attributes: Callable[[], dict[str, Any]]) -> bool:
+            task = context.subcontext(task_name=task_name)
+            task.call_on_fit_task_begin(estimator=self, X=X, y=y)
+            return task.call_on_fit_task_end(
+                estimator=self, X=X, y=y, reconstruction_attributes=reconstruction_attributes
+            )
+
         def on_iteration(progress: FitProgress) -> bool:
-            iteration = context.subcontext(task_name="iteration")
-            iteration.call_on_fit_task_begin(estimator=self, X=X, y=y)
-            return iteration.call_on_fit_task_end(
-                estimator=self,
-                X=X,
-                y=y,
-                reconstruction_attributes=lambda: (
-                    {"history_": progress.history} | model_attributes(progress.state, progress.floors)
-                ),
+            return tell(
+                "iteration",
+                lambda: {"history_": progress.history} | model_attributes(progress.state, progress.floors),
             )
 
         # Without a name for it, the first state goes when the second has come.
@@ -524,14 +673,80 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             attributes["noise_variance_"] = rows.noise_variance
         state = fitting.refit_classifiers(result.state, result.floors) if self.refit else result.state
         attributes |= model_attributes(state, result.floors)
+        attributes |= self._tell_sizes(fitting.dictionary_sizes)
+        if refiner is not None:
+            refinement = self._prepare_refinement(refiner, fitting, state, labels, held_out)
+
+            def refined_attributes(progress: RefinementProgress) -> dict[str, Any]:
+                return self._refined_attributes(refinement, progress, fitting, result.floors)
+
+            def on_epoch(progress: RefinementProgress) -> bool:
+                return tell("epoch", lambda: attributes | refined_attributes(progress))
+
+            begin = self._begin_refinement(refinement, fitting, result, state)
+            attributes |= refined_attributes(refinement.run(begin, on_epoch))
         self._keep(attributes)
         context.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=lambda: attributes)
+
+    def _prepare_refinement(
+        self, refiner: Refiner, fitting: AlternatingFit, state: FitState, labels: Labels, held_out: NDArray[np.intp]
+    ) -> Refinement:
+        """Gather what refinement needs."""
+        settings, facts = fitting.settings, fitting.facts
+        class_cost = state.class_cost / settings.classification_weight  # as in prediction
+        cost = refiner.choose_cost(settings.is_multilabel)(settings.loss, class_cost)
+        return Refinement(
+            refiner,
+            TaskGradient(settings.sparse_coder, settings.n_nonzero_coefs, cost, settings.n_jobs),
+            fitting.collect_samples(state),
+            labels,
+            held_out,
+            is_multilabel=settings.is_multilabel,
+            fit_intercept=settings.fit_intercept,
+            jitter=resolve_jitter(self.jitter, self.image_shape, facts.n_features),
+            image_shape=self.image_shape,
+        )
+
+    @staticmethod
+    def _begin_refinement(
+        refinement: Refinement, fitting: AlternatingFit, result: FitProgress, state: FitState
+    ) -> RefinementProgress:
+        """Return where refinement begins, or where a checkpoint says that it had come to."""
+        finished = FinishedLoop(result, deepcopy(fitting.rng))
+        refinement.keepers = [partial(keep, finished) for keep in fitting.refinement_keepers]
+        # Drawn even if it is known, so that a generator of the user ends as if there had been no interruption.
+        seed = int(fitting.rng.randint(MOST_SEEDS))
+        if fitting.restored_refinement is not None:
+            restored, fitting.restored_refinement = fitting.restored_refinement, None
+            return restored
+        return refinement.begin(
+            RefinedModel(state.dictionary, np.ascontiguousarray(state.coef.T), state.intercept), seed
+        )
+
+    @staticmethod
+    def _refined_attributes(
+        refinement: Refinement, progress: RefinementProgress, fitting: AlternatingFit, floors: Floors
+    ) -> dict[str, Any]:
+        """Return what refinement changes of a model."""
+        best = progress.best
+        class_cost, misfit = refinement.measure(best)
+        noise_variance = np.maximum(misfit / (fitting.facts.n_features + 2), floors.noise_variance)
+        return {
+            "components_": best.dictionary,
+            "coef_": np.ascontiguousarray(best.coef_by_atom.T),
+            "intercept_": best.intercept,
+            "class_cost_": class_cost * fitting.settings.classification_weight,  # by which prediction divides
+            "median_noise_variance_": float(np.median(noise_variance)),
+            "refinement_": progress.history,
+        }
 
     def _begin(self, fitting: AlternatingFit, n_components: int) -> FitProgress:
         """Return where the loop begins, or where a checkpoint says that it had come to."""
         if fitting.restored is not None:
             restored, fitting.restored = fitting.restored, None
             return restored
+        fitting.dictionary_sizes = self._try_sizes(fitting.training, fitting.settings, fitting.rng)
+        n_components = choose_size(fitting.dictionary_sizes, n_components)
         return fitting.begin(*fitting.initialise(*self._start(fitting, n_components)))
 
     def _start(self, fitting: AlternatingFit, n_components: int) -> tuple[Floats, Floats | None, Floats | None]:
@@ -562,6 +777,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             "class_prior_": facts.n_positive / facts.n_with_label,
             "n_samples_seen_": facts.n_samples,
             "median_noise_variance_": fitting.find_median_noise(state),
+            "classification_weight_": settings.classification_weight,
             "noise_floor_": float(floors.noise_variance),
             "cost_floor_": float(floors.class_cost),
             "components_": state.dictionary,
@@ -581,7 +797,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         coder = MaskedCoder(
             self.components_.astype(dtype, copy=False), self.sparse_coder_, self.n_nonzero_coefs_, self.n_jobs
         )
-        class_cost = self.class_cost_ / self.classification_weight
+        class_cost = self.class_cost_ / get_label_weight(self)
         coef, intercept, class_cost = (
             array.astype(dtype, copy=False) for array in (self.coef_, self.intercept_, class_cost)
         )
@@ -606,7 +822,9 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             len(self.coef_) if self.n_candidates is None else self.n_candidates,
         )
         rule = INFERENCE_RULES[self.inference](model)
-        return Predictor(noisy_coder, rule, self._prior_evidence(), self.missing == "mask")
+        jitter = resolve_jitter(self.jitter, self.image_shape, n_features)
+        views = draw_views(jitter, self.image_shape, self.n_views, dtype)
+        return Predictor(noisy_coder, rule, self._prior_evidence(), self.missing == "mask", views)
 
     def _prior_evidence(self) -> Floats:
         """Return the evidence of the class frequencies, for samples of which nothing else is known."""

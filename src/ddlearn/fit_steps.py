@@ -22,7 +22,7 @@ from .losses import Loss
 from .masked_coding import MaskedCoder
 from .noisy_coding import NoisyCoder
 from .objective import NOISE_MODELS, compute_scores, measure_residuals, sum_costs, sum_noise_terms
-from .sparse_coding import SparseCoder, encode_rows
+from .sparse_coding import SparseCoder, encode_rows, measure_misfit
 from .training_parts import Floats, TrainingPart
 
 
@@ -47,6 +47,7 @@ class FitSettings:
     classification_weight: float
     n_jobs: int | None
     registration: Registration | None = None  # of training samples
+    estimate_weight: bool = False  # whether the first codes decide classification_weight
 
 
 def _encode_label_free(X: Floats, settings: FitSettings, dictionary: Floats, first_row: int = 0) -> RowCodes:
@@ -115,16 +116,17 @@ def scale_codes(part: TrainingPart, atom_scale: Floats) -> TrainingPart:
 def measure_part(
     part: TrainingPart, settings: FitSettings, dictionary: Floats, coef: Floats, intercept: Floats
 ) -> tuple[TrainingPart, tuple[float, NDArray[np.float64]]]:
-    """Measure squared residuals; return their sum, and each class's sum of costs."""
+    """Measure misfits; return their sum, and each class's sum of costs."""
     residuals = measure_residuals(part.X, part.codes, dictionary, settings.n_jobs)
+    misfits = measure_misfit(settings.sparse_coder, residuals, part.codes)
     labels = part.labels.astype(part.X.dtype)
     costs = sum_costs(labels, compute_scores(part.codes, coef, intercept), settings.loss)
-    return replace(part, squared_residuals=residuals), (float(np.sum(residuals, dtype=np.float64)), costs)
+    return replace(part, misfits=misfits), (float(np.sum(misfits, dtype=np.float64)), costs)
 
 
 def sum_noise(part: TrainingPart) -> tuple[float, float]:
     """Return what a part adds to the terms of representation and noise."""
-    return sum_noise_terms(part.squared_residuals, part.noise_variance, part.X.shape[1])
+    return sum_noise_terms(part.misfits, part.noise_variance, part.X.shape[1])
 
 
 class Tally(NamedTuple):
@@ -174,10 +176,10 @@ def _count(
     )
 
 
-def estimate_noise(part: TrainingPart, settings: FitSettings, mean_residual: float, floor: float) -> TrainingPart:
-    """Give samples the noise variances that their residuals, or the mean of all, make best."""
+def estimate_noise(part: TrainingPart, settings: FitSettings, mean_misfit: float, floor: float) -> TrainingPart:
+    """Give samples the noise variances that their misfits, or the mean of all, make best."""
     estimate = NOISE_MODELS[settings.noise]
-    return replace(part, noise_variance=estimate(part.squared_residuals, mean_residual, part.X.shape[1], floor))
+    return replace(part, noise_variance=estimate(part.misfits, mean_misfit, part.X.shape[1], floor))
 
 
 def settle_scales(
@@ -187,7 +189,7 @@ def settle_scales(
     coef: Floats,
     intercept: Floats,
     class_cost: Floats,
-    mean_residual: float,
+    mean_misfit: float,
     floor: float,
     stride: int,
 ) -> tuple[TrainingPart, tuple[tuple[float, float], Tally]]:
@@ -195,9 +197,18 @@ def settle_scales(
 
     Returns the terms of the objective that are left then, and what is counted for the record.
     """
-    part = estimate_noise(part, settings, mean_residual, floor)
+    part = estimate_noise(part, settings, mean_misfit, floor)
     classifiers = ClassifierState(coef, intercept, class_cost, settings.loss)
     return part, (sum_noise(part), _count(part, settings, dictionary, classifiers, floor, stride))
+
+
+def sum_residual_energy(part: TrainingPart, dictionary: Floats, stride: int) -> tuple[float, float, float]:
+    """Return the energies of every ``stride``-th sample, of its residual, and of the residual along all atoms."""
+    watched = slice(-part.first_row % stride, None, stride)
+    X = part.X[watched]
+    residuals = X - part.codes.rows(watched).to_csr(len(dictionary)) @ dictionary
+    energies = (np.sum(np.square(each), dtype=np.float64) for each in (X, residuals, residuals @ dictionary.T))
+    return tuple(map(float, energies))  # type: ignore[return-value]
 
 
 def get_labels(part: TrainingPart) -> NDArray[np.int8]:
@@ -215,9 +226,9 @@ def get_itself(part: Any) -> Any:
     return part
 
 
-def get_residuals(part: TrainingPart) -> Floats:
-    """Return the squared residuals last measured."""
-    return part.squared_residuals
+def get_misfits(part: TrainingPart) -> Floats:
+    """Return the misfits last measured."""
+    return part.misfits
 
 
 def get_noise_variance(part: TrainingPart) -> Floats:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,8 @@ from .dictionary import SamplePool, TakeSamples, WorstSamples, draw_dictionary, 
 from .fit_steps import FitSettings, StepCounts, Tally
 from .objective import Floors, MapObjective, estimate_class_cost, set_floors, sum_class_terms
 from .order_statistics import find_median, select_ranks
+from .refinement import RefinementProgress
+from .sparse_coding import SparseCoder, count_stride
 from .strategies import TRAINER_METHODS, UPDATE_METHODS, works_on_sums
 from .training_parts import Floats, RowState, TrainingPart, TrainingSet, get_row_state, put_row_state
 
@@ -72,7 +74,7 @@ class IterationRecord(NamedTuple):
     objective : float
         The MAP objective, the sum of the next four.
     representation : float
-        Squared residuals over twice their variances.
+        Misfits (squared residuals, and twice the penalty of the coder if it has one) over twice their variances.
     noise : float
         Logarithms of the variances.
     classification : float
@@ -150,6 +152,13 @@ class FitProgress(NamedTuple):
         return MapObjective(last.representation, last.noise, last.classification, last.cost)
 
 
+class FinishedLoop(NamedTuple):
+    """Where the loop ended, and refinement begins."""
+
+    progress: FitProgress
+    rng: np.random.RandomState  # as it was there
+
+
 class Settled(NamedTuple):
     """A state with scales that suit it, the objective there, and what was counted on the way."""
 
@@ -172,6 +181,8 @@ class AlternatingFit:
 
     Callbacks get this object when the fit begins.  One that keeps checkpoints sets ``restored`` to where the loop shall
     go on from, puts ``rng`` in the state it had there, and adds to ``keepers`` what is to be told of each iteration.
+    The same goes for a refinement that comes after it, with ``restored_refinement`` and ``refinement_keepers``; of
+    these, each is told the end of the loop, too, and whether the epoch is the last.
     """
 
     def __init__(self, training: TrainingSet, settings: FitSettings, rng: np.random.RandomState):
@@ -181,6 +192,9 @@ class AlternatingFit:
         self.rng = rng
         self.restored: FitProgress | None = None
         self.keepers: list[Callable[[FitProgress], None]] = []
+        self.dictionary_sizes: list[Any] = []  # what a search for the number of atoms has tried
+        self.restored_refinement: RefinementProgress | None = None
+        self.refinement_keepers: list[Callable[[FinishedLoop, RefinementProgress, bool], None]] = []
 
     def draw_dictionary(self, init: str | ArrayLike, n_components: int) -> Floats:
         """Return the first atoms."""
@@ -214,14 +228,18 @@ class AlternatingFit:
         self, dictionary: Floats, coef: Floats | None = None, intercept: Floats | None = None
     ) -> tuple[Settled, Floors]:
         """Code the samples without labels, train classifiers on the codes, and set scales and floors."""
+        self.settings = replace(self.settings, sparse_coder=self._adapt_coder(dictionary))
         facts, settings = self.facts, self.settings
         coef = np.zeros((facts.n_classes, len(dictionary)), facts.dtype) if coef is None else coef
         intercept = np.zeros(facts.n_classes, facts.dtype) if intercept is None else intercept
         parts = self.training.parts.map(steps.code_label_free, settings, dictionary)
+        if settings.estimate_weight:
+            weight = self._estimate_weight(parts, dictionary)
+            self.settings = settings = replace(settings, classification_weight=weight, estimate_weight=False)
         state = self.train_classifiers(FitState(dictionary, coef, intercept, np.empty(0), parts))
-        state, mean_residual, costs = self._measure(state)
+        state, mean_misfit, costs = self._measure(state)
         floors = set_floors(
-            state.parts.map(steps.get_residuals),
+            state.parts.map(steps.get_misfits),
             facts.n_samples,
             facts.dtype,
             costs,
@@ -230,7 +248,31 @@ class AlternatingFit:
             noise_floor=settings.noise_floor,
             cost_floor=settings.cost_floor,
         )
-        return self._settle(state, floors, mean_residual, costs), floors
+        return self._settle(state, floors, mean_misfit, costs), floors
+
+    def _estimate_weight(self, parts: Parts[TrainingPart], dictionary: Floats) -> float:
+        """Return how much less the representation tells than white noise would let it.
+
+        Labels move codes, and codes move a sample along atoms.  What residuals have there, relative to their mean over
+        all directions, is what the white noise of the model gets wrong.
+        """
+        facts = self.facts
+        stride = -(-facts.n_samples // _N_WATCHED)
+        energy, off_atoms, along_atoms = parts.add_up(steps.sum_residual_energy, dictionary, stride)
+        if off_atoms <= np.finfo(facts.dtype).eps * energy:
+            return 1.0  # samples are atoms, and tell nothing of the noise
+        excess = facts.n_features * along_atoms / (len(dictionary) * off_atoms)
+        balance = (facts.n_features + 2) / (2 * facts.n_classes)  # where labels and features tell the same
+        return float(max(min(excess, balance), 1.0))
+
+    def _adapt_coder(self, dictionary: Floats) -> SparseCoder:
+        """Return the coder with the numbers that the samples decide, if there are any."""
+        coder, n_samples = self.settings.sparse_coder, self.facts.n_samples
+        if getattr(coder, "is_adapted", True):
+            return coder
+        rows = np.arange(0, n_samples, count_stride(n_samples))
+        samples = np.concatenate([taken for _, taken in self.training.parts.collect(steps.take_rows, rows)])
+        return coder.adapt(samples, dictionary, self.settings.n_nonzero_coefs)
 
     def encode(self, state: FitState) -> tuple[FitState, StepCounts]:
         """Discriminative sparse coding, starting from the codes there are."""
@@ -270,9 +312,7 @@ class AlternatingFit:
     def _update_whole(self, state: FitState) -> _UpdatedAtoms:
         """Give all samples to the update at once, which is possible where they are here."""
         rows = state.collect_rows()
-        X = self.training.X
-        if self.settings.registration is not None:
-            X = np.concatenate(state.parts.collect(steps.get_seen))
+        X = self.collect_samples(state)
         updated = self.settings.dictionary_update.update(
             X, rows.codes, state.dictionary, 1 / rows.noise_variance, self.rng, n_jobs=self.settings.n_jobs
         )
@@ -304,10 +344,10 @@ class AlternatingFit:
 
     def update_scales(self, state: FitState, floors: Floors) -> Settled:
         """Noise variances and class costs, in closed form; and the objective, which needs the same sums."""
-        state, mean_residual, costs = self._measure(state)
-        return self._settle(state, floors, mean_residual, costs)
+        state, mean_misfit, costs = self._measure(state)
+        return self._settle(state, floors, mean_misfit, costs)
 
-    def _settle(self, state: FitState, floors: Floors, mean_residual: float, costs: Floats) -> Settled:
+    def _settle(self, state: FitState, floors: Floors, mean_misfit: float, costs: Floats) -> Settled:
         """Set the scales from what has been measured."""
         facts = self.facts
         state = replace(state, class_cost=estimate_class_cost(costs, facts.n_labelled, floors.class_cost))
@@ -318,7 +358,7 @@ class AlternatingFit:
             state.coef,
             state.intercept,
             state.class_cost,
-            mean_residual,
+            mean_misfit,
             floors.noise_variance,
             -(-facts.n_samples // _N_WATCHED),
         )
@@ -330,11 +370,11 @@ class AlternatingFit:
         return self._add_terms(state.parts.add_up(steps.sum_noise), state, costs)
 
     def _measure(self, state: FitState) -> tuple[FitState, float, Floats]:
-        """Measure residuals, which the parts keep; return their mean, and each class's sum of costs."""
-        parts, (sum_of_residuals, costs) = state.parts.map_and_add_up(
+        """Measure misfits, which the parts keep; return their mean, and each class's sum of costs."""
+        parts, (sum_of_misfits, costs) = state.parts.map_and_add_up(
             steps.measure_part, self.settings, state.dictionary, state.coef, state.intercept
         )
-        return replace(state, parts=parts), sum_of_residuals / self.facts.n_samples, costs
+        return replace(state, parts=parts), sum_of_misfits / self.facts.n_samples, costs
 
     def _add_terms(self, noise_terms: tuple[float, float], state: FitState, costs: Floats) -> MapObjective:
         weight = self.settings.classification_weight
@@ -344,19 +384,29 @@ class AlternatingFit:
         """Return the median of the noise variances."""
         return find_median(state.parts.map(steps.get_noise_variance), self.facts.n_samples, self.facts.dtype)
 
+    def collect_samples(self, state: FitState) -> Floats:
+        """Return all samples as they are seen, which must be here."""
+        if self.settings.registration is None:
+            return self.training.X
+        return np.concatenate(state.parts.collect(steps.get_seen))
+
     def begin(self, settled: Settled, floors: Floors) -> FitProgress:
         """Return the progress before the first iteration."""
         return FitProgress(settled.state, floors, [self._record(0, settled)])
 
     def run(self, progress: FitProgress, on_iteration: Callable[[FitProgress], bool]) -> FitProgress:
         """Repeat the four steps until the objective settles; ``on_iteration`` may return True to stop."""
-        while not (progress.converged or progress.stopped) and progress.n_iter < self.settings.max_iter:
+        while not self.is_finished(progress):
             progress = self.iterate(progress)
             if on_iteration(progress):
                 progress = progress._replace(stopped=True)
             for keep in self.keepers:
                 keep(progress)
         return progress
+
+    def is_finished(self, progress: FitProgress) -> bool:
+        """Whether there is nothing left to do."""
+        return progress.converged or progress.stopped or progress.n_iter >= self.settings.max_iter
 
     def iterate(self, progress: FitProgress) -> FitProgress:
         """Do the four steps once."""

@@ -19,10 +19,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from .container import MODEL, blame_file, read_container, write_container
+from .dictionary_size import DictionarySize
 from .estimator import DDLClassifier
 from .fitting import IterationRecord
 from .ksvd import KSVD, CodeClassifier
 from .losses import resolve_loss
+from .refinement import EpochRecord, find_best
 from .sparse_coding import resolve_sparse_coder
 from .stored_values import Decoder, Json, encode, encode_or_name
 
@@ -33,6 +35,10 @@ Shape = tuple[str, ...]
 # The strategies among the attributes, and what raises if one cannot serve.
 _STRATEGIES: dict[str, Callable[[Any], Any]] = {"loss_": resolve_loss, "sparse_coder_": resolve_sparse_coder}
 _SPARSE = {"codes_"}
+# What histories are made of.
+_RECORDS: dict[str, type[Any]] = {"history_": IterationRecord, "refinement_": EpochRecord}
+# What the rows of a table are.
+_TABLES: dict[str, Callable[..., tuple[Any, ...]]] = {"dictionary_sizes_": DictionarySize}
 _ALWAYS_DOUBLE = {"class_cost_", "class_prior_", "error_"}  # others have the dtype of the samples
 
 
@@ -47,11 +53,13 @@ class ModelLayout:
     strategies: tuple[str, ...] = ()
     record: str | None = None  # what has one entry for the start and one for each iteration
     optional: frozenset[str] = frozenset({"feature_names_in_"})
+    tables: tuple[str, ...] = ()  # lists of named tuples, all optional
+    epochs: str | None = None  # what has one entry for the start and one for each epoch of refinement, optional
 
     @property
     def attributes(self) -> set[str]:
-        record = {self.record} if self.record else set()
-        return {*self.floats, *self.names, *self.scalars, *self.strategies} | record
+        records = {name for name in (self.record, self.epochs) if name}
+        return {*self.floats, *self.names, *self.scalars, *self.strategies, *self.tables} | records
 
 
 _LAYOUTS = {
@@ -71,6 +79,7 @@ _LAYOUTS = {
             names={"classes_": ("n_classes",), "feature_names_in_": ("n_features",)},
             scalars={
                 "median_noise_variance_": float,
+                "classification_weight_": float,
                 "noise_floor_": float,
                 "cost_floor_": float,
                 "n_nonzero_coefs_": int,
@@ -82,7 +91,11 @@ _LAYOUTS = {
             },
             strategies=("loss_", "sparse_coder_"),
             record="history_",
-            optional=frozenset({"feature_names_in_", "codes_", "noise_variance_"}),
+            optional=frozenset(
+                {"feature_names_in_", "codes_", "noise_variance_", "classification_weight_", "refinement_", *_TABLES}
+            ),
+            tables=tuple(_TABLES),
+            epochs="refinement_",
         ),
         ModelLayout(
             KSVD,
@@ -222,6 +235,7 @@ def _restore(content: Json, decoder: Decoder) -> BaseEstimator:
     layout = _LAYOUTS[content["class"]]
     parameters = {key: decoder.decode(key, value) for key, value in content["parameters"].items()}
     attributes = {key: decoder.decode(key, value) for key, value in content["attributes"].items()}
+    attributes |= {name: _read_table(name, attributes[name]) for name in set(layout.tables) & set(attributes)}
     _check_attributes(attributes, layout)
     model = layout.model_class(**parameters)
     for name, value in attributes.items():
@@ -236,7 +250,8 @@ def _check_attributes(attributes: Mapping[str, Any], layout: ModelLayout) -> dic
     if missing or surplus:
         raise ValueError(f"the model lacks {sorted(missing)}, and {sorted(surplus)} are not known")
     for name, kind in layout.scalars.items():
-        _check_scalar(name, attributes[name], kind)
+        if name in attributes:
+            _check_scalar(name, attributes[name], kind)
     sizes = {"n_features": attributes["n_features_in_"]}
     if "n_samples_seen_" in attributes:
         sizes["n_samples"] = attributes["n_samples_seen_"]
@@ -250,16 +265,31 @@ def _check_attributes(attributes: Mapping[str, Any], layout: ModelLayout) -> dic
         raise ValueError("classes_ holds a class twice")
     if not 1 <= attributes.get("n_nonzero_coefs_", 1) <= sizes.get("n_components", 1):
         raise ValueError(f"n_nonzero_coefs_ is {attributes['n_nonzero_coefs_']} for {sizes['n_components']} atoms")
-    if "history_" in attributes:
-        _check_history(attributes["history_"])
+    for name in set(_RECORDS) & set(attributes):
+        _check_history(name, attributes[name])
+    for name in set(layout.tables) & set(attributes):
+        _check_table(name, attributes[name])
     if layout.record and len(attributes[layout.record]) != attributes["n_iter_"] + 1:
         raise ValueError(f"n_iter_ is {attributes['n_iter_']}, but {layout.record} tells of another number")
     return sizes
 
 
-def _check_history(history: Any) -> None:
-    if not isinstance(history, list) or not all(isinstance(record, IterationRecord) for record in history):
-        raise TypeError("history_ is not a list of records")
+def _check_history(name: str, history: Any) -> None:
+    is_list = isinstance(history, list) and len(history) > 0
+    if not is_list or not all(isinstance(record, _RECORDS[name]) for record in history):
+        raise TypeError(f"{name} is not a list of records")
+
+
+def _read_table(name: str, rows: Any) -> list[tuple[Any, ...]]:
+    if not isinstance(rows, list):
+        raise TypeError(f"{name} is a {type(rows).__name__}")
+    return [_TABLES[name](*row) for row in rows]
+
+
+def _check_table(name: str, table: list[tuple[Any, ...]]) -> None:
+    for row in table:
+        if not all(type(value) in (int, float) and np.isfinite(value) for value in row):
+            raise ValueError(f"{name} has the row {row}")
 
 
 def _check_scalar(name: str, value: Any, kind: type) -> None:
@@ -297,4 +327,9 @@ def _summarise(model: BaseEstimator, sizes: dict[str, int]) -> dict[str, Json]:
         last = model.history_[-1]
         for name in ("objective", "training_error", "label_free_error"):
             summary[name] = encode(name, getattr(last, name), lambda name, array: None)
+    if hasattr(model, "refinement_"):
+        best = find_best(model.refinement_)
+        summary |= {"n_epochs": len(model.refinement_) - 1, "best_epoch": best.epoch}
+        if np.isfinite(best.validation_error):  # or no samples were held out
+            summary["validation_error"] = best.validation_error
     return summary

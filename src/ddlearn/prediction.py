@@ -11,11 +11,17 @@ from scipy.sparse import csr_array
 
 from .codes import RowCodes
 from .inference import InferenceRule
+from .jitter import Jitter, displace
 from .masked_coding import Flags
 from .noisy_coding import CodedBlock, NoisyCoder
 from .sparse_coding import Floats
 
 __all__ = ["Explanation"]
+
+# Views of a new image differ by this share of the distortions of training images: it stands where it stands, and only
+# accidents of sampling are to be averaged out.
+_STRENGTH_OF_VIEWS = 0.5
+_VIEW_SEED = 0  # all images are seen through the same distortions, so that none depends on the others
 
 
 class Explanation(NamedTuple):
@@ -64,6 +70,16 @@ class Explanation(NamedTuple):
     transforms: Floats | None
 
 
+def draw_views(
+    jitter: Jitter | None, image_shape: tuple[int, int] | None, n_views: int, dtype: np.dtype
+) -> Floats | None:
+    """Return the displacement fields of all views but the first, which is the image itself; None if it is alone."""
+    if jitter is None or image_shape is None or n_views == 1:
+        return None
+    fields = jitter.draw(n_views - 1, image_shape, np.random.default_rng(_VIEW_SEED), dtype)
+    return dtype.type(_STRENGTH_OF_VIEWS) * fields
+
+
 @dataclass(frozen=True)
 class Predictor:
     """Codes and judges new samples; all settings have been checked."""
@@ -72,6 +88,7 @@ class Predictor:
     rule: InferenceRule
     prior_evidence: Floats  # (n_classes,) for samples of which nothing is known
     is_nan_missing: bool
+    views: Floats | None = None  # (n_views - 1, 2, height, width) displacement fields
 
     def encode(self, X: Floats) -> RowCodes:
         """Return label-free codes."""
@@ -86,9 +103,23 @@ class Predictor:
     def _judge(self, coded: CodedBlock) -> tuple[Floats, int]:
         # The fit leaves out right features too; what hypotheses cost is judged by all that are not wrong.
         evidence = self.rule.weigh(coded.samples, coded.is_known & ~coded.is_wrong, coded.codes)
+        if self.views is not None:
+            self._average_views(coded, evidence)
         is_blank = ~coded.is_known.any(axis=1)
         evidence[is_blank] = self.prior_evidence
         return evidence, int(np.count_nonzero(is_blank))
+
+    def _average_views(self, coded: CodedBlock, evidence: Floats) -> None:
+        """Add the evidence of distorted copies, as they stand after registration; only of images that are whole."""
+        whole = np.flatnonzero(coded.is_kept.all(axis=1))
+        if self.views is None or whole.size == 0:
+            return
+        is_kept = coded.is_kept[whole]
+        total = evidence[whole]
+        for field in self.views:
+            view = displace(coded.samples[whole], np.broadcast_to(field, (len(whole), *field.shape)))
+            total += self.rule.weigh(view, is_kept, self.coder.coder.encode(view, is_kept))
+        evidence[whole] = total / (len(self.views) + 1)
 
     def explain(self, X: Floats, mask: Flags | None) -> Explanation:
         """Return the parts that samples were taken apart into."""

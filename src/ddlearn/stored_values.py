@@ -8,8 +8,8 @@ bring it along: nothing in a file is ever executed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,14 @@ from .classifiers import CLASSIFIER_TRAINERS
 from .dictionary import DICTIONARY_UPDATES
 from .fitting import IterationRecord
 from .gross_errors import ERROR_ROUTES
+from .jitter import Jitter
 from .losses import LOSSES
+from .refinement import EpochRecord, Refiner
 from .sparse_coding import SPARSE_CODERS
 
 Json = Any
 KeepArray = Callable[[str, NDArray[Any]], Json]
+Record = TypeVar("Record", IterationRecord, EpochRecord)
 
 REGISTRIES: dict[str, Mapping[str, Any]] = {
     "loss": LOSSES,
@@ -34,6 +37,8 @@ REGISTRIES: dict[str, Mapping[str, Any]] = {
     "classifier_trainer": CLASSIFIER_TRAINERS,
     "error_route": ERROR_ROUTES,
     "alignment": {"alignment": Alignment},
+    "jitter": {"jitter": Jitter},
+    "refine": {"refiner": Refiner},
 }
 _NUMBERS = "biuf"
 _DATES = "Mm"
@@ -96,7 +101,7 @@ def encode(name: str, value: Any, keep_array: KeepArray) -> Json:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else {"type": "float", "value": str(value)}
-    if isinstance(value, list) and value and isinstance(value[0], IterationRecord):
+    if isinstance(value, list) and value and isinstance(value[0], IterationRecord | EpochRecord):
         return encode_history(value)
     if isinstance(value, list | tuple):
         items = [encode(f"{name}.{place}", item, keep_array) for place, item in enumerate(value)]
@@ -172,19 +177,37 @@ def decode_random_state(state: Json) -> np.random.RandomState:
     return rng
 
 
-def encode_history(history: list[IterationRecord]) -> Json:
-    """Return what the iterations did, one list each."""
+# What a history may be made of, under the name of the field that numbers the records.
+_RECORDS: dict[str, type[IterationRecord] | type[EpochRecord]] = {"iteration": IterationRecord, "epoch": EpochRecord}
+
+
+def encode_history(history: Sequence[IterationRecord] | Sequence[EpochRecord]) -> Json:
+    """Return what the iterations, or epochs, did, one list each."""
     rows = [[encode(name, value, _no_arrays) for name, value in record._asdict().items()] for record in history]
-    return {"type": "history", "fields": list(IterationRecord._fields), "rows": rows}
+    return {"type": "history", "fields": list(history[0]._fields), "rows": rows}
 
 
-def decode_history(stored: Json) -> list[IterationRecord]:
-    """Return the records of the iterations, which must be numbered from 0."""
-    if tuple(stored["fields"]) != IterationRecord._fields:
+def decode_history(stored: Json, expected: type[Record] | None = None) -> list[Record]:
+    """Return the records of the iterations, or epochs, which must be numbered from 0, and as expected if that is told.
+
+    Parameters
+    ----------
+    stored : dict
+        JSON.
+    expected : type or None, default=None
+        What the records must be: IterationRecord or EpochRecord.
+
+    Returns
+    -------
+    list
+        The records.
+    """
+    record_class: Any = _RECORDS.get(stored["fields"][0]) if expected is None else expected
+    if record_class is None or tuple(stored["fields"]) != record_class._fields:
         raise ValueError(f"the history has the fields {stored['fields']}")
     decoder = Decoder({}, {})
-    history = [IterationRecord(*decoder.decode("history", row)) for row in stored["rows"]]
-    if [record.iteration for record in history] != list(range(len(history))) or not history:
+    history = [record_class(*decoder.decode("history", row)) for row in stored["rows"]]
+    if [record[0] for record in history] != list(range(len(history))) or not history:
         raise ValueError("the history has gaps")
     if not all(type(value) in (int, float) for record in history for value in record):
         raise TypeError("the history holds something else than numbers")

@@ -17,6 +17,7 @@ classifiers learn from the batch (progressive validation): with fewer samples th
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from numbers import Integral
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -67,7 +68,7 @@ class ScaleSums:
     n_noisy: float  # samples that are not themselves atoms
     log_variances: float  # for each of those, the logarithm of its batch's median noise variance
     n_samples: float
-    squared_residuals: float
+    misfits: float
     costs: Floats  # (n_classes,) of label-free codes, before the classifiers learned from them
     pulled_costs: Floats  # (n_classes,) of codes that saw the labels
     n_labelled: Floats  # (n_classes,)
@@ -93,9 +94,9 @@ class ScaleSums:
         return float(np.exp(self.log_variances / self.n_noisy))
 
     @property
-    def mean_residual(self) -> float:
-        """The mean squared residual."""
-        return self.squared_residuals / self.n_samples
+    def mean_misfit(self) -> float:
+        """The mean misfit."""
+        return self.misfits / self.n_samples
 
     @property
     def class_prior(self) -> Floats:
@@ -188,8 +189,9 @@ class EarlierModel(NamedTuple):
 def check_same_model(model: Any, settings: FitSettings) -> None:
     """Raise if a parameter of an estimator has changed that must not, between one batch and the next."""
     n_components = len(model.components_)
+    n_asked_for = model.n_components if isinstance(model.n_components, Integral) else n_components
     for name, now, before in (
-        ("n_components", n_components if model.n_components is None else model.n_components, n_components),
+        ("n_components", n_asked_for, n_components),
         ("loss", type(settings.loss).__name__, type(model.loss_).__name__),
     ):
         if now != before:
@@ -233,6 +235,7 @@ class OnlineFit:
         """Return the stream before its first batch: atoms and first classifiers as a fit on the batch has them."""
         fitting = AlternatingFit(self.training, self.settings, rng)
         progress = fitting.begin(*fitting.initialise(fitting.draw_dictionary(init, n_components)))
+        self.settings = fitting.settings  # the first codes may have decided something
         state = progress.state
         nothing = RememberedCosts.nothing(self.facts.n_classes, n_components, self.settings.loss)
         classifiers = StreamClassifiers(state.coef, state.intercept, state.class_cost, nothing)
@@ -352,7 +355,7 @@ class OnlineFit:
         """Code the batch without labels, and set scales; return the error before anything is learned from it, too."""
         settings, facts, judging = self.settings, self.facts, stream.judging
         parts = self.training.parts.map(steps.code_label_free, settings, stream.dictionary)
-        parts, (sum_of_residuals, costs) = parts.map_and_add_up(
+        parts, (sum_of_misfits, costs) = parts.map_and_add_up(
             steps.measure_part, settings, stream.dictionary, judging.coef, judging.intercept
         )
         n_noisy, variance = self._find_median_variance(parts)
@@ -364,7 +367,7 @@ class OnlineFit:
             n_noisy,
             n_noisy * float(np.log(variance)),
             facts.n_samples,
-            sum_of_residuals,
+            sum_of_misfits,
             np.minimum(costs, worst),
             np.zeros(facts.n_classes),
             facts.n_labelled.astype(np.float64),
@@ -372,7 +375,7 @@ class OnlineFit:
             facts.n_with_label,
         )
         floors = scales.set_floors(settings)
-        parts = parts.map(steps.estimate_noise, settings, scales.mean_residual, floors.noise_variance)
+        parts = parts.map(steps.estimate_noise, settings, scales.mean_misfit, floors.noise_variance)
         n_wrong, n_judged = parts.add_up(steps.count_mistakes, settings, judging.to_state(settings))
         return parts, replace(stream, scales=scales, floors=floors), _divide(n_wrong, n_judged)
 
@@ -381,8 +384,8 @@ class OnlineFit:
 
         If all are atoms, it is that of samples without a code: nothing is known but their size.
         """
-        residuals = np.concatenate(parts.collect(steps.get_residuals))
-        noisy = residuals[residuals > np.finfo(residuals.dtype).eps * residuals.max()]
+        misfits = np.concatenate(parts.collect(steps.get_misfits))
+        noisy = misfits[misfits > np.finfo(misfits.dtype).eps * misfits.max()]
         typical = float(np.median(noisy)) if noisy.size else parts.add_up(_measure_energy) / self.facts.n_samples
         return noisy.size, (typical or 1.0) / (self.facts.n_features + 2)
 
@@ -427,14 +430,14 @@ class OnlineFit:
     def _settle(self, stream: Stream, parts: Parts[TrainingPart]) -> tuple[Stream, _Settled]:
         """Measure codes that saw the labels, with the atoms and classifiers they led to."""
         settings, facts, pulling = self.settings, self.facts, stream.pulling
-        parts, (sum_of_residuals, costs) = parts.map_and_add_up(
+        parts, (sum_of_misfits, costs) = parts.map_and_add_up(
             steps.measure_part, settings, stream.dictionary, pulling.coef, pulling.intercept
         )
         scales = replace(stream.scales, pulled_costs=stream.scales.pulled_costs + costs)
         class_cost = estimate_class_cost(scales.pulled_costs, scales.n_labelled, stream.floors.class_cost)
         pulling = replace(pulling, class_cost=class_cost)
         floor = stream.floors.noise_variance
-        parts = parts.map(steps.estimate_noise, settings, sum_of_residuals / facts.n_samples, floor)
+        parts = parts.map(steps.estimate_noise, settings, sum_of_misfits / facts.n_samples, floor)
         variance = np.concatenate(parts.collect(steps.get_noise_variance))
         weight = settings.classification_weight
         return replace(stream, scales=scales, pulling=pulling), _Settled(

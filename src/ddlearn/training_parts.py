@@ -29,7 +29,7 @@ class TrainingPart:
     labels: Labels  # (n, n_classes) of -1, 0 (not known) and +1
     X: Floats  # what is seen of the samples: themselves, unless they are registered
     codes: RowCodes
-    squared_residuals: Floats  # (n,)
+    misfits: Floats  # (n,) squared residuals, and twice the penalty on the codes
     noise_variance: Floats  # (n,)
     positions: Floats | None = None  # parameters of the maps through which the samples are seen
     first_row: int = 0  # of the part, among all rows
@@ -49,7 +49,7 @@ class TrainingPart:
         data = self.images.nbytes + (0 if self.X is self.images else self.X.nbytes) + self.labels.nbytes
         codes = self.codes.indices.nbytes + self.codes.values.nbytes
         codes += 0 if self.positions is None else self.positions.nbytes
-        return data + codes + self.squared_residuals.nbytes + self.noise_variance.nbytes
+        return data + codes + self.misfits.nbytes + self.noise_variance.nbytes
 
 
 class RowState(NamedTuple):
@@ -146,6 +146,22 @@ class TrainingSet:
         blocks = split_rows(len(X), part_rows)
         parts = LocalParts([TrainingPart.of(X[rows], labels[rows], rows.start) for rows in blocks])
         return cls.of_parts(parts, [rows.stop - rows.start for rows in blocks], X, X.dtype, is_local=True)
+
+
+def collect_labels(training: TrainingSet) -> Labels:
+    """Return the labels of all samples."""
+    return np.concatenate(training.parts.collect(_get_labels))
+
+
+def _get_labels(part: TrainingPart) -> Labels:
+    return part.labels
+
+
+def hide_labels(training: TrainingSet, labels: Labels, rows: NDArray[np.intp]) -> TrainingSet:
+    """Return a training set in this process without the labels of some rows."""
+    labels = labels.copy()
+    labels[rows] = 0
+    return TrainingSet.of_arrays(training.X, labels, PART_ROWS)
 
 
 class Targets(NamedTuple):

@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
@@ -39,7 +39,7 @@ from .terminal import Terminal
 # Those of ``ddlearn.experiments.reproduction``, which takes a second to import.
 EXPERIMENTS = (
     *("losses", "usps", "usps_chosen", "parameters", "mnist", "yaleb", "claims", "ablation", "tuning", "all"),
-    *("faces", "alignment", "pictures"),
+    *("beyond", "faces", "alignment", "pictures"),
 )
 _PAGES = frozenset({".html", ".htm"})  # what browsers open
 _PREDICTION_COLUMNS = ("sample", "prediction", "probability")
@@ -51,6 +51,10 @@ def fit(
     source: Source,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="MODEL", help="The file to write.")],
     settings: dict[str, Any],
+    preset: Annotated[
+        Literal["paper", "fast", "accurate"] | None,
+        typer.Option(help="Good model options in one word; a configuration file and the command line win."),
+    ] = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="TOML or JSON with model options; the command line wins.")
     ] = None,
@@ -72,13 +76,13 @@ def fit(
     with open_client(terminal, cluster) as n_places:
         samples = read_source(terminal, source, n_places=n_places)
         y = require_labels(samples, source.data)
-        model = make_model(settings, samples)
+        model = make_model(settings, samples, preset)
         seconds = fit_model(terminal, model, samples.X, y, checkpoint, resume)
     name_features(model, samples.feature_names)
     from ..persistence import save
 
     save(model, output)
-    facts = collect_fit_facts(source.data, model, settings, seconds) | {"file": output}
+    facts = collect_fit_facts(source.data, model, settings, seconds) | {"preset": preset, "file": output}
     terminal.report(make_fit_table(facts, output.stat().st_size))
     terminal.answer(facts)
 
@@ -263,6 +267,10 @@ def reproduce(
     quick: Annotated[
         bool, typer.Option("--quick", help="A small run of minutes, in a folder of its own inside the output.")
     ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="PART", help="Of beyond: a data set (usps), or one of its methods (usps:svm)."),
+    ] = None,
     jobs: Annotated[int, typer.Option("--jobs", help="Cells measured at once; -1 is one a core.")] = -1,
 ) -> None:
     """Measure the paper's figures and tables again; what was interrupted goes on where it was."""
@@ -273,7 +281,8 @@ def reproduce(
 
     folder = output / "quick" if quick else output
     with terminal.show_log("ddlearn.experiments"):
-        records = run(experiment, folder, scale=QUICK if quick else FULL, n_jobs=1, n_processes=jobs)
+        scale = QUICK if quick else FULL
+        records = run(experiment, folder, scale=scale, only=only or (), n_jobs=1, n_processes=jobs)
     cells = [record for of_one in list_new_cells(records).values() for record in of_one]
     n_cells, seconds = len(cells), sum(record["seconds"] for record in cells)
     terminal.report(f"{n_cells} cells, {seconds / 60:.1f} minutes of work; see {escape(str(folder))}.")
@@ -316,10 +325,13 @@ def _write_predictions(file: Any, rows: Iterable[tuple[Any, Any, float]]) -> Non
 
 
 def _simplify(stored: Any) -> Any:
-    """Return a stored parameter as people write it: a tuple by its items, an object by its name."""
+    """Return a stored parameter as people write it: a tuple by its items, an object by its name and parameters."""
     if not isinstance(stored, dict):
         return stored
-    return stored.get("items") or stored.get("name") or stored["type"]
+    if stored["type"] == "strategy":
+        parameters = ", ".join(f"{name}={_simplify(value)}" for name, value in stored["parameters"].items())
+        return f"{stored['name']}({parameters})"
+    return stored.get("items") or stored.get("class") or stored["type"]
 
 
 def _to_cell(value: Any) -> str:

@@ -53,9 +53,11 @@ def _check_value(parameter: Parameter, value: Any, place: str) -> Any:
     """Return a value of a configuration file as the constructor takes it, or say what is wrong."""
     if parameter.kind == "tuple[int, int]":
         return parse_size("x".join(map(str, value)) if isinstance(value, list) else str(value))
+    if value in parameter.words:
+        return value
     expected = _VALUE_TYPES[parameter.kind]
     if not isinstance(value, expected) or (isinstance(value, bool) and bool not in expected):
-        names = " or ".join(type_.__name__ for type_ in expected)
+        names = " or ".join([*(type_.__name__ for type_ in expected), *map(repr, parameter.words)])
         raise typer.BadParameter(f"{place}: {parameter.name} = {value!r}, but it must be {names}.")
     if parameter.choices and value not in parameter.choices:
         raise typer.BadParameter(f"{place}: {parameter.name} = {value!r}, but it must be one of {parameter.choices}.")

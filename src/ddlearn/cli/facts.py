@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def collect_fit_facts(data: str, model: DDLClassifier, settings: dict[str, Any], seconds: float) -> dict[str, Any]:
     """Tell how a fit went."""
     last = model.history_[-1]
-    return {
+    facts = {
         "data": data,
         "n_samples": model.n_samples_seen_,
         "n_features": model.n_features_in_,
@@ -30,6 +30,21 @@ def collect_fit_facts(data: str, model: DDLClassifier, settings: dict[str, Any],
         "training_error": last.training_error,
         "label_free_error": last.label_free_error,
         "seconds": seconds,
+    }
+    if hasattr(model, "refinement_"):
+        facts["refinement"] = _collect_refinement_facts(model)
+    return facts
+
+
+def _collect_refinement_facts(model: DDLClassifier) -> dict[str, Any]:
+    from ..refinement import find_best
+
+    best = find_best(model.refinement_)
+    return {
+        "n_epochs": len(model.refinement_) - 1,
+        "best_epoch": best.epoch,
+        "validation_error": best.validation_error,
+        "validation_error_before": model.refinement_[0].validation_error,
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +17,9 @@ from .terminal import Terminal
 
 if TYPE_CHECKING:
     from ..estimator import DDLClassifier
+    from ..fitting import FinishedLoop, FitProgress
     from ..reading import Samples
+    from ..refinement import RefinementProgress
 
 _ROWS_AT_ONCE = 4096  # between two steps of the progress bar of a prediction
 
@@ -25,7 +28,7 @@ Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A file that fit ha
 Jobs = Annotated[int, typer.Option("--jobs", "--n-jobs", help="Number of threads; -1 is all cores.")]
 
 
-def make_model(settings: dict[str, Any], samples: Samples) -> DDLClassifier:
+def make_model(settings: dict[str, Any], samples: Samples, preset: str | None = None) -> DDLClassifier:
     """Make a classifier for samples: the shape of images, and the type of the marker of no label, are theirs."""
     from ..estimator import DDLClassifier
 
@@ -34,7 +37,7 @@ def make_model(settings: dict[str, Any], samples: Samples) -> DDLClassifier:
     marker = settings.get("unlabeled")
     if isinstance(marker, str) and samples.labels is not None and samples.labels.dtype.kind in "iu":
         settings = settings | {"unlabeled": int(parse_number(marker))}
-    return DDLClassifier(**settings)
+    return DDLClassifier(**settings) if preset is None else DDLClassifier.from_preset(preset, **settings)
 
 
 def fit_model(
@@ -43,7 +46,7 @@ def fit_model(
     """Fit under a progress bar; return the seconds it took."""
     begin = perf_counter()
     with terminal.progress(*_FitProgress.columns) as bar:
-        callbacks: list[Any] = [_FitProgress(bar, model.max_iter)]
+        callbacks: list[Any] = [_FitProgress(bar)]
         if checkpoint is not None:
             from ..checkpoint import Checkpoint
 
@@ -53,30 +56,43 @@ def fit_model(
 
 
 class _FitProgress:
-    """A scikit-learn callback that moves a progress bar."""
+    """A scikit-learn callback that moves a progress bar for the iterations, and one for the epochs of refinement."""
 
-    columns = ("{task.completed}/{task.total}", "objective {task.fields[objective]}", "error {task.fields[error]}")
+    columns = ("{task.completed}/{task.total}", "{task.fields[result]}")
 
-    def __init__(self, bar: Any, max_iter: int):
+    def __init__(self, bar: Any):
         self.bar = bar
-        self.task = bar.add_task("fitting", total=max_iter, objective="-", error="-")
 
     def setup(self, estimator: Any, context: Any) -> None:
         """Nothing to set up."""
 
-    def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
-        """Wait for the end of the iteration."""
+    def on_fit_task_begin(self, estimator: Any, context: Any, *, metadata: dict[str, Any] | None) -> None:
+        """Ask to be told of iterations and epochs; the fit makes no model for that, as it would for a callback."""
+        if metadata is None:  # an iteration begins
+            return
+        fitting = self.bar.add_task("fitting", total=estimator.max_iter, result="")
+        metadata["loop"].keepers.append(partial(self._show_iteration, fitting))
+        if estimator.refine is not None:
+            n_epochs = getattr(estimator.refine, "epochs", estimator.refine)
+            refining = self.bar.add_task("refining", total=n_epochs, result="")
+            metadata["loop"].refinement_keepers.append(partial(self._show_epoch, refining))
 
-    def on_fit_task_end(self, estimator: Any, context: Any, *, fitted_estimator: Any) -> None:
+    def _show_iteration(self, task: Any, progress: FitProgress) -> None:
         """Show the objective and the error on label-free codes, which is the one that new samples will have."""
-        if context.task_name == "iteration":
-            record = fitted_estimator.history_[-1]
-            self.bar.update(
-                self.task,
-                completed=record.iteration,
-                objective=f"{record.objective:,.0f}",
-                error=f"{record.label_free_error:.2%}",
-            )
+        record = progress.history[-1]
+        result = f"objective {record.objective:,.0f}  error {record.label_free_error:.2%}"
+        self.bar.update(task, completed=record.iteration, result=result)
+
+    def _show_epoch(self, task: Any, _: FinishedLoop, progress: RefinementProgress, is_last: bool) -> None:
+        """Show the training cost, and the error on the samples held out."""
+        record = progress.history[-1]
+        result = f"cost {record.training_cost:.3g}"
+        if not math.isnan(record.validation_error):
+            result += f"  held-out error {record.validation_error:.2%}"
+        self.bar.update(task, completed=record.epoch, result=result)
+
+    def on_fit_task_end(self, estimator: Any, context: Any) -> None:
+        """Do nothing: the fit has told."""
 
     def teardown(self, estimator: Any, context: Any) -> None:
         """Nothing to take down."""

@@ -30,6 +30,7 @@ class Parameter(NamedTuple):
     default: Any
     description: str
     choices: tuple[str, ...]  # all texts that it may be, or none if the docstring does not list them
+    words: tuple[str, ...]  # texts that it may be in place of a number
 
 
 @functools.cache
@@ -53,17 +54,23 @@ def read_parameters() -> dict[str, Parameter]:
     }
 
 
-def _read_descriptions(docstring: str) -> dict[str, tuple[str, tuple[str, ...]]]:
+def _read_descriptions(docstring: str) -> dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]]:
     """Return what a numpydoc docstring says of each parameter, in one line of plain text, and its choices."""
     section = re.split(r"\n\n?(?:Parameters|Attributes)\n-+\n", docstring)[1]
     entries = re.findall(r"^(\w+) : (.*)\n((?:[ \t]+.*\n?|\n)+)", section + "\n", re.MULTILINE)
-    return {name: (_to_plain_text(text), _list_choices(type_)) for name, type_, text in entries}
+    return {name: (_to_plain_text(text), _list_choices(type_), _list_words(type_)) for name, type_, text in entries}
 
 
 def _list_choices(type_: str) -> tuple[str, ...]:
     """Return the texts that a numpydoc type such as '{"omp", "ormp"} or SparseCoder' lists."""
     choices = re.match(r"\{(.*?)\}", type_)
     return ast.literal_eval(f"({choices[1]},)") if choices else ()
+
+
+def _list_words(type_: str) -> tuple[str, ...]:
+    """Return the texts that a numpydoc type such as 'float or "auto", default=1.0' allows beside numbers."""
+    kind = type_.split(", default=")[0]
+    return tuple(re.findall(r'"(\w+)"', kind)) if re.match("int|float", kind) else ()
 
 
 def _to_plain_text(text: str) -> str:
@@ -80,12 +87,17 @@ def make_option(parameter: Parameter) -> inspect.Parameter:
         names.insert(0, f"--{ALIASES[parameter.name]}")
     types: dict[str, Any] = {"int": int, "bool": bool}
     parsers: dict[str, Callable[[str], Any]] = {"float": parse_number, "tuple[int, int]": parse_size}
+    metavars = {"float": "NUMBER", "tuple[int, int]": "HxW"}
+    if parameter.words:
+        types = {}
+        parsers[parameter.kind] = functools.partial(parse_number_or_word, parameter.words)
+        metavars[parameter.kind] = "|".join(["NUMBER", *parameter.words])
     if parameter.kind == "bool":
         names = [f"--{flag}/--no-{flag}"]
     option = typer.Option(
         *names,
         parser=parsers.get(parameter.kind),
-        metavar={"float": "NUMBER", "tuple[int, int]": "HxW"}.get(parameter.kind),
+        metavar=metavars.get(parameter.kind),
         help=escape(parameter.description),
         show_default=False if parameter.default is None else str(parameter.default),
         rich_help_panel="Model (the parameters of DDLClassifier)",
@@ -107,6 +119,16 @@ def parse_number(text: str) -> int | float:
         return int(text) if re.fullmatch(r"[+-]?\d+", text) else float(text)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a number.") from None
+
+
+def parse_number_or_word(words: tuple[str, ...], text: str) -> int | float | str:
+    """Return a word that is known, or a number."""
+    if text in words:
+        return text
+    try:
+        return parse_number(text)
+    except typer.BadParameter:
+        raise typer.BadParameter(f"{text!r} is neither a number nor {' or '.join(words)}.") from None
 
 
 def parse_size(text: str) -> tuple[int, int]:

@@ -32,7 +32,8 @@ def make_facts_table(title: str | None, facts: dict[str, str]) -> Table:
 
 def make_fit_table(facts: dict[str, Any], n_bytes: int | None = None) -> Table:
     """Return how a fit went, with the size of its file if there is one."""
-    settings = ", ".join(f"{name}={value}" for name, value in facts["settings"].items())
+    preset = [] if facts.get("preset") is None else [f"preset {facts['preset']}"]
+    settings = ", ".join([*preset, *(f"{name}={value}" for name, value in facts["settings"].items())])
     end = ", the objective has settled" if facts["converged"] else f" of {facts['max_iter']}, not settled yet"
     rows = {
         "data": f"{facts['data']}: {facts['n_samples']:,} samples, {facts['n_features']:,} features, "
@@ -43,11 +44,23 @@ def make_fit_table(facts: dict[str, Any], n_bytes: int | None = None) -> Table:
         "objective": f"{facts['objective']:,.0f}",
         "training error": f"{facts['training_error']:.2%} (codes that saw the labels)",
         "label-free error": f"{facts['label_free_error']:.2%} (training samples coded as new ones are)",
-        "time": f"{facts['seconds']:.1f} s",
     }
+    if "refinement" in facts:
+        rows["refinement"] = _describe_refinement(facts["refinement"])
+    rows["time"] = f"{facts['seconds']:.1f} s"
     if n_bytes is not None:
         rows["file"] = f"{facts['file']} ({n_bytes / 1e6:.1f} MB)"
     return make_facts_table("Fitted", rows)
+
+
+def _describe_refinement(facts: dict[str, Any]) -> str:
+    epochs = f"{facts['n_epochs']} epochs, the model after epoch {facts['best_epoch']} is kept"
+    if math.isnan(facts["validation_error"]):
+        return epochs
+    return (
+        f"{epochs}: held-out error {facts['validation_error']:.2%}, before refinement "
+        f"{facts['validation_error_before']:.2%}"
+    )
 
 
 def make_error_tables(data: str, facts: dict[str, Any]) -> list[Any]:

@@ -15,7 +15,7 @@ from .cells import Cell, Record, slug
 from .images import Floats
 from .setups import Setup
 from .tables import BLUE, ORANGE, format_table, make_figure, save_figure
-from .trials import LOSS_TITLES, LOSSES, LOW_FLOORS, PAPER, Trial, get_trial, guess_effort, load_samples
+from .trials import LOSS_TITLES, LOSSES, LOW_FLOORS, PAPER, Trial, get_trial, guess_effort, load_samples, make_map_model
 
 STARTS = {"samples": "training samples", "gaussian": "Gaussian vectors"}
 _START_COLOURS = {"samples": BLUE, "gaussian": ORANGE}
@@ -51,7 +51,7 @@ def measure_starts(trial: Trial, n_jobs: int | None) -> dict[str, Any]:
 
     def fit(start: str, seed: int) -> DDLClassifier:
         settings = trial.settings | {"init": start, "random_state": seed, "n_jobs": n_jobs}
-        return DDLClassifier(**settings).fit(data.X_train, data.y_train)
+        return make_map_model(**settings).fit(data.X_train, data.y_train)
 
     models = {start: fit(start, trial.seed) for start in STARTS}
     others = fit("samples", trial.seed + 1)
@@ -146,9 +146,8 @@ def measure_steps(
     data = load_samples(Trial(dataset, "ddl", {}, max_train=max_train))
     X, y = data.X_train, data.y_train
     settings = PAPER | {"max_iter": 2, "tol": 0.0}
-    model = DDLClassifier(
-        n_components, n_nonzero_coefs=n_nonzero_coefs, loss=loss, **settings, random_state=0, n_jobs=n_jobs
-    ).fit(X, y)
+    settings |= {"n_components": n_components, "n_nonzero_coefs": n_nonzero_coefs, "loss": loss}
+    model = make_map_model(**settings, random_state=0, n_jobs=n_jobs).fit(X, y)
     labels = np.where(y[:, None] == model.classes_, 1, -1)
 
     def encode(n_steps: int) -> Any:

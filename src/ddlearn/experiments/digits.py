@@ -92,7 +92,9 @@ def run_alignment(
         fit_settings, test_settings = setting.split()
 
         def measure() -> dict[str, Any]:
-            model, fit_seconds = fits.get(DDLClassifier, fit_settings | {"random_state": seed})
+            model, fit_seconds = fits.get(
+                DDLClassifier, fit_settings | {"classification_weight": 1.0, "random_state": seed}
+            )
             result = judge_model(copy(model).set_params(**test_settings), X_test, y_test)
             return result | {"fit_seconds": fit_seconds}
 

@@ -15,7 +15,7 @@ from ..estimator import DDLClassifier
 from .cells import Cell, Record, run_cells, slug
 from .images import DATASETS, Floats, Split
 from .tables import BLACK, BLUE, ORANGE, RED, format_table, make_figure, save_figure, write_tables
-from .trials import LOSS_TITLES, LOSSES, LOW_FLOORS, PAPER, Trial, guess_effort, load_samples
+from .trials import LOSS_TITLES, LOSSES, LOW_FLOORS, PAPER, Trial, guess_effort, load_samples, make_map_model
 
 # The paper has no floors. The library's hold up almost all class costs on USPS, which are then equal and show nothing.
 FLOORS: dict[str, dict[str, Any]] = {"default": {}, "low": LOW_FLOORS}
@@ -128,7 +128,7 @@ def _without_dictionary(record: Record) -> Record:
 def measure_parameters(trial: Trial, keeps_dictionary: bool, n_jobs: int | None) -> dict[str, Any]:
     """Fit, and return what was learned and how well each class is told from the others."""
     data = load_samples(trial)
-    model = DDLClassifier(**trial.settings, random_state=trial.seed, n_jobs=n_jobs).fit(data.X_train, data.y_train)
+    model = make_map_model(**trial.settings, random_state=trial.seed, n_jobs=n_jobs).fit(data.X_train, data.y_train)
     speakers, strengths = find_speakers(model)
     result = {
         "n_iter": model.n_iter_,

@@ -98,7 +98,9 @@ def draw_misaligned_digits(output: str | Path, *, n_jobs: int | None = None) -> 
         Number of threads, after joblib's conventions.
     """
     digits = load_digits()
-    model = DDLClassifier(random_state=SEED, n_jobs=n_jobs).fit(to_rows(digits.X_train), digits.y_train)
+    model = DDLClassifier(classification_weight=1.0, random_state=SEED, n_jobs=n_jobs).fit(
+        to_rows(digits.X_train), digits.y_train
+    )
     shown = np.unique(digits.y_test, return_index=True)[1]
     rng = np.random.default_rng(SEED)
     X = to_rows(np.array([_move(digits.X_test[position], rng) for position in shown]))

@@ -44,6 +44,11 @@ LOSS_TITLES = {"square": "SQ", "exponential": "EXP", "logistic": "LOG", "smooth_
 LOSS_COLOURS = {"square": BLUE, "exponential": RED, "logistic": GREEN, "smooth_hinge": ORANGE}
 
 
+def make_map_model(**settings: Any) -> DDLClassifier:
+    """Return a model whose labels weigh what they do in the paper, unless the settings name another weight."""
+    return DDLClassifier(**{"classification_weight": 1.0} | settings)
+
+
 def align(dataset: str) -> dict[str, Any]:
     """Return the settings that align images of a data set."""
     return {"alignment": "affine", "image_shape": DATASETS[dataset].image_shape}
@@ -116,8 +121,8 @@ def _ignore_seed(make: Callable[..., Any]) -> Callable[..., Any]:
 
 DICTLEARN_METHODS = {"D-KSVD": "DDLClassifier", "LC-KSVD": "LCDLClassifier"}
 METHODS = {
-    "ddl": Method(partial(DDLClassifier, unlabeled=UNLABELED), _fit_all),
-    "ddl, labelled alone": Method(DDLClassifier),
+    "ddl": Method(partial(make_map_model, unlabeled=UNLABELED), _fit_all),
+    "ddl, labelled alone": Method(make_map_model),
     "baseline": Method(make_baseline),
     "baseline, dictionary of all": Method(make_baseline, _fit_dictionary_to_all),
     "nearest neighbour": Method(_ignore_seed(partial(KNeighborsClassifier, n_neighbors=1))),

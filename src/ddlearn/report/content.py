@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from ..class_colors import get_class_color
-from ..estimator import DDLClassifier
+from ..estimator import DDLClassifier, get_label_weight
 from ..evaluation import match_types, measure_errors
 from ..gross_errors import AlternatingErrors, resolve_error_route
 from ..sparse_coding import OMP, ORMP
@@ -95,7 +95,7 @@ def _describe_model(model: DDLClassifier, image_shape: tuple[int, ...] | None) -
         "dictionary": pack(model.components_, "f8" if 8 * model.components_.size <= _DOUBLE_BYTES else "f4"),
         "coef": pack(model.coef_, "f8"),
         "intercept": pack(model.intercept_, "f8"),
-        "class_cost": pack(model.class_cost_ / model.classification_weight, "f8"),
+        "class_cost": pack(model.class_cost_ / get_label_weight(model), "f8"),
         "pursuit": _describe_pursuit(model),
         "errors": {
             "budget": float(budget or _USUAL_BUDGET),

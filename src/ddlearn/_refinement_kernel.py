@@ -1,0 +1,116 @@
+"""Implicit differentiation of sparse codes, and steps of gradient descent, in Numba."""
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def solve_support_rows(gram, ridge, smallest_pivot, indices, values, code_gradient, factor, solution):
+    """Solve (gram[S, S] + ridge) solution[i] = code_gradient[i] on the support S of each row; 0 where not used.
+
+    ``factor`` of shape (budget, budget) is overwritten.  An atom that the others of its support span has no
+    derivative; it gets 0.
+    """
+    for i in range(indices.shape[0]):
+        n_used = 0
+        while n_used < indices.shape[1] and values[i, n_used] != 0:
+            n_used += 1
+        # Cholesky factor, row by row, with the forward substitution on the way.
+        for a in range(n_used):
+            for b in range(a):
+                total = gram[indices[i, a], indices[i, b]]
+                for c in range(b):
+                    total -= factor[a, c] * factor[b, c]
+                factor[a, b] = total * factor[b, b]
+            pivot = gram[indices[i, a], indices[i, a]] + ridge
+            total = code_gradient[i, a]
+            for c in range(a):
+                pivot -= factor[a, c] * factor[a, c]
+                total -= factor[a, c] * solution[i, c]
+            # The diagonal holds inverses, for which a dependent atom has 0.
+            factor[a, a] = 1 / np.sqrt(pivot) if pivot > smallest_pivot else pivot - pivot
+            solution[i, a] = total * factor[a, a]
+        for a in range(n_used - 1, -1, -1):
+            total = solution[i, a]
+            for c in range(a + 1, n_used):
+                total -= factor[c, a] * solution[i, c]
+            solution[i, a] = total * factor[a, a]
+        for a in range(n_used, indices.shape[1]):
+            solution[i, a] = 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def differentiate_scores_rows(indices, values, coef_by_atom, score_gradient, code_gradient):
+    """code_gradient[i, t] = coef_by_atom[indices[i, t]] . score_gradient[i]; 0 where not used."""
+    for i in range(indices.shape[0]):
+        for t in range(indices.shape[1]):
+            total = code_gradient[i, t] - code_gradient[i, t]
+            if values[i, t] != 0:
+                for j in range(score_gradient.shape[1]):
+                    total += coef_by_atom[indices[i, t], j] * score_gradient[i, j]
+            code_gradient[i, t] = total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def combine_rows(indices, values, factors, atoms, out):
+    """out[i] += sum_t factors[i, t] atoms[indices[i, t]] over the places that values uses."""
+    for i in range(indices.shape[0]):
+        for t in range(indices.shape[1]):
+            if values[i, t] == 0:
+                break
+            atom = indices[i, t]
+            factor = factors[i, t]
+            for m in range(out.shape[1]):
+                out[i, m] += factor * atoms[atom, m]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def add_outer_rows(indices, values, rows, out):
+    """out[indices[i, t]] += values[i, t] rows[i] over the places used."""
+    for i in range(indices.shape[0]):
+        for t in range(indices.shape[1]):
+            if values[i, t] == 0:
+                break
+            atom = indices[i, t]
+            for m in range(out.shape[1]):
+                out[atom, m] += values[i, t] * rows[i, m]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def add_gradient_rows(indices, values, solution, residuals, images, first, last, out):
+    """out[indices[i, t]] += solution[i, t] residuals[i] - values[i, t] images[i], in columns first to last."""
+    for i in range(indices.shape[0]):
+        for t in range(indices.shape[1]):
+            if values[i, t] == 0:
+                break
+            atom = indices[i, t]
+            gain = solution[i, t]
+            loss = values[i, t]
+            for m in range(first, last):
+                out[atom, m] += gain * residuals[i, m] - loss * images[i, m]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def step_rows(gradient, mean, square, keep_mean, keep_square, mean_scale, square_scale, step_size, tiny, rows):
+    """One step of Adam (Kingma and Ba, 2015) on each row, in place; all arrays have one shape."""
+    one = keep_mean / keep_mean
+    for k in range(rows.shape[0]):
+        for m in range(rows.shape[1]):
+            slope = gradient[k, m]
+            first = keep_mean * mean[k, m] + (one - keep_mean) * slope
+            second = keep_square * square[k, m] + (one - keep_square) * slope * slope
+            mean[k, m] = first
+            square[k, m] = second
+            rows[k, m] -= step_size * (first * mean_scale) / (np.sqrt(second * square_scale) + tiny)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def normalise_rows(rows):
+    """Scale each row to unit norm."""
+    for k in range(rows.shape[0]):
+        total = rows[k, 0] - rows[k, 0]
+        for m in range(rows.shape[1]):
+            total += rows[k, m] * rows[k, m]
+        scale = 1 / np.sqrt(total)
+        for m in range(rows.shape[1]):
+            rows[k, m] *= scale
