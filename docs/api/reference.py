@@ -36,7 +36,7 @@ TOPICS = (
         "The classifier",
         "The whole framework as a scikit-learn classifier and transformer, what it remembers of its iterations, and "
         "why it decides as it does. See :doc:`/classifier` and :doc:`/inference`.",
-        ("estimator", "fitting", "prediction"),
+        ("estimator", "fitting", "dictionary_size", "prediction"),
     ),
     Topic(
         "plotting",
@@ -75,10 +75,17 @@ TOPICS = (
         ("dictionary",),
     ),
     Topic(
+        "refinement",
+        "Refinement",
+        "Dictionary and classifiers that follow the gradient of the classification cost after the fit.",
+        ("refinement",),
+    ),
+    Topic(
         "robustness",
-        "Gross errors and alignment",
-        "Samples that are partly wrong, and images that are out of place. See :doc:`/inference`.",
-        ("gross_errors", "alignment"),
+        "Gross errors, alignment and distortions",
+        "Samples that are partly wrong, images that are out of place, and images distorted to learn from them. "
+        "See :doc:`/inference`.",
+        ("gross_errors", "alignment", "jitter"),
     ),
     Topic(
         "objective",
