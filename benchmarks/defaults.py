@@ -38,6 +38,7 @@ REFERENCE: dict[str, Any] = {
     "noise": "per_sample",
     "noise_floor": 0.1,
     "cost_floor": 0.3,
+    "classification_weight": 1.0,
     "refit": True,
     "max_iter": 20,
     "ridge": 1e-3,

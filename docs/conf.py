@@ -95,7 +95,6 @@ sphinx_gallery_conf = {
     "filename_pattern": "|".join(re.escape(str(path)) for path in list_examples_to_run()),
     "within_subsection_order": "FileNameSortKey",
     "doc_module": ("ddlearn",),
-    "reference_url": {"ddlearn": None},
     "backreferences_dir": "gallery/backreferences",
     "remove_config_comments": True,
     "image_srcset": ["2x"],  # sharp on screens with small pixels

@@ -94,8 +94,8 @@ def test_options_are_the_parameters_of_the_constructor():
 def test_help_tells_what_the_docstring_tells():
     parameters = read_parameters()
     assert parameters["max_iter"].description == "Outer iterations at most."
-    assert parameters["sparse_coder"].description == "What finds codes."
-    assert parameters["sparse_coder"].choices == ("omp", "ormp")
+    assert parameters["sparse_coder"].description.startswith("What finds codes: two pursuits")
+    assert parameters["sparse_coder"].choices == ("omp", "ormp", "elastic_net")
     assert "object" not in parameters["loss"].description  # of no use in a shell
     help_text = " ".join(run("fit", "--help").stdout.replace("│", " ").split())
     assert "Outer iterations at most. [default: (20)]" in help_text

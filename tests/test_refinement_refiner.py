@@ -168,36 +168,84 @@ def test_the_best_epoch_on_samples_held_out_is_kept():
     refiner = Refiner(8, classifier_step_size=0.2, batch_size=30)
     refinement = make_refinement(refiner, problem.X, problem.labels)
     refined = refine(refinement, draw_start(problem))
-    errors = [record.validation_error for record in refined.history]
-    assert errors[refined.best_epoch] == min(errors) < errors[-1]
+    costs, errors = (
+        [getattr(record, name) for record in refined.history] for name in ("validation_cost", "validation_error")
+    )
+    assert costs[refined.best_epoch] == min(costs) < costs[-1]
     held_out = refinement.held_out
-    assert len(refinement.training) == 270
+    assert len(refinement.training) + len(held_out) == 300
+    assert 28 <= len(held_out) <= 32  # a tenth of each class
     assert np.intersect1d(refinement.training, held_out).size == 0
     scores = refinement.gradient.judge(refined.best, problem.X[held_out]).scores
-    assert count_errors(problem.labels[held_out], scores, False) == (round(30 * min(errors)), 30)
+    assert count_errors(problem.labels[held_out], scores, False) == (
+        round(len(held_out) * errors[refined.best_epoch]),
+        len(held_out),
+    )
 
 
 def test_labels_held_out_are_not_known_to_the_fit_either(digits):
     # The fit had them once: the model before refinement was then judged by samples that it had learned from, and kept.
     X, y, *_ = digits
-    held_out = Refiner().hold_out(np.ones((len(y), 1), np.int8))
-    other = y.copy()
-    other[held_out] = np.random.default_rng(0).permutation(y[held_out])
-    first, second = (quick(refine=0).fit(X, target) for target in (y, other))
-    np.testing.assert_array_equal(first.components_, second.components_)
-    # Only the size of the classifiers is estimated from samples held out.
-    first_direction, second_direction = (model.coef_ / np.linalg.norm(model.coef_) for model in (first, second))
-    np.testing.assert_allclose(first_direction, second_direction, rtol=1e-5, atol=1e-7)
+    hidden = y.copy()
+    hidden[Refiner().hold_out(np.where(y[:, None] == np.unique(y), 1, -1).astype(np.int8))] = -1
+    model = quick(refine=2).fit(X, y)
+    other = quick(refine=Refiner(2, validation_fraction=0), unlabeled=-1).fit(X, hidden)
+    for mine, theirs in zip(model.refinement_[1:], other.refinement_[1:], strict=True):
+        assert mine.training_cost == theirs.training_cost
+    assert not np.isnan(model.refinement_[0].validation_cost)
 
 
-def test_of_equal_errors_the_lower_cost_decides_and_then_the_later_epoch():
+def test_no_class_is_held_out_as_a_whole():
+    class_index = np.repeat([0, 1, 2], [100, 10, 1])
+    labels = np.where(class_index[:, None] == np.arange(3), 1, -1).astype(np.int8)
+    held_out = Refiner(validation_fraction=0.95).hold_out(labels)
+    np.testing.assert_array_equal(np.bincount(class_index[held_out], minlength=3), [95, 9, 0])
+    labels[50:] = 0  # of samples without a label there is nothing to hold out
+    assert Refiner().hold_out(labels).max() < 50
+
+
+def test_scales_come_from_samples_of_all_classes():
+    # They came from the first rows once, which may be of one class.
+    problem = make_problem("planted", seed=0)
+    order = np.argsort(problem.labels.argmax(axis=1), kind="stable")
+    X, labels = (np.repeat(rows[order], 100, axis=0) for rows in (problem.X, problem.labels))
+    assert len(X) > 5000
+    judged = make_refinement(Refiner(1, validation_fraction=0), X, labels)._choose_judged()
+    assert len(judged) <= 5000
+    assert (labels[judged] > 0).any(axis=0).all()
+
+
+def test_steps_that_are_too_long_are_an_error_and_no_model(digits):
+    X, y, *_ = digits
+    model = quick(refine=Refiner(2, classifier_step_size=1e300, validation_fraction=0))
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match=r"went astray in epoch 1.*Lower the Refiner"):
+        model.fit(X, y)
+    assert not hasattr(model, "components_")
+
+
+def test_no_epochs_are_no_refinement(digits):
+    X, y, *_ = digits
+    model = quick(refine=0).fit(X, y)
+    np.testing.assert_array_equal(model.coef_, quick().fit(X, y).coef_)
+    assert not hasattr(model, "refinement_")
+
+
+def test_the_exponential_loss_is_lowered_for_each_class(digits):
+    # Its evidence is exponential in the score, which no class cost makes a log-probability.
+    X, y, *_ = digits
+    costs = quick(loss="exponential").fit(X, y).class_cost_
+    held_back = quick(loss="exponential", refine=Refiner(1, validation_fraction=0)).fit(X, y)
+    np.testing.assert_array_equal(held_back.class_cost_, costs)
+
+
+def test_the_lowest_cost_decides_and_then_the_later_epoch():
     def record(epoch, error, cost):
         return EMPTY._replace(epoch=epoch, validation_error=error, validation_cost=cost)
 
     problem = make_problem("planted", seed=0)
     EMPTY = make_refinement(Refiner(1), problem.X, problem.labels).begin(draw_start(problem), 0).history[0]
     nan = float("nan")
-    assert find_best([record(0, 0.1, 1.0), record(1, 0.1, 0.9), record(2, 0.2, 0.1)]).epoch == 1
+    assert find_best([record(0, 0.1, 1.0), record(1, 0.2, 0.9), record(2, 0.1, 0.95)]).epoch == 1
     assert find_best([record(0, 0.1, 1.0), record(1, 0.1, 1.0)]).epoch == 1
     assert find_best([record(0, nan, nan), record(1, nan, nan), record(2, nan, nan)]).epoch == 2
 

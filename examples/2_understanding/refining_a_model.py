@@ -148,9 +148,9 @@ for n_views in (1, 8):
 # ----------------------
 #
 # Atoms of the first split, from the one that has turned least on the left to the one
-# that has turned most.  The fit draws digits, since an atom must represent images;
-# refinement asks only that classes can be told apart, and atoms may become less like
-# anything that one would draw.
+# that has turned most.  An atom of the fit has to help to rebuild images, and some look
+# like digits, or what is left of one.  Refinement asks only that classes can be told
+# apart: most atoms stay recognisable, but whole digits lose their clean outlines.
 
 before, after = (model.components_ for model in (starts[0], refined["distorted"][0]))
 cosine = np.vecdot(before, after)

@@ -24,7 +24,7 @@ from .fit_steps import FitSettings
 from .fitting import AlternatingFit, FitState
 from .losses import Loss
 from .objective import compute_scores
-from .training_parts import TrainingPart, TrainingSet
+from .training_parts import TrainingPart, TrainingSet, collect_labels
 
 __all__ = ["DictionarySize"]
 
@@ -117,7 +117,9 @@ class SizeSearch:
 
     def _list_sizes(self) -> list[int]:
         """Return sizes from small to large; the last is the largest that may be."""
-        smallest = max(self.settings.n_nonzero_coefs, self.facts.n_classes)
+        # A coder with a penalty has no budget, but room, of which some may stay free.
+        has_budget = not hasattr(self.settings.sparse_coder, "measure_penalty")
+        smallest = max(self.settings.n_nonzero_coefs if has_budget else 1, self.facts.n_classes)
         largest = max(min(self.facts.n_with_label, _MOST_ATOMS), smallest)
         sizes = [largest >> n_halvings for n_halvings in range(_MOST_HALVINGS, -1, -1)]
         return [size for size in sizes if size >= smallest]
@@ -193,5 +195,4 @@ def _split(training: TrainingSet, rng: np.random.RandomState) -> tuple[TrainingS
 
 def _take(training: TrainingSet, rows: NDArray[np.intp]) -> TrainingSet:
     rows = np.sort(rows)
-    labels = np.concatenate(training.parts.collect(steps.get_labels))
-    return TrainingSet.of_arrays(np.asarray(training.X[rows]), labels[rows], PART_ROWS)
+    return TrainingSet.of_arrays(np.asarray(training.X[rows]), collect_labels(training)[rows], PART_ROWS)

@@ -114,7 +114,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         What finds codes: two pursuits with at most T atoms, or a penalty on codes.
     dictionary_update : str or DictionaryUpdate, default="ksvd"
         "ksvd" (one approximate K-SVD sweep, as printed in the paper), "exact_ksvd", "weighted_ksvd", "atom" (never
-        raises the objective), "block_coordinate", "mod", or an object.
+        raises the objective), "block_coordinate", "mod", or an object.  Those that change codes do not know of the
+        penalty of the elastic net.
     classifier_trainer : str or ClassifierTrainer, default="auto"
         "square_lev", "ada_boost", "logit_boost", "linear_svm", "newton", or an object; "auto" takes the first of
         these that is made for the loss.
@@ -141,7 +142,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         ``history_`` tell of the fit itself.
     refine : int, Refiner or None, default=None
         Epochs of refinement after the fit: dictionary and classifiers follow the gradient of the classification cost
-        through label-free codes.  Not by :meth:`partial_fit`.
+        through label-free codes.  Not by :meth:`partial_fit`.  ``codes_`` and ``history_`` tell of the fit itself.
     max_iter : int, default=20
         Outer iterations at most.
     tol : float, default=1e-3
@@ -174,6 +175,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         and the views of a new image.
     n_views : int, default=1
         How many views of a new image are judged, itself and slightly distorted copies; their evidence is averaged.
+        Images with missing or wrong pixels have one view.
     align_training : bool, default=False
         Whether training images are registered too, a little in each iteration.  ``codes_`` and ``noise_variance_`` are
         then those of the registered images.
@@ -350,7 +352,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         Parameters
         ----------
         name : {"paper", "fast", "accurate"}
-            "paper" are the settings that Ghanem and Ahuja print, "fast" makes a small model in seconds, and "accurate"
+            "paper" is the algorithm that Ghanem and Ahuja print, "fast" makes a small model in seconds, and "accurate"
             has elastic-net codes and refines the model for a low error.  Where ``image_shape`` is given, "accurate"
             also distorts images while it learns and averages over views of new ones.
         **overrides : object
@@ -491,7 +493,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 "loss_": settings.loss,
                 "is_multilabel_": settings.is_multilabel,
                 "sparse_coder_": online.settings.sparse_coder,
-                "n_nonzero_coefs_": settings.n_nonzero_coefs,
+                "n_nonzero_coefs_": min(settings.n_nonzero_coefs, len(stream.dictionary)),
             }
         )
 
@@ -631,7 +633,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
 
     def _fit(self, X: Any, y: Any, training: TrainingSet, targets: Targets) -> None:
         rng = check_random_state(self.random_state)
-        refiner = resolve_refiner(self.refine, targets.is_multilabel)
+        refiner = resolve_refiner(self.refine, targets.is_multilabel, resolve_loss(self.loss))
         if refiner is not None:
             labels = collect_labels(training)
             held_out = refiner.hold_out(labels)
@@ -694,7 +696,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         """Gather what refinement needs."""
         settings, facts = fitting.settings, fitting.facts
         class_cost = state.class_cost / settings.classification_weight  # as in prediction
-        cost = refiner.choose_cost(settings.is_multilabel)(settings.loss, class_cost)
+        cost = refiner.choose_cost(settings.is_multilabel, settings.loss)(settings.loss, class_cost)
         return Refinement(
             refiner,
             TaskGradient(settings.sparse_coder, settings.n_nonzero_coefs, cost, settings.n_jobs),
@@ -787,7 +789,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             "loss_": settings.loss,
             "is_multilabel_": settings.is_multilabel,
             "sparse_coder_": settings.sparse_coder,
-            "n_nonzero_coefs_": settings.n_nonzero_coefs,
+            "n_nonzero_coefs_": min(settings.n_nonzero_coefs, len(state.dictionary)),
         }
 
     def _make_predictor(self, dtype: np.dtype) -> Predictor:

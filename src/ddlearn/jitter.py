@@ -25,7 +25,7 @@ __all__ = ["JITTERS", "Jitter", "displace", "resolve_jitter"]
 _MARGIN = 2  # bumps beyond the border; to the pixels there the next one would add a share of at most exp(-9)
 
 # What goes by name: parameters of a Jitter.
-JITTERS: dict[str, dict[str, float]] = {"affine": {}, "elastic": {"elastic": 0.7}}
+JITTERS: dict[str, dict[str, float]] = {"affine": {}, "elastic": {"elastic": 0.3}}
 
 
 class Jitter(BaseEstimator):

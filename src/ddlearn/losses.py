@@ -46,6 +46,8 @@ class Loss(BaseEstimator, ABC):
     ----------
     is_quadratic : bool
         The cost is a parabola, so one Newton step of discriminative sparse coding is exact.
+    has_linear_evidence : bool
+        :math:`\Omega(-s) - \Omega(s)` grows no faster than the score, so that scores can be refined by softmax.
 
     Examples
     --------
@@ -63,6 +65,7 @@ class Loss(BaseEstimator, ABC):
     """
 
     is_quadratic = False
+    has_linear_evidence = True
 
     @abstractmethod
     def value(self, margin: Margins) -> Margins:
@@ -124,6 +127,7 @@ class Exponential(Loss):
     array([1. , 0.5])
     """
 
+    has_linear_evidence = False
     largest_exponent = 30.0
 
     def _split(self, margin: Margins) -> tuple[Margins, Margins]:

@@ -111,10 +111,10 @@ class Predictor:
 
     def _average_views(self, coded: CodedBlock, evidence: Floats) -> None:
         """Add the evidence of distorted copies, as they stand after registration; only of images that are whole."""
-        whole = np.flatnonzero(coded.is_kept.all(axis=1))
+        whole = np.flatnonzero(coded.is_known.all(axis=1) & ~coded.is_wrong.any(axis=1))
         if self.views is None or whole.size == 0:
             return
-        is_kept = coded.is_kept[whole]
+        is_kept = np.ones_like(coded.is_kept[whole])
         total = evidence[whole]
         for field in self.views:
             view = displace(coded.samples[whole], np.broadcast_to(field, (len(whole), *field.shape)))

@@ -193,6 +193,7 @@ def check_same_model(model: Any, settings: FitSettings) -> None:
     for name, now, before in (
         ("n_components", n_asked_for, n_components),
         ("loss", type(settings.loss).__name__, type(model.loss_).__name__),
+        ("sparse_coder", type(settings.sparse_coder).__name__, type(model.sparse_coder_).__name__),
     ):
         if now != before:
             raise ValueError(

@@ -22,6 +22,7 @@ from .._refinement_kernel import normalise_rows
 from ..blocks import map_blocks, single_threaded_blas
 from ..inference import count_errors
 from ..jitter import Jitter, displace
+from ..losses import Loss
 from ..strategies import check_number
 from .costs import REFINEMENT_COSTS, RefinementCost
 from .descent import Moments, StepSizes, anneal, descend
@@ -83,7 +84,7 @@ class Refiner(BaseEstimator):
         How often each training sample is seen.
     cost : {"softmax", "one_vs_all"} or None, default=None
         What is lowered: the cross-entropy of the classes, or the loss of the model for each class.  By default softmax
-        for samples of one class each, and one-vs-all for multilabel targets.
+        for samples of one class each, and one-vs-all for multilabel targets and the exponential loss.
     batch_size : int, default=256
         Samples in a mini-batch.
     step_size : float, default=0.06
@@ -91,7 +92,7 @@ class Refiner(BaseEstimator):
     classifier_step_size : float, default=0.02
         The first step in the classifiers, for samples of unit norm.
     weight_decay : float, default=1e-5
-        How much the squared norm of the classifiers costs, for samples of unit norm.
+        How much half the squared norm of the classifiers costs, for samples of unit norm.
     averaging : float, default=0.0
         How much of the running average of all models a step keeps, which is what comes out in the end; 0 averages
         nothing, 0.99 is about the last hundred steps.
@@ -99,7 +100,7 @@ class Refiner(BaseEstimator):
         Share of the training samples whose labels are held back, from the fit too, to see which epoch is best; with 0
         the last one is kept.
     patience : int or None, default=None
-        Stop after so many epochs that were not better; None stops never.
+        Stop after so many epochs that were not better on the samples held out; None stops never.
 
     See Also
     --------
@@ -139,8 +140,8 @@ class Refiner(BaseEstimator):
         """Raise unless all parameters make sense."""
         for name in ("epochs", "batch_size"):
             check_number(name, getattr(self, name), Integral)
-        if self.batch_size == 0:
-            raise ValueError("batch_size must be at least 1, got 0.")
+            if getattr(self, name) == 0:
+                raise ValueError(f"{name} must be at least 1, got 0.")
         for name in ("step_size", "classifier_step_size", "weight_decay", "averaging", "validation_fraction"):
             check_number(name, getattr(self, name), Real)
         for name in ("averaging", "validation_fraction"):
@@ -154,15 +155,21 @@ class Refiner(BaseEstimator):
             raise ValueError(f"cost={self.cost!r} is not known; choose one of {sorted(REFINEMENT_COSTS)} or None.")
 
     def hold_out(self, labels: NDArray[np.int8]) -> Rows:
-        """Return which of the samples that have labels only judge the epochs."""
+        """Return which of the samples that have labels only judge the epochs: of each class, but never all of it."""
         rows = np.flatnonzero(labels.any(axis=1))
-        n_held_out = min(round(self.validation_fraction * len(rows)), len(rows) - 1)
         # The same for every fit, so that one that is resumed holds out the same.
-        return np.sort(np.random.default_rng(_HOLD_OUT_SEED).permutation(rows)[:n_held_out])
+        rows = np.random.default_rng(_HOLD_OUT_SEED).permutation(rows)
+        class_index = labels[rows].argmax(axis=1)
+        of_class = [rows[class_index == index] for index in range(labels.shape[1])]
+        held_out = [
+            own[: min(round(self.validation_fraction * len(own)), len(own) - 1)] for own in of_class if len(own)
+        ]
+        return np.sort(np.concatenate(held_out))
 
-    def choose_cost(self, is_multilabel: bool) -> type[RefinementCost]:
-        """Return the cost that suits the targets."""
-        name = self.cost or ("one_vs_all" if is_multilabel else "softmax")
+    def choose_cost(self, is_multilabel: bool, loss: Loss) -> type[RefinementCost]:
+        """Return the cost that suits targets and loss."""
+        suits_softmax = not is_multilabel and getattr(loss, "has_linear_evidence", True)
+        name = self.cost or ("softmax" if suits_softmax else "one_vs_all")
         if is_multilabel and not REFINEMENT_COSTS[name].takes_multilabel:
             raise ValueError(
                 f"cost={name!r} supposes one class for each sample, but targets are multilabel: use cost='one_vs_all'."
@@ -170,16 +177,16 @@ class Refiner(BaseEstimator):
         return REFINEMENT_COSTS[name]
 
 
-def resolve_refiner(refine: int | Refiner | None, is_multilabel: bool) -> Refiner | None:
-    """Return how to refine a model of such targets, if at all."""
-    if refine is None:
+def resolve_refiner(refine: int | Refiner | None, is_multilabel: bool, loss: Loss) -> Refiner | None:
+    """Return how to refine a model of such targets and that loss, if at all."""
+    if refine is None or (isinstance(refine, Integral) and refine == 0 and not isinstance(refine, bool)):
         return None
     if isinstance(refine, Integral) and not isinstance(refine, bool):
         refine = Refiner(int(refine))
     if not isinstance(refine, Refiner):
         raise TypeError(f"refine must be None, a number of epochs, or a Refiner object, got {refine!r}.")
     refine.check_parameters()
-    refine.choose_cost(is_multilabel)
+    refine.choose_cost(is_multilabel, loss)
     return refine
 
 
@@ -236,7 +243,7 @@ class Refinement:
 
     def begin(self, model: RefinedModel, seed: int) -> RefinementProgress:
         """Scale the classifiers, and judge the model that there is."""
-        some = self._choose_judged()
+        some = _spread(self.training)  # not those held out: the first model would be judged by what it was scaled for
         scores = self.gradient.judge(model, self._take(some)).scores
         penalty = self._decay / 2 * float(np.sum(np.square(model.coef_by_atom), dtype=np.float64))
         scale = self.gradient.cost.scale_scores(scores, self._take_labels(some), penalty)
@@ -266,6 +273,7 @@ class Refinement:
         epoch = progress.n_epochs + 1
         model, average, moments, training_result = self._go_down(progress)
         refined = _scale_atoms(average)
+        _check_finite(refined, epoch)
         record = self._record(epoch, refined, training_result, start)
         history = [*progress.history, record]
         best = refined if find_best(history).epoch == epoch else progress.best
@@ -311,12 +319,12 @@ class Refinement:
     def _squared_unit(self) -> float:
         """The mean squared norm of samples that have labels, by which classifiers scale."""
         rows = np.flatnonzero(self.labels.any(axis=1))
-        some = self._take(rows[:: -(-len(rows) // _MOST_JUDGED)])
+        some = self._take(_spread(rows))
         return float(np.mean(np.vecdot(some, some))) or 1.0
 
     def _choose_judged(self) -> Rows:
         """Return samples to estimate scales from: those held out, or where there are none some others."""
-        return (self.held_out if len(self.held_out) else self.training)[:_MOST_JUDGED]
+        return _spread(self.held_out if len(self.held_out) else self.training)
 
     def _take(self, rows: Rows) -> Floats:
         return np.ascontiguousarray(self.X[rows])
@@ -360,9 +368,23 @@ class Refinement:
 def find_best(history: list[EpochRecord]) -> EpochRecord:
     """Return the record of the epoch whose model is kept.
 
-    It has the lowest error on the samples held out, and of these the lowest cost; it is the last if none are held out.
+    It has the lowest cost on the samples held out, which tells more than how many of a few are wrong; it is the last if
+    none are held out.
     """
-    return min(reversed(history), key=lambda record: (record.validation_error, record.validation_cost))
+    return min(reversed(history), key=lambda record: record.validation_cost)
+
+
+def _check_finite(model: RefinedModel, epoch: int) -> None:
+    if not all(np.isfinite(array).all() for array in model):
+        raise ValueError(
+            f"Refinement went astray in epoch {epoch}: there are values that are not finite. Lower the Refiner's "
+            "step_size or classifier_step_size."
+        )
+
+
+def _spread(rows: Rows) -> Rows:
+    """Return some of the rows, evenly spread: samples may be sorted by class."""
+    return rows[:: -(-len(rows) // _MOST_JUDGED)]
 
 
 def _move_average(average: RefinedModel, model: RefinedModel, keep: float) -> None:

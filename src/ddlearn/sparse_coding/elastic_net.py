@@ -121,6 +121,10 @@ class ElasticNet(SparseCoder):
         check_number("l1_ratio", self.l1_ratio, Real)
         check_number("tol", self.tol, Real)
         check_number("max_rounds", self.max_rounds, Integral)
+        if self.max_rounds == 0:
+            raise ValueError("max_rounds must be at least 1, got 0.")
+        if not isinstance(self.positive, bool | np.bool_):
+            raise ValueError(f"positive must be True or False, got {self.positive!r}.")
         if self.alpha == 0 or not 0 < self.l1_ratio <= 1:
             raise ValueError(
                 f"alpha={self.alpha!r} and l1_ratio={self.l1_ratio!r}: alpha must be above 0, and l1_ratio above 0 and "
