@@ -103,17 +103,13 @@ def test_atoms_are_combined_and_added_to(seed, dtype):
     out = before.copy()
     combine_rows(*codes, factors, atoms, out)
     np.testing.assert_allclose(out, before + dense @ atoms, rtol=0, atol=TOLERANCE[dtype])
-    # And the other way round, in some columns.
-    first = int(rng.integers(n_features))
-    last = int(rng.integers(first, n_features + 1))
+    # And the other way round.
     gradient = atoms.copy()
     images = rng.standard_normal((n_rows, n_features)).astype(dtype)
-    add_gradient_rows(*codes, factors, before, images, first, last, gradient)
-    expected = atoms.astype(float)
+    add_gradient_rows(*codes, factors, before, images, gradient)
     code = codes.to_csr(n_components).toarray()
-    expected[:, first:last] += (dense.T @ before - code.T @ images)[:, first:last]
+    expected = atoms + dense.T @ before - code.T @ images
     np.testing.assert_allclose(gradient, expected, rtol=0, atol=TOLERANCE[dtype])
-    np.testing.assert_array_equal(np.delete(gradient, np.s_[first:last], 1), np.delete(atoms, np.s_[first:last], 1))
     whole = atoms.copy()
     add_outer_rows(*codes, before, whole)
     np.testing.assert_allclose(whole, atoms + code.T @ before, rtol=0, atol=TOLERANCE[dtype])

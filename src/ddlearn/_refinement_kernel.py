@@ -77,8 +77,8 @@ def add_outer_rows(indices, values, rows, out):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def add_gradient_rows(indices, values, solution, residuals, images, first, last, out):
-    """out[indices[i, t]] += solution[i, t] residuals[i] - values[i, t] images[i], in columns first to last."""
+def add_gradient_rows(indices, values, solution, residuals, images, out):
+    """out[indices[i, t]] += solution[i, t] residuals[i] - values[i, t] images[i] over the places used."""
     for i in range(indices.shape[0]):
         for t in range(indices.shape[1]):
             if values[i, t] == 0:
@@ -86,7 +86,8 @@ def add_gradient_rows(indices, values, solution, residuals, images, first, last,
             atom = indices[i, t]
             gain = solution[i, t]
             loss = values[i, t]
-            for m in range(first, last):
+            # (From 0: with a start that might be negative the loop is not vectorised, and takes ten times as long.)
+            for m in range(out.shape[1]):
                 out[atom, m] += gain * residuals[i, m] - loss * images[i, m]
 
 

@@ -33,10 +33,7 @@ from .costs import RefinementCost
 
 Floats = NDArray[np.floating]
 
-# Rows that one thread codes at a time, and features of which one thread adds up the gradient: parts of a mini-batch
-# that do not depend on the number of threads, so neither do sums over them.
-_BLOCK_ROWS = 64
-_BLOCK_FEATURES = 128
+_BLOCK_ROWS = 64  # that one thread codes at a time, always the same, since products of matrices may depend on it
 
 
 class RefinedModel(NamedTuple):
@@ -97,7 +94,7 @@ class TaskGradient:
             score_rows(codes.indices, codes.values, model.coef_by_atom, scores[rows])
             misfit[rows] = measure_misfit(self.sparse_coder, np.vecdot(residuals, residuals), codes)
 
-        map_blocks(work, _cut(len(X), _BLOCK_ROWS), lambda: None, n_jobs=self.n_jobs)
+        map_blocks(work, _cut(len(X)), lambda: None, n_jobs=self.n_jobs)
         return Judged(scores + model.intercept, misfit)
 
     def differentiate(self, model: RefinedModel, X: Floats, labels: Floats) -> tuple[RefinedModel, Floats]:
@@ -121,7 +118,7 @@ class TaskGradient:
             combine_rows(*codes, solution, model.dictionary, coded.images[rows])
 
         budget = (self.n_nonzero_coefs, self.n_nonzero_coefs)
-        map_blocks(differentiate_rows, _cut(n_rows, _BLOCK_ROWS), lambda: np.empty(budget, dtype), n_jobs=self.n_jobs)
+        map_blocks(differentiate_rows, _cut(n_rows), lambda: np.empty(budget, dtype), n_jobs=self.n_jobs)
         return self._add_up(model, coded), coded.scores
 
     def _encode(self, model: RefinedModel, gram: Floats, X: Floats) -> tuple[RowCodes, Floats]:
@@ -140,15 +137,10 @@ class TaskGradient:
     def _add_up(self, model: RefinedModel, coded: _Coded) -> RefinedModel:
         codes, gradient = coded.codes, RefinedModel(*(np.zeros_like(array) for array in model))
         add_outer_rows(*codes, coded.score_gradient, gradient.coef_by_atom)
+        add_gradient_rows(*codes, coded.solution, coded.residuals, coded.images, gradient.dictionary)
         gradient.intercept[:] = coded.score_gradient.sum(axis=0)
-
-        def add_features(features: slice, _: None) -> None:
-            rows = coded.solution, coded.residuals, coded.images
-            add_gradient_rows(*codes, *rows, features.start, features.stop, gradient.dictionary)
-
-        map_blocks(add_features, _cut(model.dictionary.shape[1], _BLOCK_FEATURES), lambda: None, n_jobs=self.n_jobs)
         return gradient
 
 
-def _cut(n: int, step: int) -> list[slice]:
-    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
+def _cut(n_rows: int) -> list[slice]:
+    return [slice(start, min(start + _BLOCK_ROWS, n_rows)) for start in range(0, n_rows, _BLOCK_ROWS)]
