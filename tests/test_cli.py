@@ -29,6 +29,7 @@ from ddlearn.cli import app, commands
 from ddlearn.cli.options import NO_OPTIONS, OWN_DEFAULTS, read_parameters
 from ddlearn.cli.terminal import Terminal
 from ddlearn.presets import PRESETS
+from ddlearn.refinement import find_best
 
 QUICK = ["--n-components", "40", "--max-iter", "2", "--seed", "0", "--jobs", "1"]
 SOURCE = Path(__file__).parents[1] / "src"
@@ -129,7 +130,7 @@ def test_a_refined_fit_tells_its_error_on_samples_held_out(tmp_path):
     output = tmp_path / "model.safetensors"
     shown = " ".join(run("fit", "digits", "-o", output, *QUICK, "--refine", "3").stdout.replace("│", " ").split())
     history = load(output).refinement_
-    best = min(history, key=lambda record: record.validation_error)
+    best = find_best(history)
     expected = f"held-out error {best.validation_error:.2%}, before refinement {history[0].validation_error:.2%}"
     assert expected in shown
     assert "3 epochs, the model after epoch" in shown

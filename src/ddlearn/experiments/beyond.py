@@ -466,7 +466,7 @@ def _describe_settings(chosen: Sequence[dict[str, Any]]) -> str:
 
 
 def _to_text(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else " ".join(str(value).split())  # in one line, as tables are
 
 
 def _format_tried(path: Path) -> str:
