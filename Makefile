@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-KERNEL_TESTS := $(addprefix tests/test_,omp_kernel.py code_kernel.py warp_kernel.py error_kernel.py dictionary.py classifiers.py)
+KERNEL_TESTS := $(addprefix tests/test_,omp_kernel.py code_kernel.py warp_kernel.py error_kernel.py refinement_kernel.py dictionary.py classifiers.py)
 
 .PHONY: help demo test test-browser nightly lint bench scaling docs clean
 
@@ -41,6 +41,7 @@ test-browser: $(VENV)/.test
 
 nightly: $(VENV)/.test
 	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -m "nightly or not nightly"
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-boundscheck $(BIN)/python -m pytest -q tests/test_elastic_net_kernel.py
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
