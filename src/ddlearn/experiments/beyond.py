@@ -379,7 +379,9 @@ def _format(records: Sequence[Record]) -> str:
         "in DDL's best epoch of refinement. The model is the arrays that predictions need: of the SVM support vectors "
         "and their coefficients, of nearest neighbours all training images. The time to predict is of all test images "
         "at once, the better of two.\n",
-        format_table(_HEADER, _list_methods(records)),
+        format_table(_HEADER, _list_methods(records, _describe)),
+        "## Settings\n",
+        format_table(["data", "method", "settings"], _list_methods(records, _list_settings)),
     ]
     return "\n".join(parts) + _format_tried(TRIED)
 
@@ -396,7 +398,6 @@ _HEADER = [
     "model",
     "parameters",
     "ms a sample",
-    "settings",
 ]
 
 
@@ -427,9 +428,9 @@ def tell_reached(row: Row, records: Sequence[Record]) -> str:
     return ", ".join(f"{target:g}: {'yes' if is_reached else 'no'}" for target, is_reached in answers.items())
 
 
-def _list_methods(records: Sequence[Record]) -> list[list[str]]:
+def _list_methods(records: Sequence[Record], describe: Callable[[Sequence[Record]], list[str]]) -> list[list[str]]:
     return [
-        [row.title, contender.title, *_describe(of_one)]
+        [row.title, contender.title, *describe(of_one)]
         for dataset, row in ROWS.items()
         for method, contender in CONTENDERS.items()
         if (of_one := _find(records, dataset, method))
@@ -455,14 +456,14 @@ def _describe(records: Sequence[Record]) -> list[str]:
         f"{size / 1e3:,.0f} kB",
         f"{n_parameters:,.0f}",
         f"{milliseconds:.3g}",
-        _describe_settings([result["chosen"] for result in results]),
     ]
 
 
-def _describe_settings(chosen: Sequence[dict[str, Any]]) -> str:
+def _list_settings(records: Sequence[Record]) -> list[str]:
     """Return the settings of all seeds; where they differ, all values."""
+    chosen = [record["result"]["chosen"] for record in records]
     values = {name: dict.fromkeys(_to_text(settings[name]) for settings in chosen) for name in chosen[0]}
-    return ", ".join(f"{name} = {' or '.join(texts)}" for name, texts in values.items())
+    return [", ".join(f"{name} = {' or '.join(texts)}" for name, texts in values.items())]
 
 
 def _to_text(value: Any) -> str:
