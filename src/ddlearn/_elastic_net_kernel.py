@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from ._omp_kernel import _SEARCH_BLOCK, _add_combination, _allocate_rows
+from ._omp_kernel import _SEARCH_BLOCK, _add_combination, _allocate_rows, store_row
 
 # In one round atoms enter whose excess over l1 is at least this share of the largest: a few, and more when there are
 # many already. Atoms are alike, so that of those which look useful together most turn out to be of no use.
@@ -430,26 +430,6 @@ def _has_moved(coefficient, applied, n_active, rounding):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _store(i, active, coefficient, n_active, indices, values):
-    # The entries in order of their atoms, unused places zero.
-    n_used = 0
-    for a in range(n_active):
-        if coefficient[a] == 0:
-            continue
-        place = n_used
-        while place > 0 and indices[i, place - 1] > active[a]:
-            indices[i, place] = indices[i, place - 1]
-            values[i, place] = values[i, place - 1]
-            place -= 1
-        indices[i, place] = active[a]
-        values[i, place] = coefficient[a]
-        n_used += 1
-    for t in range(n_used, indices.shape[1]):
-        indices[i, t] = 0
-        values[i, t] = 0
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def solve_elastic_net_rows(
     gram,  # (n_atoms, n_atoms)
     correlations,  # (n_rows, n_atoms)
@@ -625,4 +605,4 @@ def solve_elastic_net_rows(
                 pivot_floor,
             )
             is_settled = not _has_moved(coefficient, applied, n_active, rounding)
-        _store(i, active, coefficient, n_active, indices, values)
+        store_row(i, active, coefficient, n_active, indices, values)

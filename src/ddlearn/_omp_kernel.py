@@ -131,6 +131,26 @@ def _add_combination(factors, chosen, n_chosen, rows, out):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def store_row(i, atoms, coefficients, n_atoms, indices, values):
+    """Lay out a code as row i: nonzero entries in order of their atoms, unused places zero."""
+    n_used = 0
+    for a in range(n_atoms):
+        if coefficients[a] == 0:
+            continue
+        place = n_used
+        while place > 0 and indices[i, place - 1] > atoms[a]:
+            indices[i, place] = indices[i, place - 1]
+            values[i, place] = values[i, place - 1]
+            place -= 1
+        indices[i, place] = atoms[a]
+        values[i, place] = coefficients[a]
+        n_used += 1
+    for t in range(n_used, indices.shape[1]):
+        indices[i, t] = 0
+        values[i, t] = 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _solve_and_store(i, support, steps, cholesky, n_selected, indices, values):
     # Back substitution cholesky' x = steps; then the entries in order of their atoms, unused places zero.
     for t in range(n_selected - 1, -1, -1):
@@ -138,17 +158,7 @@ def _solve_and_store(i, support, steps, cholesky, n_selected, indices, values):
         for s in range(t + 1, n_selected):
             total -= cholesky[s, t] * steps[s]
         steps[t] = total / cholesky[t, t]
-    for t in range(n_selected):
-        place = t
-        while place > 0 and indices[i, place - 1] > support[t]:
-            indices[i, place] = indices[i, place - 1]
-            values[i, place] = values[i, place - 1]
-            place -= 1
-        indices[i, place] = support[t]
-        values[i, place] = steps[t]
-    for t in range(n_selected, indices.shape[1]):
-        indices[i, t] = 0
-        values[i, t] = 0
+    store_row(i, support, steps, n_selected, indices, values)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
