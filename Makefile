@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-KERNEL_TESTS := $(addprefix tests/test_,omp_kernel.py code_kernel.py warp_kernel.py error_kernel.py refinement_kernel.py dictionary.py classifiers.py)
+KERNEL_TESTS := tests/kernels tests/dictionary tests/classifiers
 
 .PHONY: help demo test test-browser nightly lint bench scaling docs clean
 
@@ -33,15 +33,15 @@ demo: $(VENV)/.cli
 test: $(VENV)/.test
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-boundscheck $(BIN)/python -m pytest -q $(KERNEL_TESTS) -k "kernel or twin"
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q tests/test_code_kernel.py
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q tests/kernels/test_codes.py
 
 test-browser: $(VENV)/.test
 	@.ci/install_chromium
-	DDLEARN_REQUIRE_BROWSER=1 $(BIN)/python -m pytest tests/test_report_page.py
+	DDLEARN_REQUIRE_BROWSER=1 $(BIN)/python -m pytest tests/show/test_report_page.py
 
 nightly: $(VENV)/.test
 	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -m "nightly or not nightly"
-	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-boundscheck $(BIN)/python -m pytest -q tests/test_elastic_net_kernel.py
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-boundscheck $(BIN)/python -m pytest -q tests/kernels/test_elastic_net.py
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

@@ -12,9 +12,8 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+from ddlearn.problems import SEED, Penalty, Problem
 from scipy.sparse import csr_array, vstack
-
-from .problems import SEED, Penalty, Problem
 
 N_CLASSES = 10  # of the discriminative step, the paper's C
 
@@ -166,8 +165,8 @@ def _prepare_discriminative_encode(problem: Problem, n_threads: int) -> Run:
 
 def _prepare_traditional_step(problem: Problem, n_threads: int) -> Run:
     from ddlearn import OMP
-    from ddlearn.blocks import map_blocks, split_rows
-    from ddlearn.sparse_coding import compute_gram, no_classes
+    from ddlearn.coding import compute_gram, no_classes
+    from ddlearn.parallel import map_blocks, split_rows
 
     gram = compute_gram(problem.dictionary, n_threads)
     correlations = problem.X @ problem.dictionary.T
@@ -184,11 +183,16 @@ def _prepare_traditional_step(problem: Problem, n_threads: int) -> Run:
 def _prepare_discriminative_step(problem: Problem, n_threads: int) -> Run:
     # The library has no public call for a single step with D^T Y given, so this reaches for what `encode` is made of.
     from ddlearn import OMP
-    from ddlearn.blocks import map_blocks, split_rows
     from ddlearn.codes import RowCodes
-    from ddlearn.discriminative_coding import ClassifierState, DiscriminativeCoder, Point, Rows
+    from ddlearn.coding import measure_energies
+    from ddlearn.coding.discriminative import (
+        ClassifierState,
+        DiscriminativeCoder,
+        Point,
+        Rows,
+    )
     from ddlearn.losses import resolve_loss
-    from ddlearn.sparse_coding import measure_energies
+    from ddlearn.parallel import map_blocks, split_rows
 
     given = _make_discrimination(problem, n_threads)
     dtype, n_nonzero_coefs = problem.X.dtype, problem.n_nonzero_coefs

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import nnls
 
-FAN_IN = 8  # as in ddlearn.blocks.parts
+FAN_IN = 8  # as in ddlearn.parallel.parts
 TEN_GIGABITS = 1.25e9  # bytes a second
 MOST_WORKERS = 100_000
 

@@ -15,9 +15,9 @@ from time import process_time
 from typing import Any
 
 import numpy as np
+from reproduction.images import load_rows
 
 from ddlearn import DDLClassifier
-from ddlearn.experiments.images import load_rows
 
 RESULTS = Path(__file__).parent / "results" / "dictionary_size.json"
 SEEDS = (0, 1, 2)

@@ -17,7 +17,7 @@ from playwright.sync_api import sync_playwright
 from sklearn.model_selection import train_test_split
 
 from ddlearn import DDLClassifier, write_report
-from ddlearn.reading import read_data
+from ddlearn.cli.reading import read_data
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 N_DRAWINGS = 20  # of each digit

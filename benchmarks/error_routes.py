@@ -9,11 +9,11 @@ from __future__ import annotations
 from time import perf_counter
 
 import numpy as np
+from reproduction.disturbances import Condition
 from sklearn.preprocessing import normalize
 
 from ddlearn import AlternatingErrors, DDLClassifier, GreedyErrors
 from ddlearn.datasets import load_yaleb
-from ddlearn.experiments.disturbances import Condition
 
 SIZE = (48, 42)
 CONDITIONS = [

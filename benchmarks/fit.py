@@ -17,10 +17,9 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from ddlearn.labelled import Labelled, training_part
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-
-from .labelled import Labelled, training_part
 
 RESULTS = Path(__file__).parent / "results" / "fit.json"
 N_JOBS = 2
@@ -117,8 +116,8 @@ def _measure_whole_fit(data: Labelled, n_components: int, n_nonzero_coefs: int) 
 
 def _measure_sweep(data: Labelled, n_components: int, n_nonzero_coefs: int) -> dict[str, float]:
     """Time one approximate K-SVD sweep of ours, one thread."""
+    from ddlearn.coding import encode_rows, resolve_sparse_coder
     from ddlearn.dictionary import init_dictionary, resolve_dictionary_update
-    from ddlearn.sparse_coding import encode_rows, resolve_sparse_coder
 
     rng = np.random.RandomState(0)
     dictionary = init_dictionary("samples", data.X, data.y, n_components, rng)
@@ -138,8 +137,8 @@ def _measure_dictlearn_sweep(data: Labelled, n_components: int, n_nonzero_coefs:
     from dictlearn._update._driver import atom_sweep  # what DictionaryLearning(fit_algorithm="aksvd") runs
     from dictlearn._update._ops import LinearOps
 
+    from ddlearn.coding import encode_rows, resolve_sparse_coder
     from ddlearn.dictionary import init_dictionary
-    from ddlearn.sparse_coding import encode_rows, resolve_sparse_coder
 
     dictionary = init_dictionary("samples", data.X, data.y, n_components, np.random.RandomState(0))
     codes = encode_rows(data.X, dictionary, resolve_sparse_coder("omp"), n_nonzero_coefs, n_jobs=N_JOBS)

@@ -8,8 +8,14 @@ from __future__ import annotations
 import argparse
 from typing import NamedTuple
 
-from ddlearn import DDLClassifier, ElasticNet, Jitter, Refiner
-from ddlearn.experiments.images import DATASETS, load_rows
+from reproduction.images import DATASETS, load_rows
+
+from ddlearn import (
+    DDLClassifier,
+    ElasticNet,
+    Jitter,
+    Refiner,
+)
 
 N_EPOCHS = 4
 N_JOBS = 2

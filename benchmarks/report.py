@@ -11,9 +11,15 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from .contenders import CONTENDERS
-from .disturbance import is_disturbed
-from .targets import FIRST_CALL_SECONDS, TARGET_THREADS, Cell, Measurements, Verdict
+from ddlearn.contenders import CONTENDERS
+from ddlearn.disturbance import is_disturbed
+from ddlearn.fitting.loop.targets import (
+    FIRST_CALL_SECONDS,
+    TARGET_THREADS,
+    Cell,
+    Measurements,
+    Verdict,
+)
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ["ddlearn", "numpy", "scipy", "numba", "scikit-learn", "spams-bin", "dictlearn", "celer"]

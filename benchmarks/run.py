@@ -17,11 +17,23 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from .contenders import CONTENDERS
-from .disturbance import DISTURBING_CORES, is_disturbed, watch_others
-from .problems import DATA_VARIABLE, QUICK_SIZES, SIZES, find_data_folder
-from .report import ROOT, describe_machine, format_first_calls, format_times, format_verdicts
-from .targets import Cell, judge
+from ddlearn.contenders import CONTENDERS
+from ddlearn.disturbance import DISTURBING_CORES, is_disturbed, watch_others
+from ddlearn.fitting.loop.targets import Cell, judge
+from ddlearn.problems import (
+    DATA_VARIABLE,
+    QUICK_SIZES,
+    SIZES,
+    find_data_folder,
+)
+
+from ddlearn.show.report import (
+    ROOT,
+    describe_machine,
+    format_first_calls,
+    format_times,
+    format_verdicts,
+)
 
 RESULTS = Path(__file__).parent / "results"
 TIME_LIMIT = 600  # seconds for one contender, warm-up and all

@@ -17,13 +17,12 @@ from unittest.mock import patch
 
 import numpy as np
 import psutil
+from ddlearn.labelled import training_part
+from ddlearn.traffic import Traffic, start_cluster, start_counting
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from ddlearn import DDLClassifier
-
-from .labelled import training_part
-from .traffic import Traffic, start_cluster, start_counting
 
 N_FEATURES, N_COMPONENTS, N_NONZERO, N_CLASSES, NOISE = 64, 100, 5, 10, 0.1
 CHUNK_ROWS = 65536
@@ -203,7 +202,7 @@ def measure_mnist(n_workers: int) -> dict[str, Any]:
                 start = perf_counter()
                 model = fit()
                 times[place].append((perf_counter() - start, _iteration_seconds(model)))
-    with patch("ddlearn.training_parts.PART_ROWS", sizes[0]):  # the sums in the same order
+    with patch("ddlearn.fitting.data.PART_ROWS", sizes[0]):  # the sums in the same order
         here.fit(X, y)
     best = {place: np.min(taken[1:], axis=0).tolist() for place, taken in times.items()}  # the first compiles
     names = ("components_", "coef_", "intercept_", "class_cost_")

@@ -11,8 +11,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from time import perf_counter
 
-from .contenders import CONTENDERS, Run, collect_codes
-from .problems import QUICK_SIZES, SIZES, Problem, find_data_folder, grade, make_problem
+from ddlearn.contenders import CONTENDERS, Run, collect_codes
+from ddlearn.problems import (
+    QUICK_SIZES,
+    SIZES,
+    Problem,
+    find_data_folder,
+    grade,
+    make_problem,
+)
 
 WARM_UP_ROWS = 512
 

@@ -15,8 +15,8 @@ import pytest
 import typer
 
 import ddlearn
+import ddlearn.cli.reading
 import ddlearn.datasets
-import ddlearn.reading
 from ddlearn.cli import app
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -69,7 +69,7 @@ def test_every_public_name_has_a_page_that_a_topic_lists(reference, tmp_path):
     reference.write_reference(tmp_path)
     public = [f"ddlearn.{name}" for name in ddlearn.__all__]
     public += [f"ddlearn.datasets.{name}" for name in ddlearn.datasets.__all__]
-    public += [f"ddlearn.reading.{name}" for name in ddlearn.reading.__all__]
+    public += [f"ddlearn.cli.reading.{name}" for name in ddlearn.cli.reading.__all__]
     topics = "".join((tmp_path / f"{topic.slug}.rst").read_text() for topic in reference.group_by_topic())
     for name in public:
         module, _, short = name.rpartition(".")

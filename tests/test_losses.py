@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from ddlearn import LOSSES, Exponential, Logistic, Loss, SmoothHinge, SoftplusHinge, Square, check_loss
+from ddlearn import (
+    LOSSES,
+    Exponential,
+    Logistic,
+    Loss,
+    SmoothHinge,
+    SoftplusHinge,
+    Square,
+    check_loss,
+)
 from ddlearn.losses import resolve_loss
 
 EVERY_LOSS = [loss_class() for loss_class in LOSSES.values()] + [

@@ -7,8 +7,12 @@ import pytest
 from conftest import make_problem
 from scipy.optimize import minimize_scalar
 
-from ddlearn import LOSSES, MapObjective, map_objective, sparse_encode
-from ddlearn.blocks import LocalParts
+from ddlearn import (
+    LOSSES,
+    MapObjective,
+    map_objective,
+    sparse_encode,
+)
 from ddlearn.codes import RowCodes
 from ddlearn.objective import (
     NOISE_MODELS,
@@ -22,6 +26,7 @@ from ddlearn.objective import (
     sum_costs,
     sum_noise_terms,
 )
+from ddlearn.parallel import LocalParts
 
 every_loss = pytest.mark.parametrize("loss", [loss_class() for loss_class in LOSSES.values()], ids=list(LOSSES))
 

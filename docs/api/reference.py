@@ -1,7 +1,7 @@
 """Write the pages of the API reference: one a topic and one a public name, and the options of the command line.
 
 ``conf.py`` calls :func:`write_reference` before pages are read.  What is public is asked of ``ddlearn.__all__``,
-``ddlearn.datasets.__all__`` and ``ddlearn.reading.__all__``, so a new name is in the reference as soon as it is public;
+``ddlearn.datasets.__all__`` and ``ddlearn.cli.reading.__all__``, so a new name is in the reference once it is public;
 if its file belongs to no topic yet, the build fails and says so.
 """
 

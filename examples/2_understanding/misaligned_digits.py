@@ -20,7 +20,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import normalize
 
 from ddlearn import DDLClassifier
-from ddlearn.alignment import warp_images
+from ddlearn.coding.alignment import warp_images
 from ddlearn.datasets import find_datasets, load_digits_images, load_usps
 
 if find_datasets()["usps"]["where"]:

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import matplotlib.pyplot as plt
 import numpy as np
+from reproduction import occlude
 from sklearn.preprocessing import normalize
 
 from ddlearn import DDLClassifier
 from ddlearn.datasets import find_datasets, load_yaleb
-from ddlearn.experiments import occlude
 
 SIZE = (48, 42)
 LEVELS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)

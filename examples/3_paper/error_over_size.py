@@ -13,8 +13,7 @@ from __future__ import annotations
 from tempfile import TemporaryDirectory
 
 import matplotlib.pyplot as plt
-
-from ddlearn.experiments.usps_grid import choose, list_choices, measure_grid
+from reproduction.usps_grid import choose, list_choices, measure_grid
 
 TITLES = {"baseline": "baseline: K-SVD, then classifiers", "ddl": "DDL"}
 

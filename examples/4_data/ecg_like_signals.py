@@ -20,7 +20,7 @@ from sklearn.metrics import recall_score
 from sklearn.model_selection import train_test_split
 
 from ddlearn import DDLClassifier, DictionaryDisplay
-from ddlearn.class_colors import get_class_color
+from ddlearn.show.colors import get_class_color
 
 # %%
 # Making beats

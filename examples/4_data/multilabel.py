@@ -22,7 +22,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import normalize
 
 from ddlearn import DDLClassifier
-from ddlearn.class_colors import get_class_color
+from ddlearn.show.colors import get_class_color
 
 PROPERTIES = {
     "even": (0, 2, 4, 6, 8),

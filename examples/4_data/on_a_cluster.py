@@ -21,8 +21,8 @@ import numpy as np
 from dask.distributed import Client
 
 from ddlearn import DDLClassifier
+from ddlearn.cli.reading import read_parts
 from ddlearn.datasets import make_planted
-from ddlearn.reading import read_parts
 
 # %%
 # Parts on disk

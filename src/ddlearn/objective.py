@@ -26,13 +26,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 from sklearn.utils import check_array
 
-from ._code_kernel import score_rows
-from ._ksvd_kernel import measure_errors
-from .blocks import Parts, map_blocks, split_rows
 from .codes import RowCodes
+from .coding import SparseCoder, measure_misfit, resolve_sparse_coder
+from .kernels.codes import score_rows
+from .kernels.sweep import measure_errors
 from .losses import Loss, resolve_loss
-from .order_statistics import find_median
-from .sparse_coding import SparseCoder, measure_misfit, resolve_sparse_coder
+from .parallel import Parts, map_blocks, split_rows
+from .parallel.quantiles import find_median
 
 __all__ = ["MapObjective", "map_objective"]
 

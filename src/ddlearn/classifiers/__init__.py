@@ -20,7 +20,13 @@ one's own).
 """
 
 from .conformance import check_classifier_trainer
-from .methods import AdaBoost, LinearSVM, LogitBoost, Newton, SquareLev
+from .methods import (
+    AdaBoost,
+    LinearSVM,
+    LogitBoost,
+    Newton,
+    SquareLev,
+)
 from .registry import CLASSIFIER_TRAINERS, resolve_trainer
 from .trainer import ClassifierTrainer
 

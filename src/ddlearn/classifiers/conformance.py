@@ -9,9 +9,9 @@ import numpy as np
 from scipy.sparse import csr_array
 from sklearn.base import clone
 
-from ..blocks import LocalParts
 from ..codes import RowCodes
 from ..losses import LOSSES, Loss, resolve_loss
+from ..parallel import LocalParts
 from ..strategies import TRAINER_METHODS, report_problems, works_on_sums
 from .problem import Array, LabelledCodes
 from .registry import look_up_trainer, resolve_trainer, supports_loss

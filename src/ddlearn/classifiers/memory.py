@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..blocks import LocalParts
 from ..losses import Loss
+from ..parallel import LocalParts
 from .problem import (
     Array,
     Expansion,

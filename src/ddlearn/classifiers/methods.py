@@ -12,7 +12,13 @@ from numbers import Real
 import numpy as np
 from sklearn.utils import check_scalar
 
-from ..losses import Exponential, Logistic, Loss, SmoothHinge, SoftplusHinge
+from ..losses import (
+    Exponential,
+    Logistic,
+    Loss,
+    SmoothHinge,
+    SoftplusHinge,
+)
 from .problem import Array
 from .trainer import ClassifierTrainer
 

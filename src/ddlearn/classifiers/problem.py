@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from .._classifier_kernel import add_gradient, add_hessian, compute_scores
-from ..blocks import Parts, map_blocks
 from ..codes import RowCodes
+from ..kernels.classifiers import add_gradient, add_hessian, compute_scores
 from ..losses import Loss
+from ..parallel import Parts, map_blocks
 
 Array = NDArray[np.floating]
 Solver = Callable[[Array], Array]

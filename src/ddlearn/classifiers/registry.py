@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from ..losses import Loss, resolve_loss
-from .methods import AdaBoost, LinearSVM, LogitBoost, Newton, SquareLev
+from .methods import (
+    AdaBoost,
+    LinearSVM,
+    LogitBoost,
+    Newton,
+    SquareLev,
+)
 from .trainer import ClassifierTrainer
 
 # In the order in which "auto" asks them: the one that takes any loss comes last.

@@ -12,9 +12,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_scalar
 
-from ..blocks import LocalParts, Parts
 from ..codes import RowCodes
 from ..losses import Loss
+from ..parallel import LocalParts, Parts
 from .problem import (
     Array,
     ClassProblems,

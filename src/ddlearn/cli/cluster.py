@@ -47,7 +47,7 @@ def choose_cluster(data: str, address: str | None, n_workers: int | None) -> Clu
     if address is not None and n_workers is not None:
         raise typer.BadParameter("--dask is for a cluster that is there, --workers starts one: give one of them.")
     if address is None and n_workers is None:
-        from ..reading.parts import is_in_parts
+        from .reading.parts import is_in_parts
 
         return Cluster(None, 1) if is_in_parts(data) else None
     return Cluster(address, n_workers or 0)
@@ -70,7 +70,7 @@ def open_client(terminal: Terminal, cluster: Cluster | None) -> Iterator[int | N
     if cluster is None:
         yield None
         return
-    from ..reading.errors import require
+    from .reading.errors import require
 
     distributed = require("distributed", "A fit on Dask", "dask")
     connect = _start if cluster.address is None else _connect

@@ -16,9 +16,20 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.markup import escape
 
-from .cluster import Address, Workers, choose_cluster, choose_update, open_client
+from .cluster import (
+    Address,
+    Workers,
+    choose_cluster,
+    choose_update,
+    open_client,
+)
 from .config import merge_settings
-from .facts import collect_errors, collect_fit_facts, collect_reasons, match_labels
+from .facts import (
+    collect_errors,
+    collect_fit_facts,
+    collect_reasons,
+    match_labels,
+)
 from .model import (
     Jobs,
     Model,
@@ -32,11 +43,24 @@ from .model import (
 from .options import OWN_DEFAULTS, read_parameters
 from .pictures import draw_reasons, write_page
 from .running import command
-from .source import SOURCE_OPTIONS, Source, load_labels, read_source, refuse_parts, require_labels
-from .tables import make_error_tables, make_facts_table, make_fit_table, make_reason_tables, make_table
+from .source import (
+    SOURCE_OPTIONS,
+    Source,
+    load_labels,
+    read_source,
+    refuse_parts,
+    require_labels,
+)
+from .tables import (
+    make_error_tables,
+    make_facts_table,
+    make_fit_table,
+    make_reason_tables,
+    make_table,
+)
 from .terminal import Terminal
 
-# Those of ``ddlearn.experiments.reproduction``, which takes a second to import.
+# Those of ``reproduction.reproduction``, which takes a second to import.
 EXPERIMENTS = (
     *("losses", "usps", "usps_chosen", "parameters", "mnist", "yaleb", "claims", "ablation", "tuning", "all"),
     *("beyond", "faces", "alignment", "pictures"),
@@ -79,7 +103,7 @@ def fit(
         model = make_model(settings, samples, preset)
         seconds = fit_model(terminal, model, samples.X, y, checkpoint, resume)
     name_features(model, samples.feature_names)
-    from ..persistence import save
+    from ..files.models import save
 
     save(model, output)
     facts = collect_fit_facts(source.data, model, settings, seconds) | {"preset": preset, "file": output}
@@ -188,7 +212,7 @@ def report(
 @command
 def info(terminal: Terminal, model: Model) -> None:
     """Show what is in a model file."""
-    from ..container import MODEL, read_container
+    from ..files.format import MODEL, read_container
 
     content, arrays = read_container(model, MODEL)
     given = {
@@ -242,7 +266,7 @@ def demo(
 def datasets(terminal: Terminal) -> None:
     """List the data sets that DATA can name: which are here, and how to get the others."""
     from ..datasets import find_datasets
-    from ..reading.named import NAMED_SETS
+    from .reading.named import NAMED_SETS
 
     found = find_datasets()
     table = make_table(None, ("name", "ask for", "where", "size", "checksum"), n_text=3)
@@ -280,7 +304,7 @@ def reproduce(
     from ..experiments.reproduction import reproduce as run
 
     folder = output / "quick" if quick else output
-    with terminal.show_log("ddlearn.experiments"):
+    with terminal.show_log("reproduction"):
         scale = QUICK if quick else FULL
         records = run(experiment, folder, scale=scale, only=only or (), n_jobs=1, n_processes=jobs)
     cells = [record for of_one in list_new_cells(records).values() for record in of_one]

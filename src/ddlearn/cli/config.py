@@ -10,7 +10,13 @@ from typing import Any
 
 import typer
 
-from .options import ALIASES, OWN_DEFAULTS, Parameter, parse_size, read_parameters
+from .options import (
+    ALIASES,
+    OWN_DEFAULTS,
+    Parameter,
+    parse_size,
+    read_parameters,
+)
 
 # By the first type of an annotation: what a configuration file may hold.
 _VALUE_TYPES: dict[str, tuple[type, ...]] = {

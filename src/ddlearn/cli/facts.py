@@ -8,8 +8,8 @@ from .model import predict_best
 from .terminal import Terminal
 
 if TYPE_CHECKING:
-    from ..estimator import DDLClassifier
-    from ..reading import Samples
+    from ..estimators.classifier import DDLClassifier
+    from .reading import Samples
 
 
 def collect_fit_facts(data: str, model: DDLClassifier, settings: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def collect_fit_facts(data: str, model: DDLClassifier, settings: dict[str, Any],
 
 
 def _collect_refinement_facts(model: DDLClassifier) -> dict[str, Any]:
-    from ..refinement import find_best
+    from ..fitting.refinement import find_best
 
     best = find_best(model.refinement_)
     return {
@@ -52,7 +52,7 @@ def match_labels(terminal: Terminal, model: DDLClassifier, labels: Any) -> tuple
     """Return labels and the model's classes as the same type, and tell of labels that are none of the classes."""
     import numpy as np
 
-    from ..evaluation import check_labels, match_types
+    from ..show.errors import check_labels, match_types
 
     check_labels(labels, model.unlabeled)
     labels, known = match_types(labels, model.classes_)
@@ -64,7 +64,7 @@ def match_labels(terminal: Terminal, model: DDLClassifier, labels: Any) -> tuple
 
 def collect_errors(terminal: Terminal, model: DDLClassifier, X: Any, labels: Any) -> dict[str, Any]:
     """Tell how often a model is wrong, and where."""
-    from ..evaluation import measure_errors
+    from ..show.errors import measure_errors
 
     labels, known = match_labels(terminal, model, labels)
     positions, _ = predict_best(terminal, model, X)

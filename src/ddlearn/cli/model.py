@@ -16,10 +16,10 @@ from .source import Source, read_source
 from .terminal import Terminal
 
 if TYPE_CHECKING:
-    from ..estimator import DDLClassifier
-    from ..fitting import FinishedLoop, FitProgress
-    from ..reading import Samples
-    from ..refinement import RefinementProgress
+    from ..estimators.classifier import DDLClassifier
+    from ..fitting.loop import FinishedLoop, FitProgress
+    from ..fitting.refinement import RefinementProgress
+    from .reading import Samples
 
 _ROWS_AT_ONCE = 4096  # between two steps of the progress bar of a prediction
 
@@ -30,7 +30,7 @@ Jobs = Annotated[int, typer.Option("--jobs", "--n-jobs", help="Number of threads
 
 def make_model(settings: dict[str, Any], samples: Samples, preset: str | None = None) -> DDLClassifier:
     """Make a classifier for samples: the shape of images, and the type of the marker of no label, are theirs."""
-    from ..estimator import DDLClassifier
+    from ..estimators.classifier import DDLClassifier
 
     if samples.image_shape is not None and len(samples.image_shape) == 2:  # colour has three numbers a pixel
         settings = {"image_shape": samples.image_shape} | settings
@@ -48,7 +48,7 @@ def fit_model(
     with terminal.progress(*_FitProgress.columns) as bar:
         callbacks: list[Any] = [_FitProgress(bar)]
         if checkpoint is not None:
-            from ..checkpoint import Checkpoint
+            from ..files.checkpoint import Checkpoint
 
             callbacks.append(Checkpoint(checkpoint, resume=resume))
         model.set_callbacks(*callbacks).fit(X, y)
@@ -108,7 +108,7 @@ def name_features(model: DDLClassifier, names: list[str] | None) -> None:
 
 def load_model(path: Path, jobs: int) -> DDLClassifier:
     """Load a classifier that commands can use."""
-    from ..persistence import load
+    from ..files.models import load
 
     model = load(path)
     if not hasattr(model, "components_") or getattr(model, "is_multilabel_", True):
@@ -140,7 +140,7 @@ def _guess_images(model: DDLClassifier, colour: bool) -> tuple[tuple[int, int] |
 
 
 def _order_columns(data: str, names: list[str], expected: list[str]) -> list[int]:
-    from ..reading import DataError
+    from .reading import DataError
 
     missing, unknown = (
         [name for name in some if name not in others] for some, others in ((expected, names), (names, expected))
@@ -164,7 +164,7 @@ def predict_best(terminal: Terminal, model: DDLClassifier, X: Any) -> tuple[Any,
     """
     import numpy as np
 
-    from ..reading.parts import iterate_blocks
+    from .reading.parts import iterate_blocks
 
     with terminal.progress("{task.completed:,}/{task.total:,}") as bar:
         task = bar.add_task("predicting", total=len(X))

@@ -36,7 +36,7 @@ class Parameter(NamedTuple):
 @functools.cache
 def read_parameters() -> dict[str, Parameter]:
     """Read the constructor of DDLClassifier from its source: to import it would take seconds."""
-    tree = ast.parse((Path(__file__).parents[1] / "estimator.py").read_text(encoding="utf-8"))
+    tree = ast.parse((Path(__file__).parents[1] / "estimators" / "classifier.py").read_text(encoding="utf-8"))
     class_ = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "DDLClassifier")
     constructor = next(node for node in class_.body if isinstance(node, ast.FunctionDef) and node.name == "__init__")
     described = _read_descriptions(ast.get_docstring(class_) or "")

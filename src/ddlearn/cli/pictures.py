@@ -11,8 +11,8 @@ from rich.markup import escape
 from .terminal import Terminal
 
 if TYPE_CHECKING:
-    from ..estimator import DDLClassifier
-    from ..reading import Samples
+    from ..estimators.classifier import DDLClassifier
+    from .reading import Samples
 
 _PICTURE_SIDE = 16  # pixels of a picture in the terminal, at most
 _LARGE_PAGE = 10e6  # bytes from which it takes long to send and to open
@@ -55,7 +55,7 @@ def write_page(
     terminal: Terminal, model: DDLClassifier, samples: Samples | None, output: Path, title: str, name: str
 ) -> dict[str, Any]:
     """Write the report, and tell where it is."""
-    from ..report import write_report
+    from ..show.report import write_report
 
     shown: dict[str, Any] = {}
     if samples is not None:

@@ -14,7 +14,7 @@ from .options import offer, parse_size
 from .terminal import Terminal
 
 if TYPE_CHECKING:
-    from ..reading import Samples
+    from .reading import Samples
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def read_source(
     terminal: Terminal, source: Source, n_features: int | None = None, *, n_places: int | None = None
 ) -> Samples:
     """Read data, in chunks if there are places of a cluster that work on them, and tell which images were left out."""
-    from ..reading import read_data, read_in_chunks
+    from .reading import read_data, read_in_chunks
 
     read = read_data if n_places is None else functools.partial(read_in_chunks, n_places=n_places)
     with terminal.progress() as bar:
@@ -109,7 +109,7 @@ def read_source(
 
 def require_labels(samples: Samples, data: str) -> Any:
     """Return the labels of all samples, or say that some are missing."""
-    from ..reading import DataError
+    from .reading import DataError
 
     if samples.labels is None:
         raise DataError(
@@ -127,7 +127,7 @@ def require_labels(samples: Samples, data: str) -> Any:
 def _find_empty(labels: Any) -> tuple[int, int]:
     """Return how many labels are empty texts, and the first of their rows."""
     if hasattr(labels, "dask"):
-        from ..reading.parts import find_empty_labels
+        from .reading.parts import find_empty_labels
 
         return find_empty_labels(labels)
     empty = [row for row, label in enumerate(labels.tolist()) if label == ""]
@@ -138,7 +138,7 @@ def load_labels(samples: Samples) -> Samples:
     """Return samples whose labels, if they have some, are in memory, which those of data in parts are not."""
     import numpy as np
 
-    from ..reading.parts import iterate_blocks
+    from .reading.parts import iterate_blocks
 
     if samples.labels is None or isinstance(samples.labels, np.ndarray):
         return samples
@@ -148,8 +148,8 @@ def load_labels(samples: Samples) -> Samples:
 
 def refuse_parts(source: Source, command: str) -> None:
     """Fail for data in parts, where a command needs all samples in memory."""
-    from ..reading import DataError
-    from ..reading.parts import is_in_parts
+    from .reading import DataError
+    from .reading.parts import is_in_parts
 
     if is_in_parts(source.data):
         raise DataError(

@@ -10,7 +10,12 @@ from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
 from .downloading import load_arrays
-from .images import bundle, join, scale, subset_parts
+from .images import (
+    bundle,
+    join,
+    scale,
+    subset_parts,
+)
 
 
 def load_digits_images(*, return_X_y: bool = False) -> Bunch | tuple[NDArray[Any], NDArray[Any]]:

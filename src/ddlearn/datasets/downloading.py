@@ -10,7 +10,14 @@ from typing import Any
 from numpy.typing import NDArray
 
 from .errors import DatasetNotFoundError
-from .files import DATA_VARIABLE, convert, find_files, list_folders, read_files, read_originals
+from .files import (
+    DATA_VARIABLE,
+    convert,
+    find_files,
+    list_folders,
+    read_files,
+    read_originals,
+)
 from .sources import SOURCES, Original, Source
 
 

@@ -17,7 +17,13 @@ exact), ``fixed_codes`` (atom after atom, block coordinates, optimal directions)
 
 from .conformance import check_dictionary_update
 from .fixed_codes import AtomUpdate, BlockCoordinateUpdate, MODUpdate
-from .initial import INITIAL_DICTIONARIES, SamplePool, TakeSamples, draw_dictionary, init_dictionary
+from .initial import (
+    INITIAL_DICTIONARIES,
+    SamplePool,
+    TakeSamples,
+    draw_dictionary,
+    init_dictionary,
+)
 from .interface import DictionaryUpdate, UpdatedDictionary
 from .ksvd import ExactKSVDUpdate, KSVDUpdate, WeightedKSVDUpdate
 from .maintenance import WorstSamples, count_users, rank_of_worst

@@ -11,8 +11,8 @@ from abc import abstractmethod
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from .. import _ksvd_kernel as kernel
 from ..codes import RowCodes
+from ..kernels import sweep as kernel
 from .interface import Array
 from .maintenance import MaintainedUpdate
 from .sums import CodeStatistics, scale_to_one, sum_data

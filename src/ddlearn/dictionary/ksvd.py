@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from .. import _ksvd_kernel as kernel
 from ..codes import RowCodes
+from ..kernels import sweep as kernel
 from .interface import Array
 from .maintenance import MaintainedUpdate
 from .sums import scale_to_one, sum_data

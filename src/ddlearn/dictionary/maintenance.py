@@ -10,10 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from ..blocks import single_threaded_blas
 from ..codes import RowCodes
 from ..objective import measure_residuals
-from .interface import Array, DictionaryUpdate, RandomNumbers, UpdatedDictionary
+from ..parallel import single_threaded_blas
+from .interface import (
+    Array,
+    DictionaryUpdate,
+    RandomNumbers,
+    UpdatedDictionary,
+)
 
 
 def count_users(codes: RowCodes, n_components: int) -> NDArray[np.intp]:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .. import _ksvd_kernel as kernel
-from ..blocks import effective_n_jobs, map_blocks
 from ..codes import RowCodes
+from ..kernels import sweep as kernel
+from ..parallel import effective_n_jobs, map_blocks
 from .interface import Array
 
 

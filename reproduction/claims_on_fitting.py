@@ -1,0 +1,211 @@
+"""Claims of the paper on the fit: where it starts (Section 3.4), and how many steps coding takes (Section 3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ddlearn.coding.discriminative import discriminative_encode
+from ddlearn.estimators.classifier import DDLClassifier
+
+from .cells import Cell, Record, slug
+from .images import Floats
+from .setups import Setup
+from .tables import (
+    BLUE,
+    ORANGE,
+    format_table,
+    make_figure,
+    save_figure,
+)
+from .trials import (
+    LOSS_TITLES,
+    LOSSES,
+    LOW_FLOORS,
+    PAPER,
+    Trial,
+    get_trial,
+    guess_effort,
+    load_samples,
+    make_map_model,
+)
+
+STARTS = {"samples": "training samples", "gaussian": "Gaussian vectors"}
+_START_COLOURS = {"samples": BLUE, "gaussian": ORANGE}
+_START_LOSSES = ("square", "logistic")
+# Floors depend on the first codes, and with them the objective; low ones make both starts descend on the same one. The
+# number of iterations is fixed, so that no rule for stopping has a say in how many are needed.
+_START_SETTINGS = PAPER | LOW_FLOORS | {"tol": 0.0, "max_iter": 60}
+_PAPERS_ITERATIONS = 20
+CODING_STEPS = (1, 2, 3, 5, 10, 30, 100)
+
+
+def list_start_cells(setup: Setup, n_jobs: int | None) -> list[Cell]:
+    """Return fits from both kinds of first dictionary."""
+    trials = [
+        setup.make_trial("ddl", _START_SETTINGS | {"loss": loss}, seed)
+        for loss in _START_LOSSES
+        for seed in setup.seeds
+    ]
+    return [
+        Cell(
+            slug(f"{trial.dataset} start {trial.settings['loss']} {trial.seed}"),
+            trial._asdict(),
+            partial(measure_starts, trial, n_jobs),
+            effort=10 * guess_effort(trial),
+        )
+        for trial in trials
+    ]
+
+
+def measure_starts(trial: Trial, n_jobs: int | None) -> dict[str, Any]:
+    """Fit from both starts, and from other samples; return how each went and how alike the dictionaries are."""
+    data = load_samples(trial)
+
+    def fit(start: str, seed: int) -> DDLClassifier:
+        settings = trial.settings | {"init": start, "random_state": seed, "n_jobs": n_jobs}
+        return make_map_model(**settings).fit(data.X_train, data.y_train)
+
+    models = {start: fit(start, trial.seed) for start in STARTS}
+    others = fit("samples", trial.seed + 1)
+    results: dict[str, Any] = {
+        start: {
+            "objective": [record.objective for record in model.history_],
+            "error": float(np.mean(model.predict(data.X_test) != data.y_test)),
+        }
+        for start, model in models.items()
+    }
+    samples = models["samples"].components_
+    return results | {
+        "likeness": compare_dictionaries(samples, models["gaussian"].components_),
+        "likeness_of_samples": compare_dictionaries(samples, others.components_),
+    }
+
+
+def compare_dictionaries(one: Floats, other: Floats) -> float:
+    """Return the mean over atoms of the largest |cosine| with an atom of the other dictionary."""
+    return float(np.abs(one @ other.T).max(axis=1).mean())
+
+
+def count_iterations(result: dict[str, Any], start: str) -> int:
+    """Return how many iterations a start takes to where the slower one is after those of the paper."""
+    level = max(result[one]["objective"][_PAPERS_ITERATIONS] for one in STARTS)
+    return int(np.argmax(np.array(result[start]["objective"]) <= level))
+
+
+def report_starts(records: Sequence[Record], output: Path) -> str:
+    """Tell after how many iterations the fits have settled, and draw their objectives."""
+    rows = []
+    figure = make_figure(10, 4.5)
+    for loss, axes in zip(_START_LOSSES, figure.subplots(1, 2), strict=True):
+        results = [record["result"] for record in records if get_trial(record).settings["loss"] == loss]
+        for start, title in STARTS.items():
+            objectives = [result[start]["objective"] for result in results]
+            for number, objective in enumerate(objectives):
+                label = None if number else title
+                axes.plot(np.array(objective) / 1e6, color=_START_COLOURS[start], alpha=0.7, lw=2, label=label)
+            counts = [count_iterations(result, start) for result in results]
+            errors = [100 * result[start]["error"] for result in results]
+            rows.append(
+                [
+                    LOSS_TITLES[loss],
+                    title,
+                    f"{np.mean(counts):.1f} ({min(counts)} to {max(counts)})",
+                    f"{np.mean([objective[-1] for objective in objectives]) / 1e6:.4f}",
+                    f"{np.mean(errors):.2f}",
+                ]
+            )
+        axes.set_title(LOSS_TITLES[loss], fontsize=14)
+        axes.set_xlabel("Iteration", fontsize=13)
+        axes.set_ylabel("MAP objective (millions)", fontsize=13)
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=12)
+    save_figure(figure, output, "claims_start")
+    likeness, reference = (
+        np.mean([record["result"][name] for record in records]) for name in ("likeness", "likeness_of_samples")
+    )
+    header = ["loss", "first atoms", "iterations", "objective in the end (millions)", "test error (%)"]
+    return (
+        format_table(header, rows)
+        + f"\nMean |cosine| of an atom with the most similar one of the other dictionary: {likeness:.3f} between the "
+        f"two kinds of start, {reference:.3f} between two draws of training samples.\n"
+    )
+
+
+def list_step_cells(setup: Setup, n_jobs: int | None) -> list[Cell]:
+    """Return one measurement of coding steps for each loss."""
+    parameters: dict[str, Any] = {"n_components": setup.n_components, "n_nonzero_coefs": setup.n_nonzero_coefs}
+    parameters |= {"dataset": setup.dataset, "max_train": setup.max_train, "steps": CODING_STEPS}
+    return [
+        Cell(
+            slug(f"{setup.dataset} steps {loss}"),
+            parameters | {"loss": loss, "experiment": "coding steps"},
+            partial(measure_steps, **parameters, loss=loss, n_jobs=n_jobs),
+        )
+        for loss in LOSSES
+    ]
+
+
+def measure_steps(
+    dataset: str,
+    loss: str,
+    n_components: int,
+    n_nonzero_coefs: int,
+    max_train: int | None,
+    steps: Sequence[int],
+    n_jobs: int | None,
+) -> dict[str, Any]:
+    """Code training samples with ever more Newton steps, from their label-free codes, after two outer iterations."""
+    data = load_samples(Trial(dataset, "ddl", {}, max_train=max_train))
+    X, y = data.X_train, data.y_train
+    settings = PAPER | {"max_iter": 2, "tol": 0.0}
+    settings |= {"n_components": n_components, "n_nonzero_coefs": n_nonzero_coefs, "loss": loss}
+    model = make_map_model(**settings, random_state=0, n_jobs=n_jobs).fit(X, y)
+    labels = np.where(y[:, None] == model.classes_, 1, -1)
+
+    def encode(n_steps: int) -> Any:
+        return discriminative_encode(
+            X,
+            labels,
+            model.components_,
+            model.coef_,
+            model.intercept_,
+            noise_variance=model.noise_variance_,
+            class_cost=model.class_cost_,
+            loss=model.loss_,
+            n_nonzero_coefs=n_nonzero_coefs,
+            sparse_coder=model.sparse_coder_,
+            max_coding_iter=n_steps,
+            n_jobs=n_jobs,
+        )
+
+    coded = {n_steps: encode(n_steps) for n_steps in steps}
+    last = coded[max(steps)][0].toarray()
+    size = np.linalg.norm(last, axis=1)
+    changes = {
+        n_steps: np.linalg.norm(codes.toarray() - last, axis=1) / np.maximum(size, np.finfo(size.dtype).tiny)
+        for n_steps, (codes, _) in coded.items()
+    }
+    final = coded[max(steps)][1]
+    return {
+        "share_unfinished": {str(n_steps): float(np.mean(change > 1e-3)) for n_steps, change in changes.items()},
+        "largest_change": {str(n_steps): float(change.max()) for n_steps, change in changes.items()},
+        "accepted_per_sample": final.n_accepted / len(X),
+        "rejected_per_sample": final.n_rejected / len(X),
+    }
+
+
+def report_steps(records: Sequence[Record], output: Path) -> str:
+    """Tell how many samples still change after a number of steps."""
+    rows = []
+    for record in records:
+        result = record["result"]
+        unfinished = [f"{100 * share:.2f}" for share in result["share_unfinished"].values()]
+        steps = [f"{result[name]:.2f}" for name in ("accepted_per_sample", "rejected_per_sample")]
+        rows.append([LOSS_TITLES[record["parameters"]["loss"]], *unfinished[:-1], *steps])
+    counts = [f"after {n_steps}" for n_steps in records[0]["parameters"]["steps"][:-1]]
+    return format_table(["% of codes not final", *counts, "steps taken", "steps undone"], rows)

@@ -1,0 +1,302 @@
+"""Beyond the paper, on small digits: what a cell holds is what the models do when they are fitted by hand."""
+
+from __future__ import annotations
+
+import csv
+import json
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from reproduction import beyond, cells, reproduce
+from reproduction.beyond import (
+    BEYOND_SETTINGS,
+    CONTENDERS,
+    PEER_GRIDS,
+    ROWS,
+    VARIANT,
+    Entry,
+    choose_parts,
+    list_entries,
+    measure_entry,
+    run_beyond,
+    tell_reached,
+)
+from reproduction.images import DATASETS, load_rows, spread
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.svm import SVC
+from typer.testing import CliRunner
+
+from ddlearn import DDLClassifier
+from ddlearn.cli import app
+from ddlearn.losses import Logistic
+
+TRIED = Path(__file__).parents[2] / "docs" / "reproduction" / "beyond_tried.csv"
+SMALL = {"n_components": 30, "max_iter": 2}
+LIMITS = {"max_train": 200, "max_test": 150}
+run_small = partial(run_beyond, seeds=(0, 1), settings=dict.fromkeys(ROWS, SMALL), n_jobs=1, **LIMITS)
+
+
+def make_entry(method, settings=None, **changes) -> Entry:
+    return Entry("digits", method, PEER_GRIDS.get(method, SMALL) if settings is None else settings, **LIMITS | changes)
+
+
+@pytest.fixture
+def digits():
+    data = load_rows("digits", 1)
+    trained, tested = spread(1000, 200), spread(797, 150)
+    return data.X_train[trained], data.y_train[trained], data.X_test[tested], data.y_test[tested]
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    output = tmp_path_factory.mktemp("beyond")
+    return output, run_small(output, only=["digits"])
+
+
+def get_errors(records, method):
+    of_one = [record["result"]["test"][VARIANT] for record in records if record["parameters"]["method"] == method]
+    return [100 * test["error"] for test in of_one]
+
+
+# -- one cell ----------------------------------------------------------------------------------------------------------
+
+
+def test_ddl_is_the_model_fitted_by_hand(digits):
+    X, y, X_test, y_test = digits
+    model = DDLClassifier(**SMALL, random_state=1).fit(X, y)
+    result = measure_entry(make_entry("ddl", seed=1), 1)
+    assert result["test"][VARIANT]["error"] == pytest.approx(1 - model.score(X_test, y_test), abs=1e-12)
+    assert result["n_components"] == 30
+    assert result["n_parameters"] == 30 * 64 + 30 * 10 + 10 + 10
+    assert result["model_bytes"] == sum(
+        array.nbytes for array in (model.components_, model.coef_, model.intercept_, model.class_cost_)
+    )
+    assert result["chosen"] == SMALL
+    assert result["validation_error"] is None
+    assert result["refinement"] == []
+
+
+@pytest.mark.parametrize(
+    ("method", "model", "grid", "list_arrays"),
+    [
+        ("logistic", LogisticRegression(max_iter=10000), {"C": [1.0, 100.0]}, lambda m: [m.coef_, m.intercept_]),
+        ("knn", KNeighborsClassifier(), {"n_neighbors": [1, 9]}, lambda m: [m._fit_X, m._y]),
+    ],
+)
+def test_a_peer_is_chosen_by_cross_validation_and_fitted_to_all(digits, method, model, grid, list_arrays):
+    X, y, X_test, y_test = digits
+    by_hand = GridSearchCV(model, grid, cv=StratifiedKFold(3, shuffle=True, random_state=0)).fit(X, y)
+    result = measure_entry(make_entry(method, grid, seed=1), 1)
+    assert result["chosen"] == by_hand.best_params_
+    assert result["validation_error"] == pytest.approx(1 - by_hand.best_score_, abs=1e-12)
+    assert result["test"][VARIANT]["error"] == pytest.approx(1 - by_hand.score(X_test, y_test), abs=1e-12)
+    arrays = list_arrays(by_hand.best_estimator_)
+    assert result["model_bytes"] == sum(array.nbytes for array in arrays)
+    assert result["n_parameters"] == sum(array.size for array in arrays)
+
+
+def test_gamma_is_in_units_of_scale(digits):
+    X, y, X_test, y_test = digits
+    result = measure_entry(make_entry("svm", {"C": [10.0], "gamma_factor": [1.0]}, seed=1), 1)
+    model = SVC(C=10.0, gamma="scale").fit(X, y)
+    assert result["chosen"]["gamma"] == pytest.approx(model._gamma, rel=1e-5)
+    assert result["test"][VARIANT]["error"] == pytest.approx(1 - model.score(X_test, y_test), abs=1e-12)
+    n_vectors = len(model.support_vectors_)
+    assert result["n_parameters"] == n_vectors * 64 + 9 * n_vectors + 45  # coefficients of 45 pairs of classes
+    assert result["model_bytes"] == 8 * result["n_parameters"]
+
+
+def test_the_chosen_factor_is_that_of_the_chosen_gamma(digits):
+    X, *_ = digits
+    chosen = measure_entry(make_entry("svm", {"C": [10.0], "gamma_factor": [0.001, 2.0]}, seed=1), 1)["chosen"]
+    assert chosen["gamma_factor"] == 2.0  # the other makes all kernels one
+    assert chosen["gamma"] == pytest.approx(2 / (64 * X.var(dtype=float)))
+
+
+def test_only_a_part_of_many_images_is_searched_on_but_all_are_learned_from(digits, monkeypatch):
+    X, y, *_ = digits
+    monkeypatch.setitem(ROWS, "digits", ROWS["digits"]._replace(max_search=60))
+    seen = []
+
+    def choose(entry, X_search, y_search, n_jobs):
+        seen.append((X_search, y_search))
+        return beyond._choose_neighbours(entry, X_search, y_search, n_jobs)
+
+    monkeypatch.setitem(CONTENDERS, "knn", CONTENDERS["knn"]._replace(choose=choose))
+    result = measure_entry(make_entry("knn", seed=1), 1)
+    kept = spread(200, 60)
+    np.testing.assert_array_equal(seen[0][0], X[kept])
+    np.testing.assert_array_equal(seen[0][1], y[kept])
+    assert result["n_train"] == 200
+    assert result["n_parameters"] == 200 * 65
+
+
+def test_times_are_told_with_and_without_the_search():
+    result = measure_entry(make_entry("knn", seed=0), 1)
+    assert result["train_seconds"] == result["search_seconds"] + result["fit_seconds"]
+    assert result["search_seconds"] > result["fit_seconds"] > 0  # fifteen fits and predictions against one fit
+    assert result["test"][VARIANT]["predict_milliseconds"] > 0
+
+
+class Epoch(NamedTuple):
+    epoch: int
+    validation_error: float | None
+    seconds: float
+
+
+def test_the_held_out_error_is_that_of_the_best_epoch(monkeypatch):
+    epochs = [Epoch(0, 0.3, 1.0), Epoch(1, np.float32(0.25), 2.0), Epoch(2, float("nan"), 3.0), Epoch(3, None, 4.0)]
+    fit = DDLClassifier.fit
+
+    def fit_and_refine(self, X, y):
+        fit(self, X, y).refinement_ = epochs
+        return self
+
+    monkeypatch.setattr(DDLClassifier, "fit", fit_and_refine)
+    result = measure_entry(make_entry("ddl", seed=0), 1)
+    assert result["validation_error"] == 0.25
+    assert [epoch["validation_error"] for epoch in result["refinement"]] == [0.3, 0.25, None, None]
+    assert json.loads(json.dumps(result)) == result
+
+
+# -- the whole ---------------------------------------------------------------------------------------------------------
+
+
+def test_seeds_count_where_something_is_random():
+    seeds = {}
+    for entry in list_entries((0, 1, 2)):
+        seeds.setdefault((entry.dataset, entry.method), []).append(entry.seed)
+    assert seeds.keys() == {(dataset, method) for dataset in ROWS for method in CONTENDERS}
+    for (dataset, method), of_one in seeds.items():
+        is_fixed = dataset in ("usps", "mnist") and method != "ddl"
+        assert of_one == ([0] if is_fixed else [0, 1, 2])
+
+
+def test_every_data_set_has_settings_that_ddl_knows():
+    assert BEYOND_SETTINGS.keys() == ROWS.keys() == DATASETS.keys()
+    for settings in BEYOND_SETTINGS.values():
+        assert settings.keys() <= DDLClassifier().get_params().keys()
+
+
+def test_other_settings_of_ddl_are_measured_again_and_peers_are_not():
+    first, second = (
+        {(e.dataset, e.method): e.make_cell(1).parameters for e in list_entries((0,), dict.fromkeys(ROWS, settings))}
+        for settings in (SMALL, SMALL | {"loss": Logistic()})
+    )
+    assert {part for part in first if first[part] != second[part]} == {(dataset, "ddl") for dataset in ROWS}
+    assert second["usps", "ddl"]["settings"]["loss"] == "Logistic()"  # objects go by what makes them
+
+
+def test_a_second_run_measures_nothing_and_writes_the_same(measured, monkeypatch):
+    output, records = measured
+    before = {path.name: path.read_bytes() for path in output.iterdir() if path.is_file()}
+    assert before.keys() == {"beyond.md", "beyond.csv", "beyond.json"}
+
+    def fail(*arguments, **details):
+        raise AssertionError("a finished cell was measured again")
+
+    monkeypatch.setattr(cells, "_measure", fail)
+    assert run_small(output, only=["digits"]) == records
+    assert {path.name: path.read_bytes() for path in output.iterdir() if path.is_file()} == before
+
+
+def test_a_part_alone_is_measured_and_the_table_keeps_what_was_finished(tmp_path):
+    alone = run_small(tmp_path, only=["digits:knn"])
+    assert {record["parameters"]["method"] for record in alone} == {"knn"}
+    both = run_small(tmp_path, only=["digits:logistic"])
+    assert [record["parameters"]["method"] for record in both] == ["logistic", "logistic", "knn", "knn"]
+    assert both[2:] == alone
+    markdown = (tmp_path / "beyond.md").read_text()
+    assert "nearest neighbours" in markdown
+    assert "| not measured |" in markdown  # DDL
+
+
+def test_cells_of_other_settings_are_not_in_the_table(tmp_path):
+    run_small(tmp_path, only=["digits:knn"])
+    records = run_small(tmp_path, only=["digits:knn"], max_train=150)
+    assert [record["result"]["n_train"] for record in records] == [150, 150]
+    assert len(list((tmp_path / "cells").iterdir())) == 4  # but kept
+
+
+def test_parts_are_data_sets_or_methods_of_one():
+    assert choose_parts(["usps"]) == {("usps", method) for method in CONTENDERS}
+    assert choose_parts(["usps:svm", "mnist:ddl"]) == {("usps", "svm"), ("mnist", "ddl")}
+    for name in ("svm", "usps:forest", ""):
+        with pytest.raises(ValueError, match=rf"'{name}' is no part.*usps, mnist, yaleb, digits.*ddl, logistic"):
+            choose_parts([name])
+
+
+def test_tables_hold_what_the_cells_hold(measured):
+    output, records = measured
+    assert json.loads((output / "beyond.json").read_text()) == records
+    assert len(records) == 2 * len(CONTENDERS)
+    with (output / "beyond.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    lines = (output / "beyond.md").read_text().splitlines()
+    for record, row in zip(records, rows, strict=True):
+        assert float(row[f"test.{VARIANT}.error"]) == record["result"]["test"][VARIANT]["error"]
+        assert int(row["model_bytes"]) == record["result"]["model_bytes"]
+    for method, contender in CONTENDERS.items():
+        errors = get_errors(records, method)
+        shown = f"{np.mean(errors):.2f} ± {abs(errors[0] - errors[1]) / np.sqrt(2):.2f}"
+        start = f"| {ROWS['digits'].title} | {contender.title} | 200 / 150 | {shown} | 2 |"
+        assert len([line for line in lines if line.startswith(start)]) == 1
+        assert max(errors) < 30  # guessing is wrong nine times in ten
+
+
+def make_record(error, n_components):
+    return {"result": {"test": {VARIANT: {"error": error}}, "n_components": n_components}}
+
+
+def test_targets_are_for_the_mean_over_seeds_and_not_for_too_many_atoms():
+    row = ROWS["yaleb"]
+    assert row.targets == (2.5, 1.5)
+    assert tell_reached(row, [make_record(0.03, 600), make_record(0.02, 600)]) == "2.5: yes, 1.5: no"
+    assert tell_reached(row, [make_record(0.03, 600), make_record(0.0201, 600)]) == "2.5: no, 1.5: no"
+    assert tell_reached(row, [make_record(0.01, 600)]) == "2.5: yes, 1.5: yes"
+    assert tell_reached(row, [make_record(0.01, 601)]) == "2.5: no, 1.5: no"
+    assert tell_reached(ROWS["usps"], [make_record(0.02, 5000)]) == "2.4: yes, 2.2: yes"
+    assert tell_reached(row, []) == ""
+
+
+def test_what_was_tried_is_shown_line_by_line(measured, tmp_path, monkeypatch):
+    _, records = measured
+    tried = tmp_path / "tried.csv"
+    monkeypatch.setattr(beyond, "TRIED", tried)
+    assert "What was tried" not in beyond._format(records)  # as in an installed package
+    tried.write_text('data set,settings,note\nusps,"K = 300, T = 5","better, but slow"\n')
+    table = beyond._format(records).split("## What was tried\n\n")[1]
+    assert table == (
+        "| data set | settings | note |\n| --- | --- | --- |\n| usps | K = 300, T = 5 | better, but slow |\n"
+    )
+
+
+def test_the_file_of_what_was_tried_has_its_columns():
+    with TRIED.open(newline="") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["data set", "settings", "held-out or test error (%)", "seconds", "note"]
+    assert {len(row) for row in rows} <= {5}
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_runs_a_part(tmp_path):
+    pytest.importorskip("matplotlib", reason="reproduce asks for it")
+    command = ["reproduce", "beyond", "-o", str(tmp_path), "--quick", "--jobs", "1"]
+    result = CliRunner().invoke(app, [*command, "--only", "digits:knn", "--only", "digits:logistic", "--json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout.splitlines()[-1])["n_cells"] == 2
+    records = json.loads((tmp_path / "quick" / "beyond.json").read_text())
+    assert [record["parameters"]["method"] for record in records] == ["logistic", "knn"]
+
+
+def test_parts_of_an_experiment_that_has_none_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="'losses' has no parts to be run alone; those that have: beyond"):
+        reproduce("losses", tmp_path, only=["usps"])
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,240 @@
+"""The paper's figures and tables in a tiny form, on scikit-learn's digits: all of them, twice."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+
+import numpy as np
+import pytest
+from reproduction import (
+    cells,
+    reproduce,
+    reproduction,
+    setups,
+    trials,
+)
+from reproduction.ablation import ABLATION_LOSSES, list_changes
+from reproduction.claims import list_claims
+from reproduction.claims_on_fitting import compare_dictionaries, count_iterations
+from reproduction.claims_on_weights import FIXED, choose_by_seed
+from reproduction.images import load_rows
+from reproduction.reproduction import (
+    FULL,
+    PAPER_RUNS,
+    QUICK,
+    RUNS,
+    TITLES,
+)
+
+GRID = {"dataset": "digits", "sizes": (10, 32), "budgets": (1, 2), "n_folds": 2, "max_train": 150, "max_test": 60}
+DIGITS = setups.Setup("digits", 32, 2, (0,), max_train=150, max_test=60)
+FACES = DIGITS._replace(max_train=140)  # stand-ins for faces
+TINY = reproduction._shrink(
+    grid=GRID,
+    digits=DIGITS,
+    faces=FACES,
+    mnist={"dataset": "digits", "max_train": 160, "max_test": 60},
+    budgets=(1, 2),
+    peers={"nearest neighbour": [{}], "linear SVM": [{}, {"C": [1.0]}]},
+)
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory):
+    """Where everything has been measured once."""
+    pytest.importorskip("matplotlib", reason="draws figures")
+    folder = tmp_path_factory.mktemp("all")
+    reproduce("all", folder, scale=TINY, n_jobs=1)
+    return folder
+
+
+def read_all(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def test_every_experiment_leaves_a_table_for_people_and_for_machines(output):
+    for name in PAPER_RUNS:
+        markdown = (output / f"{name}.md").read_text()
+        assert markdown.startswith("# ")
+        records = json.loads((output / f"{name}.json").read_text())
+        with (output / f"{name}.csv").open() as file:
+            assert len(list(csv.DictReader(file))) == len(records)
+        for record in records:
+            assert record["parameters"]
+            assert record["seconds"] >= 0
+            assert {"ddlearn", "numpy", "python"} <= set(record["versions"])
+    for figure in (
+        "losses",
+        "usps_figure_2",
+        "usps_figure_3",
+        "claims_start",
+        "claims_few_labels",
+        "claims_wrong_labels",
+    ):
+        assert (output / f"{figure}.png").read_bytes().startswith(b"\x89PNG")
+        assert b"<svg" in (output / f"{figure}.svg").read_bytes()
+
+
+def test_a_second_run_measures_nothing_and_writes_the_same(output, monkeypatch):
+    before = read_all(output)
+
+    def fail(*arguments, **details):
+        raise AssertionError("a finished cell was measured again")
+
+    monkeypatch.setattr(cells, "_measure", fail)
+    reproduce("all", output, scale=TINY, n_jobs=1)
+    after = read_all(output)
+    assert before.keys() == after.keys()
+    assert [name for name in before if before[name] != after[name]] == []
+
+
+def test_the_chosen_models_have_the_k_and_t_of_cross_validation(output):
+    grid = json.loads((output / "usps.json").read_text())
+    chosen = json.loads((output / "usps_chosen.json").read_text())
+    for record in chosen:
+        trial = trials.get_trial(record)
+        rivals = [
+            one["result"]["validation_error"]
+            for one in grid
+            if (other := trials.get_trial(one)).method == trial.method
+            and other.settings["loss"] == trial.settings["loss"]
+        ]
+        same = next(
+            one
+            for one in grid
+            if (other := trials.get_trial(one)).method == trial.method
+            and all(
+                other.settings[name] == trial.settings[name] for name in ("loss", "n_components", "n_nonzero_coefs")
+            )
+        )
+        assert same["result"]["validation_error"] == min(rivals)
+        # The same model as in the grid: the test error of the first seed is no second draw.
+        if not trial.settings.get("align_training"):
+            assert record["result"]["test"]["fast"]["error"] == same["result"]["test"]["fast"]["error"]
+
+
+def test_the_table_of_the_ablation_holds_what_the_cells_hold(output):
+    markdown = (output / "ablation.md").read_text()
+    rows = {line.split(" | ")[0].removeprefix("| "): line for line in markdown.splitlines() if line.startswith("| ")}
+    records = json.loads((output / "ablation.json").read_text())
+    for change in list_changes("digits"):
+        errors = [
+            100 * record["result"]["test"][f"{change.title}: {rule}"]["error"]
+            for loss in ABLATION_LOSSES
+            for rule in ("fast", "full")
+            for record in records
+            if (trial := trials.get_trial(record)).settings["loss"] == loss
+            and f"{change.title}: {rule}" in trial.variants
+            and trial.max_train == FACES.max_train
+        ]
+        assert re.findall(r"\d+\.\d\d", rows[change.title])[-4:] == [f"{error:.2f}" for error in errors]
+
+
+def test_changes_of_the_ablation_are_changes():
+    reference, *others = list_changes("usps")
+    assert reference.fit_settings == reference.test_settings == {}
+    for change in others:
+        assert change.fit_settings or change.test_settings
+        for name, value in change.fit_settings.items():
+            assert trials.DDLClassifier(**trials.PAPER).get_params()[name] != value
+        for name, value in change.test_settings.items():
+            assert trials.DDLClassifier(**trials.PAPER | change.fit_settings).get_params()[name] != value
+
+
+def test_every_claim_has_cells_and_a_section(output):
+    claims = list_claims(DIGITS, FACES, n_jobs=1)
+    markdown = (output / "claims.md").read_text()
+    for claim in claims:
+        assert claim.cells
+        assert f"## {claim.title}" in markdown
+
+
+def test_the_square_loss_needs_one_step(output):
+    records = json.loads((output / "claims.json").read_text())
+    steps = [record for record in records if record["parameters"].get("experiment") == "coding steps"]
+    unfinished = {record["parameters"]["loss"]: record["result"]["share_unfinished"]["1"] for record in steps}
+    assert unfinished["square"] == 0
+    assert unfinished["exponential"] > 0
+
+
+def test_fixed_weights_are_fixed():
+    # Floors far above the scales make every noise variance, and every class cost, the same.
+    data = load_rows("digits", 0)
+    settings = trials.PAPER | FIXED | {"tol": 0.0, "max_iter": 3, "random_state": 0}
+    model = trials.DDLClassifier(24, **settings).fit(data.X_train[:200], data.y_train[:200])
+    assert len(set(model.noise_variance_)) == 1
+    assert len(set(model.class_cost_)) == 1
+
+
+def test_fits_with_fixed_weights_are_not_over_after_one_iteration(output):
+    # Constant terms of the objective once made every change look small.
+    records = json.loads((output / "claims.json").read_text())
+    fixed = [record for record in records if record["parameters"].get("settings", {}).get("noise_floor") == 1e4]
+    assert fixed
+    assert {record["result"]["n_iter"] for record in fixed} == {20}
+
+
+def make_record(validation, test, **changes):
+    trial = trials.Trial("digits", "ddl", {"classification_weight": 1.0}, **changes)
+    result = {"validation": {"fast": validation}, "validation_error": validation, "test": {"fast": {"error": test}}}
+    return {"parameters": trial._asdict(), "result": result}
+
+
+def test_test_errors_have_no_say_in_the_choice_of_lambda():
+    records = [make_record(0.3, 0.1, seed=0), make_record(0.2, 0.4, seed=0), make_record(0.5, 0.5, seed=1)]
+    assert choose_by_seed(records) == [records[1], records[2]]
+
+
+def test_test_errors_have_no_say_in_the_tuning(output):
+    records = json.loads((output / "tuning.json").read_text())
+    search = [record for record in records if record["parameters"]["n_folds"]]
+    errors = {
+        (number, variant): error
+        for number, record in enumerate(search)
+        for variant, error in record["result"]["validation"].items()
+    }
+    number, variant = min(errors, key=errors.__getitem__)
+    assert len(errors) == 2 * 2 * 2 * (4 + 2)
+    tried = [record for record in records if not record["parameters"]["n_folds"]]
+    assert tried[0]["parameters"]["settings"] == search[number]["parameters"]["settings"]
+    assert f"{100 * tried[-1]['result']['test'][variant]['error']:.2f} |" in (output / "tuning.md").read_text()
+
+
+def test_iterations_are_counted_to_where_the_slower_start_is_after_twenty():
+    slow, quick = [float(30 - n) for n in range(25)], [float(30 - 3 * n) for n in range(25)]
+    result = {"samples": {"objective": quick}, "gaussian": {"objective": slow}}
+    assert count_iterations(result, "gaussian") == 20
+    assert count_iterations(result, "samples") == 7  # 30 - 3 * 7 = 9 is the first not above 10
+
+
+def test_dictionaries_are_compared_up_to_order_and_sign():
+    atoms = np.eye(4)[:3]
+    assert compare_dictionaries(atoms, -atoms[::-1]) == 1
+    assert compare_dictionaries(atoms, np.eye(4)[3:]) == 0
+
+
+@pytest.mark.parametrize(("package", "name"), [("matplotlib", "losses"), ("dictlearn", "yaleb")])
+def test_what_is_missing_is_told_before_the_work(tmp_path, monkeypatch, package, name):
+    monkeypatch.setattr(reproduction, "find_spec", lambda wanted: None if wanted == package else object())
+    with pytest.raises(ImportError, match=rf"{package} is not installed.*pip install"):
+        reproduce(name, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_scale_names_every_experiment():
+    assert FULL.keys() == QUICK.keys() == TINY.keys() == RUNS.keys()
+    assert TITLES.keys() == PAPER_RUNS.keys()
+
+
+def test_times_are_those_of_the_cells(output):
+    # All cells of the folder, each once: but for the search of peers' settings, every one of them is in a table.
+    cells = [json.loads(path.read_text()) for path in (output / "cells").iterdir()]
+    search = [
+        cell for cell in cells if cell["parameters"].get("method") == "linear SVM" and cell["parameters"]["n_folds"]
+    ]
+    shown = [cell for cell in cells if cell not in search]
+    assert len(search) == 2
+    total = sum(cell["seconds"] for cell in shown)
+    assert (output / "times.md").read_text().splitlines()[-1] == f"| all | {len(shown)} | {total / 60:.1f} |"

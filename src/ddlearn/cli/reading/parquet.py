@@ -1,0 +1,152 @@
+"""Tables of Parquet (.parquet), whose columns have types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...parallel import PART_ROWS
+from .arrays import to_float_dtype
+from .columns import find_label_column
+from .errors import DataError, require
+from .labels import TextLabels
+from .samples import Samples
+from .unread import Piece, Unread, UnreadFile
+
+
+class _Layout(NamedTuple):
+    """Which columns of a table are what."""
+
+    names: list[str]
+    features: list[int]
+    label: int | None
+    dtype: np.dtype  # that holds all features
+
+
+class _Run(NamedTuple):
+    """Row groups that are read together."""
+
+    groups: list[int]
+    start: int
+    n_rows: int
+
+
+def read_parquet(path: Path, has_labels: bool, label_column: str | None, n_features: int | None) -> Samples:
+    """Read a table a batch at a time into one array of float32, or of float64 if a column needs it."""
+    with _open_parquet(path) as table:
+        layout = _inspect_columns(path, table.schema_arrow, has_labels, label_column, n_features)
+        X = _read_features(table, layout)
+        labels = TextLabels()
+        if layout.label is not None:
+            for column in _read_column(table, layout.names, layout.label):
+                labels.add(_to_texts(column))
+    names = [layout.names[column] for column in layout.features]
+    return Samples(X, None if layout.label is None or not len(X) else labels.finish(), names)
+
+
+def inspect_parquet(path: Path, has_labels: bool, label_column: str | None, n_features: int | None) -> UnreadFile:
+    """Return what the footer of a table tells; pieces are of whole row groups, which are packed together."""
+    with _open_parquet(path) as table:
+        schema, metadata = table.schema_arrow, table.metadata
+        layout = _inspect_columns(path, schema, has_labels, label_column, n_features)
+        runs = _join_groups([metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)])
+
+    def list_pieces(load: Callable[..., NDArray[Any]], *row_shape: int) -> list[Piece]:
+        return [Piece(path, run.start, (run.n_rows, *row_shape), partial(load, path, layout, run)) for run in runs]
+
+    n_rows, n_columns = metadata.num_rows, len(layout.features)
+    samples = Unread(str(path), (n_rows, n_columns), layout.dtype, list_pieces(_load_features, n_columns))
+    labels = None
+    if layout.label is not None:
+        field = schema.field(layout.label)
+        place = f"{path}, column {field.name!r}"
+        labels = Unread(place, (n_rows,), _get_label_dtype(field), list_pieces(_load_labels))
+    return UnreadFile(path, samples, labels, [layout.names[column] for column in layout.features])
+
+
+def _open_parquet(path: Path) -> Any:
+    return require("pyarrow.parquet", path, "cli").ParquetFile(path)
+
+
+def _inspect_columns(
+    path: Path, schema: Any, has_labels: bool, label_column: str | None, n_features: int | None
+) -> _Layout:
+    label = find_label_column(path, schema.names, len(schema), has_labels, label_column, n_features)
+    features = [column for column in range(len(schema)) if column != label]
+    dtypes = [_check_number_column(path, schema.field(column)) for column in features]
+    return _Layout(schema.names, features, label, np.result_type(np.float32, *dtypes))
+
+
+def _join_groups(sizes: list[int]) -> list[_Run]:
+    """Return which row groups are read together: as many as a part has rows, or one."""
+    runs: list[_Run] = []
+    start = 0
+    for group, n_rows in enumerate(sizes):
+        if runs and runs[-1].n_rows + n_rows <= PART_ROWS:
+            runs[-1] = runs[-1]._replace(groups=[*runs[-1].groups, group], n_rows=runs[-1].n_rows + n_rows)
+        else:
+            runs.append(_Run([group], start, n_rows))
+        start += n_rows
+    return runs
+
+
+def _read_features(table: Any, layout: _Layout, groups: list[int] | None = None) -> NDArray[np.floating]:
+    chosen = range(table.metadata.num_row_groups) if groups is None else groups
+    n_rows = sum(table.metadata.row_group(group).num_rows for group in chosen)
+    X = np.empty((n_rows, len(layout.features)), layout.dtype)
+    start = 0
+    for batch in table.iter_batches(row_groups=groups):
+        for target, column in enumerate(layout.features):
+            X[start : start + batch.num_rows, target] = batch.column(column).to_numpy(zero_copy_only=False)
+        start += batch.num_rows
+    return X
+
+
+def _read_column(table: Any, names: list[str], column: int, groups: list[int] | None = None) -> Iterator[Any]:
+    """Yield one column a batch at a time; by its name, where no other has it, the others are not even read."""
+    name = names[column]
+    is_alone = names.count(name) == 1
+    for batch in table.iter_batches(row_groups=groups, columns=[name] if is_alone else None):
+        yield batch.column(batch.schema.names.index(name) if is_alone else column)
+
+
+def _load_features(path: Path, layout: _Layout, run: _Run) -> NDArray[np.floating]:
+    with _open_parquet(path) as table:
+        return _read_features(table, layout, run.groups)
+
+
+def _load_labels(path: Path, layout: _Layout, run: _Run) -> NDArray[Any]:
+    assert layout.label is not None
+    with _open_parquet(path) as table:
+        is_number = _get_label_dtype(table.schema_arrow.field(layout.label)).kind != "U"
+        columns = _read_column(table, layout.names, layout.label, run.groups)
+        if is_number:
+            return np.concatenate([column.to_numpy(zero_copy_only=False) for column in columns])
+        return np.array([text.strip() for column in columns for text in _to_texts(column)])
+
+
+def _to_texts(column: Any) -> Iterator[str]:
+    return ("" if value is None else str(value) for value in column.to_pylist())
+
+
+def _get_label_dtype(field: Any) -> np.dtype:
+    from pyarrow import types
+
+    is_number = types.is_integer(field.type) or types.is_floating(field.type)
+    return np.dtype(field.type.to_pandas_dtype()) if is_number else np.dtype(str)
+
+
+def _check_number_column(path: Path, field: Any) -> np.dtype:
+    from pyarrow import types
+
+    if not (types.is_integer(field.type) or types.is_floating(field.type) or types.is_boolean(field.type)):
+        raise DataError(
+            f"{path}, column {field.name!r} holds {field.type}, not numbers. If this is the column of the labels, "
+            "name it by label_column (--label-column)."
+        )
+    return to_float_dtype(np.dtype(field.type.to_pandas_dtype()))

@@ -1,0 +1,346 @@
+r"""Registration of images to the dictionary while they are coded (after Wagner et al., PAMI 2012).
+
+An image :math:`y` is seen through a map of the plane, :math:`y \circ \tau`, near the identity.  Each round takes the
+tangents :math:`J = \partial (y \circ \tau) / \partial \tau` of the image as it is seen now, finds code and move
+together (``masked_coding.py``), moves, and looks again:
+
+.. math:: \min_{x, \delta} \|y \circ \tau + J^T \delta - D^T x\|^2 + \lambda \|y\|^2 \|\tau + \delta\|^2 .
+
+All parameters are counted in pixels, those of rotation, scale and shear in pixels of movement at the border, so that
+one damping :math:`\lambda` suits them all.  A round that does not lower the cost of an image is undone, and ends the
+image's registration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from numbers import Integral, Real
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+
+from ..kernels.warp import differentiate_rows, warp_rows
+from ..parallel import map_blocks, split_rows
+from ..strategies import check_number
+from . import Floats, SparseCoder
+from .masked import (
+    Flags,
+    RowProblem,
+    Tangents,
+    combine,
+)
+
+__all__ = ["TRANSFORMS", "Alignment", "warp_images"]
+
+# The limits of methods.md 5.4, beyond which an image would be made to look like another one.
+_LARGEST_ANGLE = np.deg2rad(15)
+_LARGEST_SCALING = 0.15
+_LARGEST_TANGENTS = 2**21  # values in the tangents of the images that are registered at a time: 16 MB
+_MOST_MISSING = 0.5  # share of missing pixels in one that is seen, above which it is missing too
+_ROUNDING_ERRORS = 10  # a cost that is lower by less, relative to the energy of the image, is not lower
+_LARGEST_STEP = 1.0  # pixels; beyond, tangents say little about the image
+_SIDE_PER_PIXEL_OF_SHIFT = 9  # shifts of up to 2 pixels for images of 16, 3 for images of 28
+
+
+class Transform(NamedTuple):
+    """A family of maps: the affine map of given parameters, its derivatives, and the largest parameters."""
+
+    to_affine: Callable[[Floats], Floats]  # (n, n_parameters) -> (n, 2, 3) less the identity
+    derivatives: Callable[[Floats], Floats]  # (n, n_parameters) -> (n, n_parameters, 2, 3)
+    limits: tuple[str, ...]  # for each parameter: "shift", "scaling" or "angle"
+
+
+def _linear(basis: ArrayLike, *limits: str) -> Transform:
+    """Return a family of maps that are linear in their parameters."""
+    basis = np.asarray(basis, float)
+    return Transform(
+        to_affine=lambda parameters: np.einsum("np,pij->nij", parameters, basis),
+        derivatives=lambda parameters: np.broadcast_to(basis, (len(parameters), *basis.shape)),
+        limits=limits,
+    )
+
+
+def _rotate(parameters: Floats) -> Floats:
+    maps = np.zeros((len(parameters), 2, 3), parameters.dtype)
+    cosine, sine = np.cos(parameters[:, 0]), np.sin(parameters[:, 0])
+    maps[:, 0, 0] = maps[:, 1, 1] = cosine - 1
+    maps[:, 0, 1], maps[:, 1, 0] = -sine, sine
+    maps[:, :, 2] = parameters[:, 1:]
+    return maps
+
+
+def _rotate_derivatives(parameters: Floats) -> Floats:
+    maps = np.zeros((len(parameters), 3, 2, 3), parameters.dtype)
+    cosine, sine = np.cos(parameters[:, 0]), np.sin(parameters[:, 0])
+    maps[:, 0, 0, 0] = maps[:, 0, 1, 1] = -sine
+    maps[:, 0, 0, 1], maps[:, 0, 1, 0] = -cosine, cosine
+    maps[:, 1, 0, 2] = maps[:, 2, 1, 2] = 1
+    return maps
+
+
+_SHIFT_U, _SHIFT_V = [[0, 0, 1], [0, 0, 0]], [[0, 0, 0], [0, 0, 1]]
+_SCALE, _TURN = [[1, 0, 0], [0, 1, 0]], [[0, -1, 0], [1, 0, 0]]
+_AFFINE = np.eye(6).reshape(6, 2, 3)
+_IDENTITY = np.eye(2, 3)
+
+TRANSFORMS: dict[str, Transform] = {
+    "translation": _linear([_SHIFT_U, _SHIFT_V], "shift", "shift"),
+    "euclidean": Transform(_rotate, _rotate_derivatives, ("angle", "shift", "shift")),
+    "similarity": _linear([_SCALE, _TURN, _SHIFT_U, _SHIFT_V], "scaling", "angle", "shift", "shift"),
+    "affine": _linear(_AFFINE, "scaling", "angle", "shift", "angle", "scaling", "shift"),
+}
+
+
+class View(NamedTuple):
+    """Images seen through their maps."""
+
+    parameters: Floats  # (n_rows, n_parameters) in pixels
+    samples: Floats  # (n_rows, n_features)
+    is_known: Flags  # (n_rows, n_features) whether a pixel shows more of known pixels than of missing ones
+    slopes: Floats  # (2, n_rows, n_features) of the images where the samples show them
+
+    def rows(self, rows: NDArray[np.intp]) -> View:
+        return View(self.parameters[rows], self.samples[rows], self.is_known[rows], self.slopes[:, rows])
+
+    @classmethod
+    def join(cls, views: Sequence[View]) -> View:
+        """Return the rows of all views as one."""
+        parameters, samples, is_known, slopes = zip(*views, strict=True)
+        return cls(
+            np.concatenate(parameters),
+            np.concatenate(samples),
+            np.concatenate(is_known),
+            np.concatenate(slopes, axis=1),
+        )
+
+    def put(self, rows: NDArray[np.intp], other: View, chosen: Flags) -> None:
+        """Overwrite some rows with those of `other` that are chosen."""
+        rows = rows[chosen]
+        self.parameters[rows] = other.parameters[chosen]
+        self.samples[rows] = other.samples[chosen]
+        self.is_known[rows] = other.is_known[chosen]
+        self.slopes[:, rows] = other.slopes[:, chosen]
+
+
+class Alignment(BaseEstimator):
+    r"""Registers images to a dictionary while they are coded.
+
+    Parameters
+    ----------
+    transform : {"translation", "euclidean", "similarity", "affine"}, default="affine"
+        The maps to try: shifts; shifts and rotations; those and one scale; all linear maps and shifts.
+    n_rounds : int, default=3
+        How often tangents are taken and the image is moved, at most.
+    damping : float, default=0.003
+        The cost of a movement by one pixel, relative to the squared norm of the image.
+    tol : float, default=0.2
+        An image that a round has moved by no more pixels stays there.
+    max_shift : float or None, default=None
+        The largest shift in pixels, along columns and along rows; by default a ninth of the shorter side: 2 for images
+        of 16 x 16, 3 for 28 x 28.  Scales are limited to 0.85 to 1.15 and angles to 15 degrees (of affine maps, the
+        entries of the matrix on the diagonal and beside it).
+
+    Examples
+    --------
+    >>> from ddlearn import Alignment
+    >>> Alignment("translation", n_rounds=5)
+    Alignment(n_rounds=5, transform='translation')
+    """
+
+    def __init__(
+        self,
+        transform: str = "affine",
+        *,
+        n_rounds: int = 3,
+        damping: float = 0.003,
+        tol: float = 0.2,
+        max_shift: float | None = None,
+    ):
+        self.transform = transform
+        self.n_rounds = n_rounds
+        self.damping = damping
+        self.tol = tol
+        self.max_shift = max_shift
+
+    def check_parameters(self) -> None:
+        """Raise unless all parameters make sense."""
+        if self.transform not in TRANSFORMS:
+            raise ValueError(f"transform={self.transform!r} is not known; choose one of {sorted(TRANSFORMS)}.")
+        if not isinstance(self.n_rounds, Integral) or self.n_rounds < 1:
+            raise ValueError(f"n_rounds must be an integer of at least 1, got {self.n_rounds!r}.")
+        check_number("tol", self.tol, Real)
+        for name in ("damping", "max_shift"):
+            value = getattr(self, name)
+            is_default = value is None and name == "max_shift"
+            if not is_default and not (isinstance(value, Real) and 0 < value < np.inf):
+                raise ValueError(f"{name} must be a number above 0, got {value!r}.")
+
+
+class Frame:
+    """The plane of the images and the maps of one family, in pixels."""
+
+    def __init__(self, transform: Transform, image_shape: tuple[int, int], max_shift: float | None):
+        height, width = image_shape
+        half_side = max(max(image_shape) - 1, 1) / 2
+        if max_shift is None:
+            max_shift = max(round(min(image_shape) / _SIDE_PER_PIXEL_OF_SHIFT), 1)
+        units = {"shift": 1.0, "scaling": 1 / half_side, "angle": 1 / half_side}
+        largest = {"shift": max_shift, "scaling": _LARGEST_SCALING, "angle": _LARGEST_ANGLE}
+        self.transform = transform
+        self.image_shape = image_shape
+        self.units = np.array([units[kind] for kind in transform.limits])  # natural parameters per pixel of movement
+        self.largest = np.array([largest[kind] / units[kind] for kind in transform.limits])
+        row, column = np.mgrid[:height, :width]
+        self.coordinates = np.stack(
+            [column.ravel() - (width - 1) / 2, row.ravel() - (height - 1) / 2, np.ones(height * width)]
+        )
+
+    def to_affine(self, parameters: Floats) -> Floats:
+        return self.transform.to_affine(parameters * self.units) + _IDENTITY
+
+    def look(self, samples: Floats, is_known: Flags, parameters: Floats) -> View:
+        """Show the images through their maps."""
+        affine = self.to_affine(parameters)
+        seen, slopes_u, slopes_v = warp_images(samples, affine, self.image_shape)
+        if not is_known.all():
+            share_missing, _, _ = warp_images((~is_known).astype(samples.dtype), affine, self.image_shape)
+            is_known = share_missing < _MOST_MISSING
+        return View(parameters, seen, is_known, np.stack([slopes_u, slopes_v]))
+
+    def move(
+        self, here: View, samples: Floats, is_known: Flags, damping: Floats, problem: RowProblem
+    ) -> tuple[View, Floats]:
+        """Return the view after the best move, and what the codes that go with it leave over there."""
+        derivatives = self._differentiate(here)
+        fit = problem.fit(here.samples, here.is_known, Tangents(derivatives, damping, here.parameters))
+        reconstruction = here.samples + combine(fit.moves, derivatives) - fit.residuals
+        step = np.clip(fit.moves, -_LARGEST_STEP, _LARGEST_STEP)
+        parameters = np.clip(here.parameters + step, -self.largest, self.largest).astype(samples.dtype)
+        there = self.look(samples, is_known, parameters)
+        return there, there.samples - reconstruction
+
+    def _differentiate(self, view: View) -> Floats:
+        """Return the derivatives of the samples by the parameters, (n_rows, n_parameters, n_features)."""
+        dtype = view.samples.dtype
+        maps = self.transform.derivatives(view.parameters * self.units) * self.units[:, None, None]
+        derivatives = np.empty((*view.parameters.shape, view.samples.shape[1]), dtype)
+        differentiate_rows(view.slopes, self.coordinates.astype(dtype), maps.astype(dtype), derivatives)
+        return derivatives
+
+
+class Registration:
+    """Registers blocks of images of one shape; the alignment has been checked."""
+
+    def __init__(self, alignment: Alignment, image_shape: tuple[int, int]):
+        self.alignment = alignment
+        self.frame = Frame(TRANSFORMS[alignment.transform], image_shape, alignment.max_shift)
+
+    def register(
+        self,
+        samples: Floats,
+        is_known: Flags,
+        problem: RowProblem,
+        parameters: Floats | None = None,
+        n_rounds: int | None = None,
+    ) -> View:
+        """Register the rows of a block, starting from given parameters or from the identity."""
+        n_parameters = len(self.frame.units)
+        if parameters is None:
+            parameters = np.zeros((len(samples), n_parameters), samples.dtype)
+        step = max(_LARGEST_TANGENTS // (n_parameters * samples.shape[1]), 1)
+        parts = [slice(start, start + step) for start in range(0, len(samples), step)]
+        views = [self._register(samples[part], is_known[part], parameters[part], problem, n_rounds) for part in parts]
+        return views[0] if len(views) == 1 else View.join(views)
+
+    def register_all(
+        self, X: Floats, problem: RowProblem, parameters: Floats | None, n_rounds: int | None, n_jobs: int | None
+    ) -> tuple[Floats, Floats]:
+        """Return complete images as they are seen after some more rounds, and their parameters."""
+
+        def work(block: slice, _: None) -> View:
+            before = None if parameters is None else parameters[block]
+            return self.register(X[block], np.ones(X[block].shape, bool), problem, before, n_rounds)
+
+        views = map_blocks(work, split_rows(len(X)), lambda: None, n_jobs=n_jobs)
+        return np.concatenate([view.samples for view in views]), np.concatenate([view.parameters for view in views])
+
+    def _register(
+        self, samples: Floats, is_known: Flags, parameters: Floats, problem: RowProblem, n_rounds: int | None
+    ) -> View:
+        frame = self.frame
+        energies = np.vecdot(samples, samples)
+        damping = self.alignment.damping * np.where(energies > 0, energies, 1)  # a blank image stays where it is
+        rounding = _ROUNDING_ERRORS * np.finfo(samples.dtype).eps * energies
+        view = frame.look(samples, is_known, parameters)
+        residuals = problem.fit(view.samples, view.is_known, None).residuals
+        if not is_known.all():
+            # What is missing is filled with what the code expects there, or it would spoil its neighbours when the
+            # image moves. (Only complete images start from somewhere else than the identity.)
+            samples = np.where(is_known, samples, view.samples - residuals)
+        cost = problem.measure_cost(residuals, view.is_known) + damping * np.vecdot(parameters, parameters)
+        active = np.arange(len(samples))
+        for _ in range(self.alignment.n_rounds if n_rounds is None else n_rounds):
+            if active.size == 0:
+                break
+            there, residuals = frame.move(
+                view.rows(active), samples[active], is_known[active], damping[active], problem
+            )
+            new_cost = problem.measure_cost(residuals, there.is_known)
+            new_cost += damping[active] * np.vecdot(there.parameters, there.parameters)
+            is_lower = new_cost < cost[active] - rounding[active]
+            is_moving = np.abs(there.parameters - view.parameters[active]).max(axis=1) > self.alignment.tol
+            view.put(active, there, is_lower)
+            cost[active[is_lower]] = new_cost[is_lower]
+            active = active[is_lower & is_moving]
+        return view
+
+
+def warp_images(samples: Floats, affine: Floats, image_shape: tuple[int, int]) -> tuple[Floats, Floats, Floats]:
+    """Return images seen through affine maps, and their slopes along columns and rows, one image a row."""
+    images = np.ascontiguousarray(samples).reshape(-1, *image_shape)
+    warped, slopes_u, slopes_v = np.empty((3, *images.shape), samples.dtype)
+    warp_rows(images, affine.astype(np.float64), warped, slopes_u, slopes_v)
+    shape = samples.shape
+    return warped.reshape(shape), slopes_u.reshape(shape), slopes_v.reshape(shape)
+
+
+def resolve_alignment(
+    alignment: str | Alignment | None, image_shape: tuple[int, int] | None, n_features: int, sparse_coder: SparseCoder
+) -> Registration | None:
+    """Return what registers samples, if anything shall and can."""
+    if image_shape is not None:
+        check_image_shape(image_shape, n_features)
+    if alignment is None:
+        return None
+    if isinstance(alignment, str):
+        alignment = Alignment(alignment)
+    if not isinstance(alignment, Alignment):
+        raise TypeError(
+            f"alignment must be None, one of {sorted(TRANSFORMS)}, or an Alignment object, got {alignment!r}."
+        )
+    alignment.check_parameters()
+    if image_shape is None:
+        raise ValueError("alignment moves images, so it needs to know their image_shape=(height, width).")
+    if not getattr(sparse_coder, "projects_directions", False):
+        raise ValueError(
+            f"{sparse_coder!r} cannot code images while they are aligned, since it does not declare "
+            "projects_directions: use sparse_coder='ormp', or alignment=None."
+        )
+    return Registration(alignment, image_shape)
+
+
+def check_image_shape(image_shape: tuple[int, int], n_features: int) -> None:
+    """Raise unless rows of so many features can be images of that shape."""
+    is_pair = isinstance(image_shape, tuple | list) and len(image_shape) == 2
+    if not is_pair or not all(
+        isinstance(side, Integral) and type(side) is not bool and side > 0 for side in image_shape
+    ):
+        raise ValueError(f"image_shape must be a pair of positive integers (height, width), got {image_shape!r}.")
+    height, width = image_shape
+    if height * width != n_features:
+        raise ValueError(
+            f"image_shape={tuple(image_shape)} has {height} x {width} = {height * width} pixels, but X has "
+            f"{n_features} features: give the height and width of the images in X."
+        )

@@ -1,0 +1,215 @@
+"""Samples to codes, without labels: what goes in is checked here, and blocks of rows go to a coder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Integral, Real
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import csr_array
+from sklearn.utils import check_array
+
+from ..codes import RowCodes
+from ..parallel import TILE_ROWS, map_blocks, split_rows
+from .adaptation import count_stride
+from .coders import Floats, SparseCoder, no_classes
+from .registry import resolve_sparse_coder
+
+# Rows of the Gram matrix that one thread computes at a time, and atoms below which one thread is faster than several.
+_GRAM_ROWS = 64
+_FEW_ATOMS = 400
+
+
+def check_samples(X: ArrayLike, dictionary: ArrayLike) -> tuple[Floats, Floats]:
+    """Return samples and atoms as C-contiguous arrays of one float dtype, that of the samples.
+
+    The samples' values are looked at later, block by block, by :func:`measure_energies`.
+    """
+    X = check_array(X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False, input_name="X")
+    dictionary = check_array(dictionary, dtype=X.dtype, order="C", input_name="dictionary")
+    if X.shape[1] != dictionary.shape[1]:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but the atoms in dictionary have {dictionary.shape[1]}: "
+            "both hold one sample or atom a row, with the same features."
+        )
+    measure_energies(dictionary, 0, name="dictionary")
+    return X, dictionary
+
+
+def check_budget(n_nonzero_coefs: int | None, n_components: int, sparse_coder: SparseCoder | None = None) -> int:
+    """Return T as an int, or say why it cannot be one.
+
+    None is as many as the coder says, or a few if it says nothing, but no more atoms than there are.
+    """
+    if n_nonzero_coefs is None:
+        return min(getattr(sparse_coder, "default_budget", SparseCoder.default_budget), n_components)
+    if not isinstance(n_nonzero_coefs, Integral) or isinstance(n_nonzero_coefs, bool) or n_nonzero_coefs < 1:
+        raise ValueError(f"n_nonzero_coefs must be an integer of at least 1, got {n_nonzero_coefs!r}.")
+    if n_nonzero_coefs > n_components:
+        raise ValueError(
+            f"n_nonzero_coefs={n_nonzero_coefs} exceeds the {n_components} atoms of the dictionary: a code cannot use "
+            "more atoms than there are. Lower n_nonzero_coefs or use a larger dictionary."
+        )
+    return int(n_nonzero_coefs)
+
+
+def measure_energies(
+    X: Floats, first_row: int, *, name: str = "X", remedy: str = "remove or impute such values"
+) -> Floats:
+    """Return the squared norm of each row; raise if a row is not finite or its square leaves the range of its dtype."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        energies = np.vecdot(X, X)
+    limits = np.finfo(X.dtype)
+    # Below the smallest normal number over eps, products lose digits without a sign of it.
+    smallest, largest = limits.tiny / limits.eps, limits.max * limits.eps
+    if energies.min() >= smallest and energies.max() <= largest:
+        return energies
+    for position in np.flatnonzero(~((energies >= smallest) & (energies <= largest))):
+        row = X[position]
+        if not np.isfinite(row).all():
+            feature = int(np.flatnonzero(~np.isfinite(row))[0])
+            word = "NaN" if np.isnan(row[feature]) else "infinity"
+            raise ValueError(f"{name} contains {word} in row {first_row + position}, feature {feature}: {remedy}.")
+        if row.any():
+            raise ValueError(
+                f"Row {first_row + position} of {name} has values as large as {np.abs(row).max():.3g}, whose squares "
+                f"leave the range of {X.dtype}: rescale the data."
+            )
+    return energies
+
+
+def correlate(X: Floats, dictionary: Floats, out: Floats) -> Floats:
+    """Fill ``out`` with the samples' products with the atoms, tile by tile."""
+    out = out[: len(X)]
+    for tile in split_rows(len(X), TILE_ROWS):
+        np.matmul(X[tile], dictionary.T, out=out[tile])
+    return out
+
+
+def compute_gram(dictionary: Floats, n_jobs: int | None = None) -> Floats:
+    """Return the products of the atoms with each other; each pair is computed once."""
+    n_components = len(dictionary)
+    gram = np.empty((n_components, n_components), dictionary.dtype)
+
+    def fill(rows: slice, _: None) -> None:
+        gram[rows, rows.start :] = dictionary[rows] @ dictionary[rows.start :].T
+        gram[rows.start :, rows] = gram[rows, rows.start :].T
+
+    starts = range(0, n_components, _GRAM_ROWS)
+    blocks = [slice(start, min(start + _GRAM_ROWS, n_components)) for start in starts]
+    map_blocks(fill, blocks, lambda: None, n_jobs=n_jobs if n_components > _FEW_ATOMS else 1)
+    return gram
+
+
+def encode_rows(
+    X: Floats,
+    dictionary: Floats,
+    coder: SparseCoder,
+    n_nonzero_coefs: int,
+    *,
+    n_jobs: int | None = None,
+    block_rows: int = TILE_ROWS,
+    first_row: int = 0,
+) -> RowCodes:
+    """Code samples without the labels: :func:`sparse_encode` for arguments that have been checked.
+
+    ``first_row`` is where the samples stand among all, to name one that cannot be coded.
+    """
+    n_components = len(dictionary)
+    gram = compute_gram(dictionary, n_jobs)
+    codes = RowCodes.empty(len(X), n_nonzero_coefs, X.dtype)
+    blocks = split_rows(len(X), block_rows)
+
+    def encode_block(rows: slice, correlations: Floats) -> None:
+        block = codes.rows(rows)
+        encoded = coder.encode(
+            gram,
+            correlate(X[rows], dictionary, correlations),
+            *no_classes(len(block.indices), n_components, X.dtype),
+            n_nonzero_coefs=n_nonzero_coefs,
+            energies=measure_energies(X[rows], first_row + rows.start),
+        )
+        block.indices[:] = encoded.indices
+        block.values[:] = encoded.values
+
+    map_blocks(encode_block, blocks, make_correlations(blocks, n_components, X.dtype), n_jobs=n_jobs)
+    return codes
+
+
+def adapt_coder(sparse_coder: SparseCoder, X: Floats, dictionary: Floats, n_nonzero_coefs: int) -> SparseCoder:
+    """Return the coder with the numbers that the samples decide, if there are any."""
+    if getattr(sparse_coder, "is_adapted", True):
+        return sparse_coder
+    stride = count_stride(len(X))
+    samples = np.ascontiguousarray(X[::stride])
+    if not np.isfinite(samples).all():
+        measure_energies(np.ascontiguousarray(X), 0)  # says which row it is
+    return sparse_coder.adapt(samples, dictionary, n_nonzero_coefs)
+
+
+def make_correlations(blocks: list[slice], n_components: int, dtype: np.dtype) -> Callable[[], Floats]:
+    """Return what allocates one thread's correlations: as many rows as the largest block, the first, has."""
+    return lambda: np.empty((blocks[0].stop, n_components), dtype)
+
+
+def sparse_encode(
+    X: ArrayLike,
+    dictionary: ArrayLike,
+    *,
+    n_nonzero_coefs: int | None = None,
+    method: str | SparseCoder = "omp",
+    tol: float | None = None,
+    n_jobs: int | None = None,
+) -> csr_array:
+    r"""Code each sample with at most T atoms, without labels (the paper's TSC).
+
+    Minimises :math:`\|y - D^T x\|^2` over codes :math:`x` with at most :math:`T` nonzeros, greedily, or the objective
+    of the :class:`ElasticNet`.  For the greedy methods atoms need not have unit norm: the atoms chosen, and the
+    reconstruction, are those of the normalised dictionary.  A sample may get fewer than T coefficients: when its
+    residual is zero to rounding, when no other atom can lower it, by a penalty, or by ``tol``.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        The samples, the paper's Y; float32 stays float32.
+    dictionary : array-like of shape (n_components, n_features)
+        One atom a row, the paper's D.
+    n_nonzero_coefs : int or None, default=None
+        The paper's T, at most ``n_components``.  By default 5, for the elastic net 256, or all atoms if there are
+        fewer.
+    method : {"omp", "ormp", "elastic_net"} or SparseCoder, default="omp"
+        Orthogonal matching pursuit, orthogonal least squares, the elastic net, or a coder of your own.
+    tol : float or None, default=None
+        What the coder of that name is given as ``tol``: pursuits stop a sample when the squared norm of its residual
+        is no larger.
+    n_jobs : int or None, default=None
+        Number of threads; None is 1 unless a ``joblib.parallel_config`` says otherwise, -1 all cores.  The codes are
+        bitwise the same for every number.
+
+    Returns
+    -------
+    csr_array of shape (n_samples, n_components)
+        The codes, at most T entries a row.
+
+    See Also
+    --------
+    discriminative_encode : Codes that the classifiers pull on.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ddlearn import sparse_encode
+    >>> atoms = np.array([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 1.0]])
+    >>> sparse_encode([[3.0, 4.0, 0.1]], atoms, n_nonzero_coefs=2).toarray()
+    array([[3., 2., 0.]])
+    """
+    X, dictionary = check_samples(X, dictionary)
+    if tol is not None and not (isinstance(tol, Real) and tol >= 0):
+        raise ValueError(f"tol must be None or a number of at least 0, got {tol!r}.")
+    if tol is not None and not isinstance(method, str):
+        raise ValueError(f"tol={tol!r} goes with a method's name; give it to the constructor of {method!r} instead.")
+    coder = resolve_sparse_coder(method, **({} if tol is None else {"tol": tol}))
+    n_nonzero_coefs = check_budget(n_nonzero_coefs, len(dictionary), coder)
+    coder = adapt_coder(coder, X, dictionary, n_nonzero_coefs)
+    return encode_rows(X, dictionary, coder, n_nonzero_coefs, n_jobs=n_jobs).to_csr(len(dictionary))

@@ -1,0 +1,79 @@
+"""Good settings in one word: parameters of :class:`~ddlearn.DDLClassifier` that belong together.
+
+A preset is nothing but parameters, which can be seen in ``get_params`` and changed one by one.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from sklearn.base import clone
+
+from ..fitting.refinement import Refiner
+
+
+class Preset(NamedTuple):
+    """Parameters that belong together."""
+
+    reason: str
+    parameters: dict[str, Any]
+    of_images: dict[str, Any]  # more of them, where samples are images
+
+
+PRESETS: dict[str, Preset] = {
+    "paper": Preset(
+        "The algorithm and settings that Ghanem and Ahuja (2011) print, with the factor of two that it lacks.",
+        {
+            "sparse_coder": "omp",
+            "n_nonzero_coefs": 5,  # the paper's T
+            "max_iter": 20,
+            "max_coding_iter": 100,
+            "init": "samples",
+            "dictionary_update": "ksvd",  # one sweep an iteration
+            "classification_weight": 1.0,  # the MAP estimate
+            "refit": False,  # codes with labels are all that the paper trains on
+        },
+        {},
+    ),
+    "fast": Preset(
+        "A model in seconds, to see how hard the data are.",
+        {
+            "n_components": 100,  # time grows with the number of atoms
+            "max_iter": 5,  # the first iterations bring most
+        },
+        {},
+    ),
+    "accurate": Preset(
+        "The lowest error that we know of, for more time.",
+        {
+            "sparse_coder": "elastic_net",  # as many atoms as a sample needs, and codes that move smoothly with it
+            "loss": "logistic",  # what refinement lowers for each class, so that it begins near its end
+            "max_iter": 5,  # refinement does the rest
+            "refine": Refiner(30),  # lowers the cost of codes that saw no labels, which new samples have
+        },
+        {
+            "jitter": "elastic",  # no distortion is seen twice, so that more epochs learn more
+            "refine": Refiner(30, validation_fraction=0.0),  # and the last is as good as any: all labels are learned
+            "n_views": 8,  # averages out accidents of sampling
+        },
+    ),
+}
+
+
+def collect_parameters(name: str, overrides: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
+    """Return the parameters of a preset, over which others win; `known` are all that there are."""
+    if name not in PRESETS:
+        raise ValueError(f"There is no preset {name!r}; choose one of {', '.join(map(repr, PRESETS))}.")
+    for parameter in overrides:
+        if parameter not in known:
+            near = difflib.get_close_matches(parameter, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else "."
+            raise TypeError(f"DDLClassifier has no parameter {parameter!r}{hint}")
+    preset = PRESETS[name]
+    parameters = preset.parameters
+    if overrides.get("image_shape") is not None and overrides.get("jitter", ...) is not None:
+        parameters = parameters | preset.of_images
+    # Objects are copied: who sets a parameter of one must not change the preset.
+    return {key: clone(value, safe=False) for key, value in parameters.items()} | overrides

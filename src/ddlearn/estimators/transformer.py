@@ -1,0 +1,102 @@
+"""A learned dictionary as a scikit-learn transformer: samples to label-free codes and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags, check_array
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..codes import RowCodes
+from ..coding import SparseCoder, encode_rows
+from ..inference.lazy import lazy_on_dask
+
+Floats = NDArray[np.floating]
+
+
+def _is_fitted_attribute(name: str) -> bool:
+    return name.endswith("_") and not name.startswith("_")
+
+
+class DictionaryTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """What estimators with a dictionary share; they set what is named here."""
+
+    sparse_output: bool
+    n_jobs: int | None
+    components_: Floats
+    n_nonzero_coefs_: int
+    sparse_coder_: SparseCoder
+
+    @contextmanager
+    def _unchanged_on_failure(self) -> Iterator[None]:
+        """Put the fitted attributes back to what they were if anything stops the fit, Ctrl-C included."""
+        before = {name: value for name, value in vars(self).items() if _is_fitted_attribute(name)}
+        try:
+            yield
+        except BaseException:
+            for name in [name for name in vars(self) if _is_fitted_attribute(name)]:
+                delattr(self, name)
+            self.__dict__.update(before)
+            raise
+
+    def _encode(self, X: ArrayLike) -> RowCodes:
+        """Code samples without labels, in the library's own layout."""
+        check_is_fitted(self, "components_")
+        X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False, reset=False)
+        return encode_rows(
+            X,
+            self.components_.astype(X.dtype, copy=False),
+            self.sparse_coder_,
+            self.n_nonzero_coefs_,
+            n_jobs=self.n_jobs,
+        )
+
+    @lazy_on_dask
+    def transform(self, X: ArrayLike) -> csr_array | Floats:
+        """Return the codes of samples, made without labels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        csr_array or ndarray of shape (n_samples, n_components)
+            At most ``n_nonzero_coefs`` entries a row.
+        """
+        codes = self._encode(X).to_csr(len(self.components_))
+        return codes if self.sparse_output else codes.toarray()
+
+    def inverse_transform(self, X: csr_array | ArrayLike) -> Floats:
+        """Return the samples that codes stand for.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_components)
+            Codes.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            Reconstructions.
+        """
+        check_is_fitted(self, "components_")
+        codes = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
+        if codes.shape[1] != len(self.components_):
+            raise ValueError(f"X has {codes.shape[1]} columns, but there are {len(self.components_)} atoms.")
+        return codes @ self.components_.astype(codes.dtype, copy=False)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

@@ -1,0 +1,618 @@
+"""The classifier update: what each trainer minimises, what must not matter to it, and what it promises."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csr_array
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from ddlearn.classifiers import (
+    CLASSIFIER_TRAINERS,
+    ClassifierTrainer,
+    LogitBoost,
+    Newton,
+    SquareLev,
+    check_classifier_trainer,
+    resolve_trainer,
+)
+from ddlearn.classifiers.problem import LabelledCodes
+from ddlearn.codes import RowCodes
+from ddlearn.kernels.classifiers import add_gradient, add_hessian, compute_scores
+from ddlearn.losses import (
+    LOSSES,
+    Logistic,
+    Loss,
+    Square,
+    resolve_loss,
+)
+from ddlearn.parallel import LocalParts
+
+N_SAMPLES, N_COMPONENTS, N_CLASSES, BUDGET = 150, 12, 3, 4
+UNUSED_ATOM = 5
+
+# Every trainer with every loss that it is for.
+PAIRS = [
+    pytest.param(trainer, loss, id=f"{trainer}-{loss}")
+    for trainer in CLASSIFIER_TRAINERS
+    for loss in LOSSES
+    if CLASSIFIER_TRAINERS[trainer]().supports(resolve_loss(loss))
+]
+
+
+class SquaredHinge(Loss):
+    """A user's loss, known to no trainer."""
+
+    def value(self, margin):
+        return np.maximum(1 - margin, 0) ** 2
+
+    def gradient(self, margin):
+        return -2 * np.maximum(1 - margin, 0)
+
+    def curvature(self, margin):
+        return 2 * (margin < 1).astype(margin.dtype)
+
+
+def draw_codes(n_samples=N_SAMPLES, n_components=N_COMPONENTS, budget=BUDGET, seed=0, dtype=np.float64):
+    """Codes with 0 to ``budget`` entries a row, so that unused places occur."""
+    rng = np.random.default_rng(seed)
+    codes = RowCodes.empty(n_samples, budget, dtype)
+    for i in range(n_samples):
+        n_entries = rng.integers(min(budget, n_components) + 1)
+        codes.indices[i, :n_entries] = np.sort(rng.choice(n_components, n_entries, replace=False))
+        codes.values[i, :n_entries] = rng.normal(size=n_entries)
+    return codes
+
+
+def draw_problem(seed=0, dtype=np.float64):
+    """Overlapping classes on sparse codes; one atom is not used by any sample."""
+    codes = draw_codes(seed=seed, dtype=dtype)
+    codes.indices[codes.indices == UNUSED_ATOM] = UNUSED_ATOM - 1
+    codes = RowCodes.from_csr(codes.to_csr(N_COMPONENTS), BUDGET, dtype)  # sums the entries that now coincide
+    rng = np.random.default_rng(seed + 1)
+    scores = codes.to_csr(N_COMPONENTS) @ rng.normal(size=(N_COMPONENTS, N_CLASSES))
+    scores += rng.normal(size=scores.shape)
+    return codes, np.where(scores > 0.3, 1, -1).astype(dtype)
+
+
+def draw_start(size=0.0, seed=7, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    coef = size * rng.normal(size=(N_CLASSES, N_COMPONENTS))
+    return coef.astype(dtype), (size * rng.normal(size=N_CLASSES)).astype(dtype)
+
+
+def converged(name):
+    return CLASSIFIER_TRAINERS[name]().set_params(max_rounds=500, tol=1e-15)
+
+
+def data_costs(codes, labels, loss, coef, intercept):
+    scores = codes.to_csr(coef.shape[1]).astype(np.float64) @ coef.T.astype(np.float64) + intercept
+    return loss.value(labels.astype(np.float64) * scores).sum(axis=0)
+
+
+# What is minimised
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("trainer", ["square_lev", "newton"])
+def test_square_loss_is_ridge_regression_after_one_round(trainer, fit_intercept):
+    codes, labels = draw_problem()
+    dense = codes.to_csr(N_COMPONENTS).toarray()
+    trainer = CLASSIFIER_TRAINERS[trainer](ridge=0.01, max_rounds=1)
+    start = draw_start()
+    coef, intercept = trainer.train(codes, labels, Square(), *start, fit_intercept=fit_intercept)
+
+    # The normal equations with a column of ones, which is not penalised.
+    design = np.column_stack([dense, np.ones(N_SAMPLES)])[:, : N_COMPONENTS + fit_intercept]
+    squared_norms = (dense**2).sum(axis=0)
+    penalty = 0.01 * squared_norms[squared_norms > 0].mean()
+    penalties = np.diag(np.append(np.full(N_COMPONENTS, penalty), 0.0)[: design.shape[1]])
+    expected = np.linalg.solve(design.T @ design + penalties, design.T @ labels).T
+    assert_allclose(coef, expected[:, :N_COMPONENTS], atol=1e-12)
+    if fit_intercept:
+        assert_allclose(intercept, expected[:, -1], atol=1e-12)
+    peer = Ridge(alpha=penalty, fit_intercept=fit_intercept).fit(dense, labels)
+    assert_allclose(coef, peer.coef_, atol=1e-10)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("trainer", ["logit_boost", "newton"])
+def test_logistic_loss_is_logistic_regression(trainer, fit_intercept):
+    codes, labels = draw_problem()
+    loss, trainer = Logistic(), converged(trainer)
+    coef, intercept = trainer.train(codes, labels, loss, *draw_start(), fit_intercept=fit_intercept)
+    penalties = trainer.penalties(codes, labels, loss, N_COMPONENTS)
+    dense = codes.to_csr(N_COMPONENTS).toarray()
+    for j in range(N_CLASSES):
+        peer = LogisticRegression(C=1 / penalties[j], fit_intercept=fit_intercept, tol=1e-10, max_iter=10_000)
+        peer.fit(dense, labels[:, j])
+        assert_allclose(coef[j], peer.coef_[0], atol=1e-5)
+        assert_allclose(intercept[j], peer.intercept_[0] if fit_intercept else 0, atol=1e-5)
+
+
+def test_misclassified_samples_clip_the_response_but_not_the_minimum():
+    # In the problem above few margins are below -ln 3, where the response of LogitBoost is clipped; here many are.
+    codes, labels = draw_problem()
+    labels[:40] *= -1
+    coef, intercept = converged("logit_boost").set_params(ridge=1e-8).train(codes, labels, Logistic(), *draw_start())
+    margins = labels * (codes.to_csr(N_COMPONENTS) @ coef.T + intercept)
+    assert (margins < -np.log(3)).sum() > 10
+    unclipped = converged("newton").set_params(ridge=1e-8, z_max=1e12)
+    assert_allclose(coef, unclipped.train(codes, labels, Logistic(), *draw_start())[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+def test_gradient_of_the_penalised_cost_vanishes_at_the_end(trainer, loss, fit_intercept):
+    codes, labels = draw_problem()
+    loss, trainer = resolve_loss(loss), converged(trainer)
+    coef, intercept = trainer.train(codes, labels, loss, *draw_start(), fit_intercept=fit_intercept)
+    dense = codes.to_csr(N_COMPONENTS).toarray()
+    slopes = labels * loss.gradient(labels * (dense @ coef.T + intercept))
+    penalties = trainer.penalties(codes, labels, loss, N_COMPONENTS)
+    assert_allclose(slopes.T @ dense + penalties[:, None] * coef, 0, atol=1e-5)
+    if fit_intercept:
+        assert_allclose(slopes.sum(axis=0), 0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+def test_each_round_lowers_the_penalised_cost(trainer, loss):
+    codes, labels = draw_problem()
+    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer](max_rounds=1, tol=0)
+    penalties = trainer.penalties(codes, labels, loss, N_COMPONENTS)
+    classifiers = draw_start()
+    costs = []
+    for _ in range(8):
+        costs.append(data_costs(codes, labels, loss, *classifiers) + penalties / 2 * (classifiers[0] ** 2).sum(axis=1))
+        classifiers = trainer.train(codes, labels, loss, *classifiers)
+    assert (np.diff(costs, axis=0) <= 1e-12 * np.abs(costs[1:])).all()
+    assert (costs[-1] < costs[0]).all()
+
+
+def test_rounds_of_adaboost_fit_the_labels_themselves():
+    # Gentle AdaBoost as published: a weighted least squares fit of the labels, added whole.
+    codes, labels = draw_problem()
+    dense = np.column_stack([codes.to_csr(N_COMPONENTS).toarray(), np.ones(N_SAMPLES)])
+    dense = np.delete(dense, UNUSED_ATOM, axis=1)  # least squares without a penalty does not say what it should be
+    classifier = np.zeros(N_COMPONENTS)
+    for _ in range(3):
+        weights = np.exp(-labels[:, 0] * (dense @ classifier))
+        root = np.sqrt(weights)
+        classifier = classifier + np.linalg.lstsq(root[:, None] * dense, root * labels[:, 0], rcond=None)[0]
+    trainer = CLASSIFIER_TRAINERS["ada_boost"](ridge=0, max_rounds=3, tol=0)
+    coef, intercept = trainer.train(codes, labels, resolve_loss("exponential"), *draw_start())
+    assert_allclose(np.append(np.delete(coef[0], UNUSED_ATOM), intercept[0]), classifier, atol=1e-10)
+
+
+# What must not matter
+
+
+@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+def test_flipped_labels_flip_the_classifiers(trainer, loss):
+    codes, labels = draw_problem()
+    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer]()
+    coef, intercept = trainer.train(codes, labels, loss, *draw_start())
+    flipped_coef, flipped_intercept = trainer.train(codes, -labels, loss, *draw_start())
+    assert_allclose(flipped_coef, -coef, atol=1e-12)
+    assert_allclose(flipped_intercept, -intercept, atol=1e-12)
+
+
+@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+def test_order_of_the_samples_does_not_matter(trainer, loss):
+    codes, labels = draw_problem()
+    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer]()
+    order = np.random.default_rng(3).permutation(N_SAMPLES)
+    coef, intercept = trainer.train(codes, labels, loss, *draw_start())
+    permuted_coef, permuted_intercept = trainer.train(codes.rows(order), labels[order], loss, *draw_start())
+    assert_allclose(permuted_coef, coef, atol=1e-9)
+    assert_allclose(permuted_intercept, intercept, atol=1e-9)
+
+
+@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+def test_permuted_classes_permute_the_classifiers(trainer, loss):
+    codes, labels = draw_problem()
+    loss, trainer, order = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer](), [2, 0, 1]
+    coef, intercept = trainer.train(codes, labels, loss, *draw_start(1.0))
+    start_coef, start_intercept = draw_start(1.0)
+    permuted = trainer.train(codes, labels[:, order], loss, start_coef[order], start_intercept[order])
+    assert_array_equal(permuted[0], coef[order])
+    assert_array_equal(permuted[1], intercept[order])
+
+
+@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+def test_unlabelled_rows_are_as_if_left_out(trainer, loss):
+    codes, labels = draw_problem()
+    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer]()
+    labels[::3] = 0
+    known = labels[:, 0] != 0
+    trained = trainer.train(codes, labels, loss, *draw_start())
+    without = trainer.train(codes.rows(np.flatnonzero(known)), labels[known], loss, *draw_start())
+    assert_array_equal(trained[0], without[0])
+    assert_array_equal(trained[1], without[1])
+
+
+@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+def test_labels_may_be_missing_for_some_classes_only(trainer, loss):
+    codes, labels = draw_problem()
+    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer]()
+    complete = trainer.train(codes, labels, loss, *draw_start())
+    labels[::3, 0] = 0
+    known = labels[:, 0] != 0
+    coef, intercept = trainer.train(codes, labels, loss, *draw_start())
+    first = [start[:1] for start in draw_start()]
+    alone = trainer.train(codes.rows(np.flatnonzero(known)), labels[known, :1], loss, *first)
+    assert_allclose(coef[0], alone[0][0], atol=1e-12)
+    assert_allclose(coef[1:], complete[0][1:], atol=1e-12)
+    assert_allclose(intercept, [alone[1][0], *complete[1][1:]], atol=1e-12)
+
+
+@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+def test_more_unused_atoms_change_nothing(trainer, loss):
+    codes, labels = draw_problem()
+    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer]()
+    coef, intercept = trainer.train(codes, labels, loss, *draw_start())
+    wider_start = np.ones((N_CLASSES, N_COMPONENTS + 3))
+    wider_start[:, :N_COMPONENTS] = 0
+    wider_coef, wider_intercept = trainer.train(codes, labels, loss, wider_start, draw_start()[1])
+    assert_allclose(wider_coef[:, :N_COMPONENTS], coef, atol=1e-10)
+    assert_allclose(wider_intercept, intercept, atol=1e-10)
+    assert_array_equal(wider_coef[:, N_COMPONENTS:], 0)
+
+
+@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+def test_threads_give_the_same_bits(trainer, loss):
+    codes, labels = draw_problem()
+    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer]()
+    one = trainer.train(codes, labels, loss, *draw_start(), n_jobs=1)
+    three = trainer.train(codes, labels, loss, *draw_start(), n_jobs=3)
+    assert_array_equal(one[0], three[0])
+    assert_array_equal(one[1], three[1])
+
+
+@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+def test_float32_is_close_to_float64(trainer, loss):
+    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer]()
+    double = trainer.train(*draw_problem(), loss, *draw_start())
+    single = trainer.train(*draw_problem(dtype=np.float32), loss, *draw_start(dtype=np.float32))
+    assert single[0].dtype == single[1].dtype == np.float32
+    assert_allclose(single[0], double[0], rtol=1e-3, atol=1e-3)
+    assert_allclose(single[1], double[1], rtol=1e-3, atol=1e-3)
+
+
+def test_memory_layout_does_not_matter():
+    codes, labels = draw_problem()
+    fortran = RowCodes(np.asfortranarray(codes.indices), np.asfortranarray(codes.values))
+    for array in (*fortran, labels):
+        array.setflags(write=False)
+    start = draw_start()
+    expected = LogitBoost().train(codes, labels, Logistic(), *start)
+    trained = LogitBoost().train(fortran, np.asfortranarray(labels), Logistic(), *start)
+    assert_array_equal(trained[0], expected[0])
+
+
+# What is promised
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("size", [1e-3, 1.0, 30.0, 1e4])
+@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+def test_cost_without_penalty_never_rises(trainer, loss, size, dtype):
+    codes, labels = draw_problem(dtype=dtype)
+    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer]()
+    start = draw_start(size, dtype=dtype)
+    after = data_costs(codes, labels, loss, *trainer.train(codes, labels, loss, *start))
+    before = data_costs(codes, labels, loss, *start)
+    assert (after <= before * (1 + 1e-12)).all()
+    assert (after < before).any()
+
+
+@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+def test_a_start_worse_than_none_is_not_used(trainer, loss):
+    codes, labels = draw_problem()
+    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer](max_rounds=2)
+    from_zero = trainer.train(codes, labels, loss, *draw_start())
+    from_afar = trainer.train(codes, labels, loss, *draw_start(1e4))
+    assert_allclose(from_afar[0], from_zero[0], atol=1e-12)
+    assert_allclose(from_afar[1], from_zero[1], atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("trainer", ["logit_boost", "linear_svm", "newton"])
+def test_responses_are_newtons_up_to_z_max(trainer, loss):
+    # Also where the loss is straight, and Newton's response infinite.
+    margins = np.linspace(-20, 20, 401)
+    gradient, curvature = resolve_loss(loss).gradient(margins), resolve_loss(loss).curvature(margins)
+    weights = CLASSIFIER_TRAINERS[trainer](z_max=3.0).weigh(gradient, curvature)
+    assert (np.abs(gradient) <= 3.0 * weights * (1 + 1e-12)).all()
+    is_clipped = np.abs(gradient) > 3.0 * curvature
+    assert_array_equal(weights[~is_clipped], curvature[~is_clipped])
+    assert_allclose(np.abs(gradient[is_clipped]) / weights[is_clipped], 3.0)
+
+
+@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+def test_a_start_better_than_the_penalised_optimum_is_kept(trainer, loss):
+    # A large ridge wants small coefficients at any cost; the classifier given has none of that.
+    codes, labels = draw_problem()
+    loss = resolve_loss(loss)
+    good = converged(trainer).set_params(ridge=1e-6).train(codes, labels, loss, *draw_start())
+    coef, intercept = CLASSIFIER_TRAINERS[trainer](ridge=10.0).train(codes, labels, loss, *good)
+    assert_array_equal(coef, good[0])
+    assert_array_equal(intercept, good[1])
+
+
+@pytest.mark.parametrize("ridge", [0.0, 1e-3])
+@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+def test_separable_classes_stay_finite(trainer, loss, ridge):
+    labels = np.repeat([[1.0, -1.0, -1.0], [-1.0, 1.0, -1.0], [-1.0, -1.0, 1.0]], 20, axis=0)
+    codes = RowCodes(np.repeat(np.arange(3, dtype=np.int32), 20)[:, None], np.ones((60, 1)))
+    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer](ridge=ridge, max_rounds=200, tol=0)
+    coef, intercept = np.zeros((3, 4)), np.zeros(3)
+    for _ in range(3):
+        coef, intercept = trainer.train(codes, labels, loss, coef, intercept)
+    assert np.isfinite(coef).all()
+    assert np.isfinite(intercept).all()
+    assert (labels * (codes.to_csr(4) @ coef.T + intercept) > 0).all()
+
+
+@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+def test_atoms_in_no_code_have_coefficient_zero(trainer, loss):
+    codes, labels = draw_problem()
+    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer]()
+    for size in (0.0, 1.0):
+        coef, _ = trainer.train(codes, labels, loss, *draw_start(size))
+        assert_array_equal(coef[:, UNUSED_ATOM], 0)
+        assert (coef[:, :UNUSED_ATOM] != 0).all()
+
+
+@pytest.mark.parametrize("ridge", [0.0, 1e-3])
+@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+def test_equal_atoms_and_more_atoms_than_samples(trainer, loss, ridge):
+    dense = draw_codes(n_samples=6, n_components=20, budget=3).to_csr(20).toarray()
+    codes = RowCodes.from_csr(csr_array(np.repeat(dense, 2, axis=1)), 6, np.float64)
+    labels = np.where(np.arange(6)[:, None] % 3 == np.arange(3), 1.0, -1.0)
+    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer](ridge=ridge)
+    start = np.zeros((3, 40)), np.zeros(3)
+    trained = trainer.train(codes, labels, loss, *start)
+    assert np.isfinite(trained[0]).all()
+    assert (data_costs(codes, labels, loss, *trained) < data_costs(codes, labels, loss, *start)).all()
+
+
+@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+def test_a_class_without_labels_or_with_one_label_only(trainer, loss):
+    codes, labels = draw_problem()
+    labels[:, 0], labels[:, 1] = 0, 1
+    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer]()
+    coef, intercept = trainer.train(codes, labels, loss, *draw_start(0.1))
+    assert_array_equal(coef[0], 0)
+    assert intercept[0] == draw_start(0.1)[1][0]
+    assert np.isfinite(coef).all()
+    assert (codes.to_csr(N_COMPONENTS) @ coef[1] + intercept[1] > 0).all()
+
+
+# Choosing a trainer
+
+
+@pytest.mark.parametrize(
+    ("loss", "trainer"),
+    [
+        ("square", "SquareLev"),
+        ("exponential", "AdaBoost"),
+        ("logistic", "LogitBoost"),
+        ("smooth_hinge", "LinearSVM"),
+        ("softplus_hinge", "LinearSVM"),
+        (SquaredHinge(), "Newton"),
+    ],
+)
+def test_auto_is_the_method_that_the_paper_names(loss, trainer):
+    assert type(resolve_trainer("auto", loss)).__name__ == trainer
+
+
+def test_a_loss_of_the_users_own_trains():
+    codes, labels = draw_problem()
+    loss = SquaredHinge()
+    trainer = resolve_trainer("auto", loss).set_params(max_rounds=200, tol=1e-15)
+    coef, intercept = trainer.train(codes, labels, loss, *draw_start())
+    dense = codes.to_csr(N_COMPONENTS).toarray()
+    slopes = labels * loss.gradient(labels * (dense @ coef.T + intercept))
+    penalties = trainer.penalties(codes, labels, loss, N_COMPONENTS)
+    assert_allclose(slopes.T @ dense + penalties[:, None] * coef, 0, atol=1e-6)
+    check_classifier_trainer("newton", loss)
+
+
+def test_a_trainer_that_does_not_suit_the_loss_names_one_that_does():
+    with pytest.raises(ValueError, match=r"AdaBoost\(\) does not support the loss Logistic\(\).*logit_boost.*newton"):
+        resolve_trainer("ada_boost", "logistic")
+    with pytest.raises(ValueError, match="does not support"):
+        resolve_trainer(SquareLev(), "logistic")
+    with pytest.raises(ValueError, match="'boost' is not known; choose 'auto', one of"):
+        resolve_trainer("boost", "logistic")
+    for unusable in (LogitBoost, 3):
+        with pytest.raises(TypeError, match="object \\(not a class\\) with the method train"):
+            resolve_trainer(unusable, "logistic")
+
+
+def test_objects_are_used_as_they_are():
+    trainer = Newton(ridge=0.5)
+    assert resolve_trainer(trainer, "logistic") is trainer
+
+    class OnlyTrains:
+        def train(self, codes, labels, loss, coef, intercept, *, fit_intercept=True, n_jobs=None):
+            return coef, intercept
+
+    assert isinstance(resolve_trainer(OnlyTrains(), "logistic"), OnlyTrains)
+
+
+# Wrong input is met with words
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"labels": np.ones((N_SAMPLES, 2))}, "need labels of shape"),
+        ({"labels": np.full((N_SAMPLES, N_CLASSES), 2.0)}, "labels must be -1"),
+        ({"intercept": np.zeros(2)}, "intercept of shape"),
+        ({"coef": np.zeros((N_CLASSES, 4))}, "coef is for 4 atoms"),
+        ({"coef": np.full((N_CLASSES, N_COMPONENTS), np.nan)}, "coef must hold finite"),
+        ({"intercept": np.zeros(N_CLASSES, int)}, "intercept must hold finite floating"),
+    ],
+)
+def test_wrong_arrays(change, words):
+    codes, labels = draw_problem()
+    coef, intercept = draw_start()
+    arguments = {"labels": labels, "coef": coef, "intercept": intercept} | change
+    with pytest.raises(ValueError, match=words):
+        LogitBoost().train(codes, loss=Logistic(), **arguments)
+
+
+@pytest.mark.parametrize("wrong", [{"ridge": -1.0}, {"max_rounds": 0}, {"tol": -1.0}, {"z_max": 0.0}])
+def test_wrong_parameters(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        LogitBoost(**wrong).train(*draw_problem(), Logistic(), *draw_start())
+
+
+# The conformance check
+
+
+@pytest.mark.parametrize("trainer", CLASSIFIER_TRAINERS)
+def test_registered_trainers_conform(trainer):
+    check_classifier_trainer(trainer)
+
+
+class _Careless(Newton):
+    """Trains, then spoils the result."""
+
+    def __init__(self, spoil=None):
+        super().__init__()
+        self.spoil = spoil
+
+    def train(self, codes, labels, loss, coef, intercept, *, fit_intercept=True, n_jobs=None):
+        trained = super().train(codes, labels, loss, coef, intercept, fit_intercept=fit_intercept)
+        return self.spoil(coef, intercept, *trained)
+
+
+def _double(coef, intercept, new_coef, new_intercept):
+    return new_coef.astype(np.float64), new_intercept.astype(np.float64)
+
+
+def _grow(coef, intercept, new_coef, new_intercept):
+    return 100 * new_coef, new_intercept
+
+
+def _overwrite(coef, intercept, new_coef, new_intercept):
+    coef[:] = new_coef
+    return coef, new_intercept
+
+
+def _fill_unused(coef, intercept, new_coef, new_intercept):
+    new_coef[:, -1] = 1
+    return new_coef, new_intercept
+
+
+def _lean(coef, intercept, new_coef, new_intercept):
+    new_coef[:, 0] += 1e-3
+    return new_coef, new_intercept
+
+
+def _narrow(coef, intercept, new_coef, new_intercept):
+    return new_coef[:, :-1], new_intercept
+
+
+def _sleep(coef, intercept, new_coef, new_intercept):
+    return coef.copy() * (np.arange(coef.shape[1]) < coef.shape[1] - 1), intercept.copy()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (_double, "must keep its dtype float32"),
+        (_grow, "raises the cost"),
+        (_overwrite, "changes its arguments"),
+        (_fill_unused, "no sample uses"),
+        (_lean, "flipped"),
+        (_narrow, "must keep its shape"),
+        (_sleep, "does not lower the cost"),
+    ],
+)
+def test_the_check_finds_what_is_wrong(spoil, words):
+    with pytest.raises(ValueError, match=words):
+        check_classifier_trainer(_Careless(spoil), "logistic")
+
+
+def test_the_check_asks_for_a_loss_where_it_knows_none():
+    class Picky(ClassifierTrainer):
+        def supports(self, loss):
+            return isinstance(loss, SquaredHinge)
+
+    with pytest.raises(ValueError, match="pass check_classifier_trainer a loss"):
+        check_classifier_trainer(Picky())
+
+
+# Kernels and their slow twins
+
+
+@st.composite
+def kernel_inputs(draw):
+    n_samples, n_components = draw(st.integers(0, 8)), draw(st.integers(1, 6))
+    budget, seed = draw(st.integers(1, 6)), draw(st.integers(0, 2**16))
+    codes = draw_codes(n_samples, n_components, budget, seed, draw(st.sampled_from([np.float64, np.float32])))
+    rng = np.random.default_rng(seed)
+    per_sample = rng.normal(size=n_samples) * rng.integers(2, size=n_samples)  # zeros are skipped
+    return codes, np.column_stack([codes.to_csr(n_components).toarray(), np.ones(n_samples)]), per_sample
+
+
+@settings(max_examples=50, deadline=None)
+@given(kernel_inputs())
+def test_kernel_sums_equal_dense_products(inputs):
+    codes, dense, per_sample = inputs
+    size = dense.shape[1]
+    weights = np.abs(per_sample)
+
+    hessian = np.full((size, size), 3.0)
+    add_hessian(codes.indices, codes.values, weights, hessian)
+    assert_allclose(np.tril(hessian), np.tril(3 + (dense.T * weights) @ dense), atol=1e-12)
+    assert_array_equal(hessian[np.triu_indices(size, 1)], 3)
+
+    gradient = np.full(size, 3.0)
+    add_gradient(codes.indices, codes.values, per_sample, gradient)
+    assert_allclose(gradient, 3 + dense.T @ per_sample, atol=1e-12)
+
+    classifier, scores = np.linspace(-1, 1, size), np.empty(len(dense))
+    compute_scores(codes.indices, codes.values, classifier, scores)
+    assert_allclose(scores, dense @ classifier, atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", [loss_class() for loss_class in LOSSES.values()], ids=list(LOSSES))
+@pytest.mark.parametrize("is_partly_labelled", [False, True], ids=["labelled", "partly"])
+def test_samples_in_parts_give_the_classifiers_of_the_whole(loss, is_partly_labelled):
+    codes, labels = draw_problem()
+    if is_partly_labelled:
+        labels[::3, 0] = 0  # now the classes have different Hessians even with a quadratic loss
+        labels[::7] = 0
+    trainer = resolve_trainer("auto", loss)
+    cuts = [slice(0, 1), slice(1, 1), slice(1, 50), slice(50, None)]
+    parts = LocalParts([LabelledCodes(codes.rows(rows), labels[rows].astype(np.int8)) for rows in cuts])
+    whole = trainer.train(codes, labels, loss, *draw_start(1.0))
+    in_parts = trainer.train_on(parts, loss, *draw_start(1.0))
+    for one, other in zip(in_parts, whole, strict=True):
+        assert_allclose(one, other, rtol=1e-8, atol=1e-10)
+
+
+def test_classes_that_wait_for_memory_get_the_same_classifiers(monkeypatch):
+    codes, labels = draw_problem()
+    expected = LogitBoost().train(codes, labels, Logistic(), *draw_start())
+    monkeypatch.setattr("ddlearn.classifiers.trainer._HESSIAN_BYTES", 1)  # one class after another
+    for one, other in zip(LogitBoost().train(codes, labels, Logistic(), *draw_start()), expected, strict=True):
+        assert_array_equal(one, other)
+
+
+class WeighsByOthers(LogitBoost):
+    """Looks at other samples for the weight of one, and stops before that makes no difference any more."""
+
+    def weigh(self, gradient, curvature):
+        return np.full_like(curvature, curvature.mean())
+
+
+def test_a_trainer_that_is_not_as_additive_as_it_says_is_found_out():
+    with pytest.raises(ValueError, match="train_on gives other classifiers for two halves"):
+        check_classifier_trainer(WeighsByOthers(max_rounds=2), "logistic")

@@ -1,0 +1,1117 @@
+"""The command line: its options are the estimator's, its numbers scikit-learn's, its errors one line."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import inspect
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+from ddlearn.fitting.loop.refinement import find_best
+from PIL import Image
+from rich.console import Console
+from sklearn.datasets import load_digits
+from typer.main import get_command
+from typer.testing import CliRunner
+
+import ddlearn
+from ddlearn import (
+    DDLClassifier,
+    Jitter,
+    Refiner,
+    load,
+    save,
+)
+from ddlearn.cli import app, commands
+from ddlearn.cli.options import NO_OPTIONS, OWN_DEFAULTS, read_parameters
+from ddlearn.cli.terminal import Terminal
+from ddlearn.estimators.presets import PRESETS
+
+QUICK = ["--n-components", "40", "--max-iter", "2", "--seed", "0", "--jobs", "1"]
+SOURCE = Path(__file__).parents[2] / "src"
+
+
+def run(*arguments: object, code: int = 0):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def run_json(*arguments: object) -> dict:
+    result = run(*arguments, "--json")
+    assert result.stdout.count("\n") == 1
+    return json.loads(result.stdout)
+
+
+def run_process(*arguments: object, **options) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(SOURCE)} | options.pop("env", {})
+    command = [sys.executable, "-m", "ddlearn", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, **options)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return (X / 16).astype(np.float32), y
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, digits):
+    """Archives of training and test digits, and a model of them."""
+    path = tmp_path_factory.mktemp("digits")
+    X, y = digits
+    np.savez(path / "train.npz", images=X[:400].reshape(-1, 8, 8), y=y[:400])
+    np.savez(path / "test.npz", X=X[400:700], y=y[400:700])
+    model = DDLClassifier(40, max_iter=2, random_state=0, image_shape=(8, 8)).fit(X[:400], y[:400])
+    save(model, path / "model.safetensors")
+    np.save(path / "narrow.npy", X[:5, :3])
+    return path
+
+
+def write_images(folder: Path, X: np.ndarray, y: np.ndarray) -> None:
+    for number, (row, label) in enumerate(zip(X, y, strict=True)):
+        path = folder / f"digit {label}" / f"{number:03}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.uint8(np.rint(row * 255)).reshape(8, 8)).save(path)
+
+
+# -- options -----------------------------------------------------------------------------------------------------------
+
+
+def test_options_are_the_parameters_of_the_constructor():
+    constructor = inspect.signature(DDLClassifier).parameters
+    assert set(read_parameters()) == set(constructor) - NO_OPTIONS
+    for name, parameter in read_parameters().items():
+        assert parameter.default == OWN_DEFAULTS.get(name, constructor[name].default)
+        assert len(parameter.description) > 10
+    flags = {flag for option in get_command(app).commands["fit"].params for flag in option.opts}
+    assert {f"--{name.replace('_', '-')}" for name in read_parameters()} | {"--seed", "--jobs"} <= flags
+
+
+def test_help_tells_what_the_docstring_tells():
+    parameters = read_parameters()
+    assert parameters["max_iter"].description == "Outer iterations at most."
+    assert parameters["sparse_coder"].description.startswith("What finds codes: two pursuits")
+    assert parameters["sparse_coder"].choices == ("omp", "ormp", "elastic_net")
+    assert "object" not in parameters["loss"].description  # of no use in a shell
+    help_text = " ".join(run("fit", "--help").stdout.replace("│", " ").split())
+    assert "Outer iterations at most. [default: (20)]" in help_text
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--loss", "logistic"], {"loss": "logistic"}),
+        (["--error-budget", "3"], {"error_budget": 3}),
+        (["--error-budget", "0.25"], {"error_budget": 0.25}),
+        (["--tol", "1e-2"], {"tol": 0.01}),
+        (["--no-fit-intercept", "--refit"], {"fit_intercept": False, "refit": True}),
+        (["--image-shape", "4x16"], {"image_shape": [4, 16]}),
+        (["--random-state", "7", "--n-jobs", "2"], {"random_state": 7, "n_jobs": 2}),
+        (["--refine", "1", "--jitter", "affine", "--n-views", "3"], {"refine": 1, "jitter": "affine", "n_views": 3}),
+    ],
+)
+def test_options_reach_the_model(folder, tmp_path, options, expected):
+    output = tmp_path / "model.safetensors"
+    facts = run_json("fit", folder / "train.npz", "-o", output, *QUICK, *options)
+    assert facts["settings"].items() >= expected.items()
+    parameters = load(output).get_params()
+    for name, value in expected.items():
+        expected_value = tuple(value) if isinstance(value, list) else value
+        assert parameters[name] == expected_value
+        assert type(parameters[name]) is type(expected_value)  # an error_budget of 3.0 would be a share
+
+
+def test_a_refined_fit_tells_its_error_on_samples_held_out(tmp_path):
+    output = tmp_path / "model.safetensors"
+    shown = " ".join(run("fit", "digits", "-o", output, *QUICK, "--refine", "3").stdout.replace("│", " ").split())
+    history = load(output).refinement_
+    best = find_best(history)
+    expected = f"held-out error {best.validation_error:.2%}, before refinement {history[0].validation_error:.2%}"
+    assert expected in shown
+    assert "3 epochs, the model after epoch" in shown
+    facts = run_json("fit", "digits", "-o", output, *QUICK, "--refine", "3")
+    assert facts["refinement"]["validation_error"] == best.validation_error
+    assert facts["refinement"]["n_epochs"] == 3
+    facts = run_json("info", output)
+    assert facts["n_epochs"] == 3
+    assert facts["validation_error"] == best.validation_error
+    assert facts["settings"]["refine"] == 3
+
+
+def test_info_shows_the_parameters_of_objects(digits, tmp_path):
+    X, y = digits
+    model = DDLClassifier(40, max_iter=1, refine=Refiner(1, validation_fraction=0), image_shape=(8, 8), random_state=0)
+    model.set_params(jitter=Jitter(0.3)).fit(X[:400], y[:400])
+    save(model, tmp_path / "model.safetensors")
+    shown = " ".join(run("info", tmp_path / "model.safetensors").stdout.replace("│", " ").split())
+    assert "refine=refiner(" in shown
+    assert "epochs=1" in shown
+    assert "jitter=jitter(elastic=0.0, linear=0.5, shift=0.3, smoothness=4.0)" in shown
+    assert "validation_error" not in shown  # there is none, and no NaN
+    facts = run_json("fit", "digits", "-o", tmp_path / "m", *QUICK)
+    assert "refinement" not in facts
+
+
+# -- presets -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_offers_every_preset():
+    choices, _ = get_args(inspect.signature(commands.fit).parameters["preset"].annotation.__origin__)
+    assert get_args(choices) == tuple(PRESETS)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_from_the_command_line(tmp_path, name):
+    output = tmp_path / "model.safetensors"
+    quick = [*QUICK, "--refine", "1"] if "refine" in PRESETS[name].parameters else QUICK
+    facts = run_json("fit", "digits", "--preset", name, "-o", output, *quick)
+    assert facts["preset"] == name
+    parameters = load(output).get_params(deep=False)
+    given = {"n_components": 40, "max_iter": 2, "random_state": 0, "n_jobs": 1, "image_shape": (8, 8)}
+    given |= {"refine": 1} if "--refine" in quick else {}
+    assert parameters.items() >= (PRESETS[name].parameters | PRESETS[name].of_images | given).items()
+
+
+def test_a_configuration_file_wins_over_the_preset_and_the_command_line_over_both(folder, tmp_path):
+    (tmp_path / "c.toml").write_text('loss = "square"\nmax_iter = 3\n')
+    output = tmp_path / "model.safetensors"
+    command = ["fit", folder / "test.npz", "-o", output, "--config", tmp_path / "c.toml", "--jobs", "1"]
+    run(*command, "--preset", "accurate", "--max-iter", "1", "--refine", "1", "--n-components", "40")
+    model = load(output)
+    assert (model.sparse_coder, model.loss, model.max_iter) == ("elastic_net", "square", 1)
+    assert (model.jitter, model.n_views) == (None, 1)  # rows of an archive are not known to be images
+    shown = run(*command, "--preset", "fast", "--max-iter", "1").stdout
+    assert "preset fast, n_jobs=1, loss=square, max_iter=1" in shown
+
+
+def test_all_cores_are_used_unless_told_otherwise(folder, tmp_path):
+    facts = run_json("fit", folder / "train.npz", "-o", tmp_path / "m", "--n-components", "20", "--max-iter", "1")
+    assert facts["settings"] == {"n_jobs": -1, "n_components": 20, "max_iter": 1}
+
+
+CONFIGS = {
+    "model.toml": 'n_components = 30\nseed = 5\nmax-iter = 2\nloss = "logistic"\nimage_shape = [8, 8]\n',
+    "model.json": '{"n_components": 30, "random_state": 5, "max_iter": 2, "loss": "logistic", "image_shape": "8x8"}',
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_the_command_line_wins_over_the_configuration_file(folder, tmp_path, name):
+    (tmp_path / name).write_text(CONFIGS[name])
+    output = tmp_path / "model.safetensors"
+    run("fit", folder / "train.npz", "-o", output, "--config", tmp_path / name, "--n-components", "25", "--jobs", "1")
+    model = load(output)
+    assert (model.n_components, model.random_state, model.max_iter, model.loss) == (25, 5, 2, "logistic")
+    assert model.image_shape == (8, 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("n_component = 3", "no option 'n_component'; did you mean 'n_components'?"),
+        ("sparse_output = true", "no option 'sparse_output'"),
+        ('n_components = "many"', "n_components = 'many', but it must be int"),
+        ("max_iter = true", "max_iter = True, but it must be int"),
+        ("fit_intercept = 1", "fit_intercept = 1, but it must be bool"),
+        ("inference = 'slow'", "inference = 'slow', but it must be one of ('fast', 'full')"),
+        ("image_shape = [8]", "'8' is not a height and a width"),
+        ("n_components = ", "cannot be read as TOML"),
+    ],
+)
+def test_a_wrong_configuration_is_wrong_usage(folder, tmp_path, text, message):
+    config = tmp_path / "c.toml"
+    config.write_text(text)
+    result = run("fit", folder / "train.npz", "-o", tmp_path / "m", "--config", config, code=2)
+    assert message in " ".join(result.stderr.replace("│", " ").split())
+
+
+# -- the way of an image -----------------------------------------------------------------------------------------------
+
+
+def test_from_a_folder_of_images_to_predictions_in_three_commands(tmp_path, monkeypatch, digits):
+    monkeypatch.chdir(tmp_path)
+    X, y = digits
+    write_images(tmp_path / "train", X[:300], y[:300])
+    write_images(tmp_path / "test", X[300:400], y[300:400])
+    (tmp_path / "train" / "digit 0" / "broken.png").write_bytes(b"\x89PNG")
+    model, predictions = tmp_path / "model.safetensors", tmp_path / "predictions.csv"
+    result = run("fit", "train", "-o", model, *QUICK)
+    assert "Left out 1 broken image(s):" in result.stderr
+    assert "digit 0/broken.png" in result.stderr
+    assert "300 samples, 64 features, 10 classes" in result.stdout
+    assert load(model).image_shape == (8, 8)
+    run("predict", model, tmp_path / "test", "-o", predictions)
+    facts = run_json("evaluate", model, tmp_path / "test")
+    with predictions.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == facts["n_samples"] == 100
+    wrong = [row for row in rows if Path(row["sample"]).parent.name != row["prediction"]]
+    assert len(wrong) == facts["n_wrong"] < 30
+    assert all(0.1 <= float(row["probability"]) <= 1 for row in rows)
+    failure = run("fit", tmp_path / "train", "-o", model, "--strict", code=1)
+    assert "1 of 301 images cannot be read" in failure.stderr
+
+
+def test_new_images_are_brought_to_the_size_of_the_model(tmp_path, digits):
+    rng = np.random.default_rng(0)
+    for number in range(12):
+        pixels = rng.integers(0, 256, (9, 7, 3), dtype=np.uint8)
+        pixels[..., number % 2] = 255
+        path = tmp_path / "train" / "rg"[number % 2] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(path)
+    Image.fromarray(np.full((20, 30, 3), (255, 80, 80), np.uint8)).save(tmp_path / "new.png")
+    model = tmp_path / "model.safetensors"
+    options = ["--n-components", "6", "--n-nonzero-coefs", "2", "--seed", "0"]
+    run("fit", tmp_path / "train", "-o", model, "--colour", "--image-size", "6x6", *options)
+    assert load(model).n_features_in_ == 108
+    assert run("predict", model, tmp_path / "new.png").stdout.splitlines()[1].startswith("new.png,r,")
+    run("fit", tmp_path / "train", "-o", model, *options)  # grey, 9 x 7
+    assert run("predict", model, tmp_path / "new.png").stdout.count("\n") == 2
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def flowers(tmp_path_factory):
+    """A table with names, and a model of it."""
+    rng = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("flowers")
+    kinds = ["rose", "tulip"] * 40
+    rows = [f"{1 + rng.random():.4f},{kind},{(kind == 'rose') + rng.random() / 2:.4f}" for kind in kinds]
+    (path / "train.csv").write_text("width,kind,height\n" + "\n".join(rows))
+    (path / "new.csv").write_text("height,width\n1.1,1.5\n0.1,1.5\n")
+    run("fit", path / "train.csv", "-o", path / "m", "--label-column", "kind", "--n-components", "8",
+        "--n-nonzero-coefs", "2", "--seed", "0")  # fmt: skip
+    return path
+
+
+def test_columns_are_found_by_name(flowers):
+    lines = run("predict", flowers / "m", flowers / "new.csv").stdout.splitlines()
+    assert [line.split(",")[:2] for line in lines[1:]] == [["0", "rose"], ["1", "tulip"]]
+    assert run_json("evaluate", flowers / "m", flowers / "train.csv", "--label-column", "kind")["error"] < 0.1
+
+
+def test_other_columns_are_refused_by_name(flowers, tmp_path):
+    (tmp_path / "other.csv").write_text("width,depth\n1,2\n")
+    failure = run("predict", flowers / "m", tmp_path / "other.csv", code=1)
+    assert "without 'height' and with 'depth'" in failure.stderr
+
+
+def test_unlabelled_rows(tmp_path):
+    rows = [f"{i % 2},{i % 3},{-1 if i % 5 == 0 else i % 2}" for i in range(40)]
+    (tmp_path / "a.csv").write_text("a,b,label\n" + "\n".join(rows))
+    options = ["-o", tmp_path / "m", "--n-components", "4", "--n-nonzero-coefs", "1"]
+    assert run_json("fit", tmp_path / "a.csv", *options, "--unlabeled", "-1")["classes"] == [0, 1]
+    assert run_json("fit", tmp_path / "a.csv", *options)["classes"] == [-1, 0, 1]
+    (tmp_path / "a.csv").write_text("a,b,label\n1,2,x\n3,4,\n")
+    failure = run("fit", tmp_path / "a.csv", *options, code=1)
+    assert "row 1: there is no label" in failure.stderr
+
+
+def test_an_array_on_disk_stays_there_on_its_way_to_the_model(folder, digits, tmp_path, monkeypatch):
+    np.save(tmp_path / "X.npy", digits[0])
+    np.save(tmp_path / "y.npy", digits[1])
+    given = []
+    for name in ("fit", "predict_proba"):
+        method = getattr(DDLClassifier, name)
+        monkeypatch.setattr(
+            DDLClassifier, name, lambda model, X, *y, method=method: given.append(X) or method(model, X, *y)
+        )
+    run("fit", tmp_path / "X.npy", "--labels", tmp_path / "y.npy", "-o", tmp_path / "m", *QUICK)
+    run("predict", folder / "model.safetensors", tmp_path / "X.npy")
+    assert [type(X) for X in given] == [np.memmap, np.memmap]
+
+
+def test_labels_from_a_file(folder, digits, tmp_path):
+    X, y = digits
+    np.save(tmp_path / "X.npy", X[:400])
+    (tmp_path / "y.txt").write_text("\n".join(map(str, y[:400])))
+    run("fit", tmp_path / "X.npy", "--labels", tmp_path / "y.txt", "-o", tmp_path / "m", *QUICK)
+    expected = load(folder / "model.safetensors")
+    np.testing.assert_array_equal(load(tmp_path / "m").components_, expected.components_)
+    failure = run("fit", tmp_path / "X.npy", "-o", tmp_path / "m", code=1)
+    assert "has no labels: give them by --labels FILE" in failure.stderr
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_model_is_the_one_that_python_fits(folder, digits, tmp_path):
+    facts = run_json("fit", folder / "train.npz", "-o", tmp_path / "m", *QUICK)
+    expected = load(folder / "model.safetensors")
+    np.testing.assert_array_equal(load(tmp_path / "m").components_, expected.components_)
+    assert facts["objective"] == expected.history_[-1].objective
+    assert facts["label_free_error"] == expected.history_[-1].label_free_error
+    assert facts["n_iter"] == 2
+
+
+def test_evaluate_counts_errors(folder, digits):
+    X, y = (part[400:700] for part in digits)
+    predictions = load(folder / "model.safetensors").predict(X)
+    facts = run_json("evaluate", folder / "model.safetensors", folder / "test.npz")
+    n_wrong, n = int(np.count_nonzero(predictions != y)), 300
+    assert facts["n_wrong"] == n_wrong > 0
+    # Wilson's interval, written out.
+    share, z = n_wrong / n, 1.959963984540054
+    centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
+    assert facts["error_interval"] == pytest.approx([centre - half, centre + half])
+    confusion = np.array(facts["confusion"])
+    assert confusion.sum() == n
+    assert confusion.trace() == n - n_wrong
+    assert confusion[3, 8] == np.count_nonzero((y == 3) & (predictions == 8))
+    assert facts["recall"] == pytest.approx(confusion.diagonal() / confusion.sum(axis=1))
+    shown = run("evaluate", folder / "model.safetensors", folder / "test.npz").stdout
+    assert f"Error {share:.2%}" in shown
+    assert "Confusion" in shown
+
+
+def test_labels_that_the_model_does_not_know_are_errors(folder, digits, tmp_path):
+    X, y = digits
+    np.savez(tmp_path / "a.npz", X=X[400:500], y=y[400:500] + 5)
+    result = run("evaluate", folder / "model.safetensors", tmp_path / "a.npz")
+    assert "does not know, and so gets wrong: 10, 11, 12, 13, 14" in result.stderr
+    np.savez(tmp_path / "a.npz", X=X[400:500], y=y[400:500].astype(str))
+    facts = run_json("evaluate", folder / "model.safetensors", tmp_path / "a.npz")
+    assert facts["error"] < 0.3  # "3" is 3
+
+
+def test_with_many_classes_the_worst_confusions_are_shown(tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((80, 10)), np.arange(80) % 20
+    np.savez(tmp_path / "a.npz", X=X, y=y)
+    save(DDLClassifier(20, max_iter=1, random_state=0).fit(X, y), tmp_path / "m")
+    assert "Most frequent confusions" in run("evaluate", tmp_path / "m", tmp_path / "a.npz").stdout
+
+
+def test_explain_takes_the_evidence_apart(folder, digits):
+    X, y = (part[400:700] for part in digits)
+    model = load(folder / "model.safetensors")
+    facts = run_json("explain", folder / "model.safetensors", folder / "test.npz", "--row", "17")
+    code = model.transform(X[17:18])
+    assert sorted(facts["atoms"]) == sorted(code.indices.tolist())
+    assert facts["evidence"] == pytest.approx(model.decision_function(X[17:18])[0].tolist(), rel=1e-4)
+    best = list(model.classes_).index(facts["prediction"])
+    score = (code @ model.coef_.T)[0, best]
+    assert sum(facts["votes_for_prediction"]) == pytest.approx(score, rel=1e-4)
+    assert facts["label"] == y[17]
+    shown = run("explain", folder / "model.safetensors", folder / "test.npz", "--row", "17", "--picture").stdout
+    assert f"vote for {facts['prediction']}" in shown
+    assert "██" in shown
+
+
+def test_predictions_go_to_stdout_or_a_file(folder, tmp_path, digits):
+    printed = run("predict", folder / "model.safetensors", folder / "test.npz").stdout
+    output = tmp_path / "p.csv"
+    result = run("predict", folder / "model.safetensors", folder / "test.npz", "-o", output, "--quiet")
+    assert result.output == ""
+    assert output.read_text() == printed
+    listed = run_json("predict", folder / "model.safetensors", folder / "test.npz")["predictions"]
+    expected = load(folder / "model.safetensors").predict(digits[0][400:700])
+    assert [row["prediction"] for row in listed] == expected.tolist()
+    counts = run_json("predict", folder / "model.safetensors", folder / "test.npz", "-o", output)["counts"]
+    assert counts["3"] == np.count_nonzero(expected == 3)
+
+
+def test_info_reads_the_header(folder):
+    facts = run_json("info", folder / "model.safetensors")
+    assert facts["n_components"] == 40
+    assert facts["n_samples"] == 400
+    assert facts["settings"]["image_shape"] == [8, 8]
+    shown = run("info", folder / "model.safetensors").stdout
+    assert "components_ 40x64" in shown
+
+
+def test_datasets_tells_what_is_there(tmp_path, monkeypatch):
+    monkeypatch.setenv("DDLEARN_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "mnist.npz").write_bytes(b"damaged")
+    facts = run_json("datasets")
+    assert facts["digits"]["where"] == "in scikit-learn"
+    assert facts["mnist"]["checksum"] == "wrong"
+    assert facts["usps"]["where"] is None
+    assert "put usps.npz, or zip.train.gz and zip.test.gz, into" in facts["usps"]["advice"]
+    shown = " ".join(run("datasets").stdout.split())
+    assert "not here" in shown
+    assert "is damaged or another version" in shown
+
+
+def test_demo_shows_all_of_it_within_half_a_minute():
+    begin = time.perf_counter()
+    shown = run("demo").stdout
+    assert time.perf_counter() - begin < 30
+    for word in ("Fitted", "label-free error", "95 % interval", "Confusion", "vote for", "Evidence", "██"):
+        assert word in shown
+
+
+def read_report(path: Path) -> dict:
+    """Return what a page holds."""
+    return json.loads(path.read_text().split('id="content">')[1].split("</script>")[0])
+
+
+def test_report_of_a_model(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shown = run("report", folder / "model.safetensors").stdout
+    page = tmp_path / "report.html"
+    assert f"report.html ({page.stat().st_size / 1e6:.1f} MB): open it in a browser." in shown
+    assert "<title>model</title>" in page.read_text()
+    assert read_report(page)["data"] is None
+    assert read_report(page)["model"]["image_shape"] == [8, 8]
+
+
+def test_report_of_a_model_and_data(folder, tmp_path, digits):
+    page = tmp_path / "page.html"
+    arguments = ["report", folder / "model.safetensors", folder / "test.npz", "-o", page, "--title", "Digits & <more>"]
+    facts = run_json(*arguments)
+    assert facts == {
+        "model": str(folder / "model.safetensors"),
+        "file": str(page),
+        "bytes": page.stat().st_size,
+    }
+    assert "<title>Digits &amp; &lt;more&gt;</title>" in page.read_text()
+    data = read_report(page)["data"]
+    assert data["name"] == str(folder / "test.npz")
+    evaluated = run_json("evaluate", folder / "model.safetensors", folder / "test.npz")
+    assert data["errors"]["confusion"] == evaluated["confusion"]
+    quiet = run(*arguments, "--quiet")
+    assert quiet.output == ""
+
+
+def test_report_of_a_folder_of_images(tmp_path, digits):
+    X, y = digits
+    write_images(tmp_path / "train", X[:200], y[:200])
+    write_images(tmp_path / "test", X[200:260], y[200:260])
+    model, page = tmp_path / "model.safetensors", tmp_path / "page.html"
+    run("fit", tmp_path / "train", "-o", model, *QUICK)
+    run("report", model, tmp_path / "test", "-o", page)
+    content = read_report(page)
+    assert content["model"]["classes"] == [f"digit {j}" for j in range(10)]
+    data = content["data"]
+    labels = [data["classes"][j] for j in data["labels"]]
+    assert [Path(name).parent.name for name in data["names"]] == labels
+    assert data["n_samples"] == 60
+    assert content["model"]["image_shape"] == [8, 8]
+
+
+def test_report_of_a_table_without_labels(flowers, tmp_path):
+    page = tmp_path / "page.html"
+    result = run("report", flowers / "m", flowers / "new.csv", "-o", page)
+    assert "Warning" not in result.stderr
+    content = read_report(page)
+    assert content["model"]["feature_names"] == ["width", "height"]
+    assert content["data"]["errors"] is content["data"]["labels"] is None
+    found = {row: content["data"]["classes"][j]
+             for row, j in zip(content["data"]["rows"], content["data"]["predictions"], strict=True)}  # fmt: skip
+    assert found == {0: "rose", 1: "tulip"}
+
+
+def test_a_report_takes_the_place_of_no_model(folder, tmp_path):
+    """The mistake of a moment, ``-o`` before the model's own name, must not cost a fit of hours."""
+    model = tmp_path / "m.safetensors"
+    model.write_bytes((folder / "model.safetensors").read_bytes())
+    failure = run("report", model, folder / "test.npz", "-o", model, code=2)
+    message = "".join(failure.stderr.replace("│", " ").split())
+    assert "doesnotendin.html,butthereportisapageforabrowser:giveanamesuchasm.html." in message
+    assert model.read_bytes() == (folder / "model.safetensors").read_bytes()
+    for name in ("r.HTML", "r.htm"):
+        run("report", model, "-o", tmp_path / name)
+        assert read_report(tmp_path / name)["data"] is None
+
+
+def test_labels_that_are_not_right_are_told_in_a_report_as_in_evaluate(folder, digits, tmp_path):
+    X, y = digits
+    model, data, page = folder / "model.safetensors", tmp_path / "a.npz", tmp_path / "r.html"
+    np.savez(data, X=X[400:500], y=y[400:500] + 5)
+    notes = [run("evaluate", model, data).stderr, run("report", model, data, "-o", page).stderr]
+    assert notes[0] == notes[1] != ""
+    assert "does not know, and so gets wrong: 10, 11, 12, 13, 14" in notes[1]
+    assert read_report(page)["data"]["errors"]["n_wrong"] == run_json("evaluate", model, data)["n_wrong"]
+    page.unlink()
+    table = tmp_path / "a.csv"
+    rows = [",".join(map(str, row)) for row in X[:2].tolist()]
+    table.write_text(f"{','.join(f'p{j}' for j in range(64))},label\n{rows[0]},zero\n{rows[1]},\n")
+    save(load(model).set_params(unlabeled="zero"), tmp_path / "m")
+    for command, more in (("evaluate", []), ("report", ["-o", page])):
+        assert "row 1: there is no label" in run(command, model, table, *more, code=1).stderr
+    table.write_text(table.read_text()[:-1] + "one\n")
+    for command, more in (("evaluate", []), ("report", ["-o", page])):
+        failure = run(command, tmp_path / "m", table, *more, code=1).stderr
+        assert "y holds 'zero' in row 0, by which the model marks samples without label" in failure
+    assert not page.exists()
+
+
+def test_why_a_page_is_large_is_told(folder, tmp_path, monkeypatch):
+    page = tmp_path / "r.html"
+    assert run("report", folder / "model.safetensors", "-o", page).stderr == ""
+    monkeypatch.setattr("ddlearn.cli.pictures._LARGE_PAGE", page.stat().st_size - 1)
+    note = " ".join(run("report", folder / "model.safetensors", "-o", page).stderr.split())
+    assert "large since its dictionary of 40 atoms x 64 features takes 0.0 MB: fewer atoms or smaller images" in note
+    assert run("report", folder / "model.safetensors", "-o", page, "--quiet").stderr == ""
+
+
+def test_demo_writes_its_report(tmp_path):
+    page = tmp_path / "demo.html"
+    facts = run_json("demo", "-o", page)
+    assert facts["report"] == {"file": str(page), "bytes": page.stat().st_size}
+    content = read_report(page)
+    assert content["data"]["errors"]["confusion"] == facts["evaluate"]["confusion"]
+    assert content["model"]["ink"]["longest_side"] == 8  # digits that one can draw
+
+
+def test_reproduce_offers_every_experiment():
+    from reproduction.reproduction import RUNS
+
+    from ddlearn.cli.commands import EXPERIMENTS
+
+    assert set(EXPERIMENTS) == {*RUNS, "all"}
+
+
+def test_reproduce_writes_tables_and_tells_of_its_cells(tmp_path):
+    pytest.importorskip("matplotlib", reason="draws figures")
+    result = run("reproduce", "losses", "-o", tmp_path, "--jobs", "1")
+    assert "[4/4] " in result.stderr
+    assert "min left" in result.stderr
+    assert "4 cells" in result.stdout
+    again = run_json("reproduce", "losses", "-o", tmp_path, "--jobs", "1")
+    assert again["n_cells"] == 4
+    assert (tmp_path / "losses.md").read_text().startswith("# ")
+    quick = run("reproduce", "losses", "-o", tmp_path, "--quick", "--jobs", "1", "--quiet")
+    assert quick.stderr == quick.stdout == ""
+    assert (tmp_path / "quick" / "losses.md").is_file()
+
+
+def test_reproduce_without_the_data_says_where_to_put_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("DDLEARN_DATA", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))  # where downloads are kept
+    monkeypatch.setitem(sys.modules, "pooch", None)  # nothing is downloaded
+    result = run("reproduce", "parameters", "-o", tmp_path / "out", "--quick", "--jobs", "1", code=1)
+    assert str(tmp_path) in result.stderr.replace("\n", "")
+    assert "Traceback" not in result.output
+
+
+def test_a_fit_goes_on_from_its_checkpoint(folder, tmp_path):
+    whole, resumed, checkpoint = tmp_path / "whole", tmp_path / "resumed", tmp_path / "checkpoint"
+    options = [folder / "train.npz", "--n-components", "40", "--seed", "0", "--tol", "0", "--jobs", "1", "--refine", 2]
+    run("fit", *options, "-o", whole, "--max-iter", "4")
+    run("fit", *options, "-o", resumed, "--max-iter", "2", "--checkpoint", checkpoint)
+    run("fit", *options, "-o", resumed, "--max-iter", "4", "--checkpoint", checkpoint, "--resume")
+    np.testing.assert_array_equal(load(resumed).components_, load(whole).components_)
+    assert load(resumed).n_iter_ == 4
+    assert len(load(resumed).refinement_) == 3
+    failure = run("fit", *options, "-o", resumed, "--checkpoint", checkpoint, "--resume", "--seed", "1", code=1)
+    assert "cannot be resumed, since it was another one: random_state was 0 and is 1 now" in failure.stderr
+
+
+# -- clusters and data in parts ----------------------------------------------------------------------------------------
+
+
+LONGER_AND_LONGER = [f"{digit}{digit * '+'}" for digit in range(10)]  # names whose order is that of the digits
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory, digits):
+    """The training digits in three parts: arrays, tables with names for labels, and a store."""
+    zarr, pyarrow = pytest.importorskip("zarr"), pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path_factory.mktemp("parts")
+    X, y = digits
+    for number, rows in enumerate((slice(0, 150), slice(150, 250), slice(250, 400))):
+        np.save(path / f"X-{number}.npy", X[rows])
+        np.save(path / f"y-{number}.npy", y[rows])
+        columns = {f"pixel {j}": X[rows, j] for j in range(64)}
+        names = np.array(LONGER_AND_LONGER)[y[rows]]
+        parquet.write_table(pyarrow.table(columns | {"label": names}), path / f"table-{number}.parquet")
+    group = zarr.open_group(path / "digits.zarr", mode="w")
+    group.create_array("images", data=X[:400].reshape(-1, 8, 8), chunks=(100, 8, 8))
+    group.create_array("labels", data=y[:400], chunks=(100,))
+    return path
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A scheduler and two workers that are there, as ``--dask`` finds them."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, processes=False, silence_logs=51
+    ) as local:
+        yield local.scheduler_address
+
+
+def test_parts_are_predicted_as_one_file(folder, parts, digits, tmp_path):
+    model, labels = folder / "model.safetensors", ["--labels", parts / "y-*.npy"]
+    np.save(tmp_path / "X.npy", digits[0][:400])
+    expected = run("predict", model, tmp_path / "X.npy").stdout
+    assert run("predict", model, parts / "X-*.npy").stdout == expected
+    assert run("predict", model, parts / "digits.zarr").stdout == expected
+    of_file = run_json("evaluate", model, folder / "train.npz")
+    for data in ([parts / "X-*.npy", *labels], [parts / "digits.zarr"]):
+        facts = run_json("evaluate", model, *data)
+        assert facts | {"data": None} == of_file | {"data": None}
+
+
+def test_only_one_part_is_in_memory_when_parts_are_predicted(folder, parts, monkeypatch):
+    heights = []
+    predict_proba = DDLClassifier.predict_proba
+
+    def count(model, X):
+        heights.append(len(X))
+        return predict_proba(model, X)
+
+    monkeypatch.setattr(DDLClassifier, "predict_proba", count)
+    run("predict", folder / "model.safetensors", parts / "X-*.npy")
+    assert heights == [150, 100, 150]
+
+
+def test_columns_of_parts_are_found_by_name(folder, parts, digits, tmp_path):
+    from pyarrow import parquet
+
+    model = load(folder / "model.safetensors").set_params(image_shape=None)
+    expected = model.predict(digits[0][:400])
+    model.feature_names_in_ = np.array([f"pixel {j}" for j in range(64)], dtype=object)
+    save(model, tmp_path / "m")
+    for number in range(3):
+        table = parquet.read_table(parts / f"table-{number}.parquet")
+        parquet.write_table(table.select(table.column_names[:-1][::-1]), tmp_path / f"{number}.parquet")
+    rows = csv.DictReader(io.StringIO(run("predict", tmp_path / "m", tmp_path / "*.parquet").stdout))
+    assert [int(row["prediction"]) for row in rows] == expected.tolist()
+
+
+@pytest.mark.parametrize("command", [["explain", "--row", "3"], ["report", "-o", "r.html"]])
+def test_commands_that_need_all_samples_in_memory_refuse_parts(folder, parts, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    name, *options = command
+    for data in (parts / "X-*.npy", parts / "digits.zarr"):
+        failure = run(name, folder / "model.safetensors", data, *options, code=1)
+        assert f"{name} needs samples in memory" in failure.stderr
+
+
+def fit_digits(tmp_path: Path, *options: object) -> tuple[dict, DDLClassifier]:
+    facts = run_json("fit", *options, "-o", tmp_path / "m", "--n-components", "40", "--max-iter", "1", "--seed", "0")
+    assert facts["n_samples"] == 400
+    return facts, load(tmp_path / "m")
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_data_in_parts_are_fitted_on_a_cluster(parts, cluster, digits, tmp_path):
+    X, y = digits
+    expected = DDLClassifier(40, max_iter=1, random_state=0, dictionary_update="block_coordinate").fit(X[:400], y[:400])
+    on_cluster = ["--dask", cluster]
+    facts, model = fit_digits(tmp_path, parts / "X-*.npy", "--labels", parts / "y-*.npy", *on_cluster)
+    assert facts["settings"]["dictionary_update"] == "block_coordinate"
+    # The rows are cut elsewhere, so that sums are rounded in another order.
+    assert facts["objective"] == pytest.approx(expected.history_[-1].objective, rel=0.02)
+    assert abs(model.score(X[400:700], y[400:700]) - expected.score(X[400:700], y[400:700])) < 0.05
+    _, of_store = fit_digits(tmp_path, parts / "digits.zarr", *on_cluster)
+    assert of_store.image_shape == (8, 8)
+    _, of_tables = fit_digits(tmp_path, parts / "table-*.parquet", *on_cluster)
+    assert of_tables.classes_.tolist() == LONGER_AND_LONGER
+    assert of_tables.feature_names_in_[3] == "pixel 3"
+    np.testing.assert_allclose(of_tables.components_, model.components_)  # the same rows in the same parts
+    errors = run_json("evaluate", tmp_path / "m", parts / "table-*.parquet")
+    assert errors["classes"] == LONGER_AND_LONGER
+    assert errors["error"] == pytest.approx(1 - model.score(X[:400], y[:400]))
+
+
+def test_data_in_memory_go_to_a_cluster_too(folder, cluster, digits, tmp_path):
+    X, y = (part[:400] for part in digits)
+    lines = [",".join(map(str, [*row, label])) for row, label in zip(X.tolist(), y, strict=True)]
+    (tmp_path / "a.csv").write_text("\n".join(lines))
+    facts, of_table = fit_digits(tmp_path, tmp_path / "a.csv", "--dask", cluster)
+    assert facts["classes"] == list(range(10))
+    _, of_archive = fit_digits(tmp_path, folder / "train.npz", "--dask", cluster)
+    np.testing.assert_allclose(of_table.components_, of_archive.components_, rtol=1e-5)
+
+
+def test_a_cluster_of_its_own(parts, tmp_path, digits):
+    """One real run, with a worker in a process of its own: nothing but a note on stderr."""
+    options = ["-o", tmp_path / "m", "--n-components", "40", "--max-iter", "1", "--workers", "1"]
+    result = run_process("fit", parts / "X-*.npy", "--labels", parts / "y-*.npy", *options)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == "On Dask, the dictionary is updated by block_coordinate (--dictionary-update).\n"
+    assert "400 samples, 64 features, 10 classes" in result.stdout
+    assert load(tmp_path / "m").score(digits[0][400:700], digits[1][400:700]) > 0.7
+
+
+@pytest.mark.nightly
+def test_ctrl_c_ends_a_cluster_without_a_traceback(parts, tmp_path):
+    script = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from ddlearn.cli import main; main()"
+    )
+    checkpoint = tmp_path / "checkpoint"
+    options = ["--labels", parts / "y-*.npy", "-o", tmp_path / "m", "--workers", "2", "--checkpoint", checkpoint]
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            script,
+            "fit",
+            *map(str, [parts / "X-*.npy", *options, "--tol", "0"]),
+            "--max-iter",
+            "10000",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(SOURCE)},
+        start_new_session=True,
+    )
+    while not checkpoint.exists() and process.poll() is None:  # the fit is running
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers, too
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert output == ""
+    assert errors.splitlines()[1:] == ["Error: interrupted."]
+    assert is_gone(process.pid)
+
+
+def is_gone(group: int, seconds: float = 10) -> bool:
+    """Whether all processes of a group end within some time."""
+    for _ in range(int(10 * seconds)):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_a_fit_on_a_cluster_goes_on_from_its_checkpoint(parts, cluster, tmp_path):
+    data = [parts / "X-*.npy", "--labels", parts / "y-*.npy", "--dask", cluster, "--n-components", "20", "--seed", "0"]
+    options = [*data, "-o", tmp_path / "m", "--tol", "0", "--checkpoint", tmp_path / "checkpoint"]
+    run("fit", *options, "--max-iter", "2")
+    whole = load(tmp_path / "m")
+    (tmp_path / "checkpoint").unlink()
+    run("fit", *options, "--max-iter", "1")
+    assert run_json("fit", *options, "--max-iter", "2", "--resume")["n_iter"] == 2
+    np.testing.assert_array_equal(load(tmp_path / "m").components_, whole.components_)
+
+
+def test_parts_without_options_start_a_cluster_of_one(parts):
+    from ddlearn.cli import cluster
+
+    assert cluster.choose_cluster(str(parts / "X-*.npy"), None, None) == cluster.Cluster(None, 1)
+    assert cluster.choose_cluster(str(parts / "digits.zarr"), None, None) == cluster.Cluster(None, 1)
+    assert cluster.choose_cluster(str(parts / "X-0.npy"), None, None) is None
+    assert cluster.choose_cluster("usps:train", None, 3) == cluster.Cluster(None, 3)
+
+
+def test_small_data_are_spread_over_all_that_work(digits):
+    from ddlearn.cli.reading import read_in_chunks
+
+    samples = read_in_chunks("digits", n_places=4)
+    assert samples.X.chunks[0] == samples.labels.chunks[0] == (449, 449, 449, 450)
+    np.testing.assert_array_equal(samples.labels.compute(), digits[1])
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--dask", "tcp://127.0.0.1:9", "--workers", "2"], 2, "give one of them"),
+        (["--workers", "0"], 2, "--workers"),
+        (["--dask", "tcp://127.0.0.1:9"], 1, "no Dask scheduler answers at tcp://127.0.0.1:9"),
+        (["--dask", "nowhere:a:b"], 1, "no Dask scheduler answers at nowhere:a:b"),
+        (["--dask", "ftp://127.0.0.1:9"], 1, "no Dask scheduler answers at ftp://127.0.0.1:9"),
+    ],
+)
+def test_clusters_that_are_not_there(folder, tmp_path, monkeypatch, options, code, message):
+    monkeypatch.setattr("ddlearn.cli.cluster.SECONDS_TO_CONNECT", 1)
+    failure = run("fit", folder / "train.npz", "-o", tmp_path / "m", *options, code=code)
+    assert message in " ".join(failure.stderr.replace("│", " ").split())
+    assert "Traceback" not in failure.output
+
+
+def test_a_cluster_without_ddlearn_is_refused(folder, cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    failure = run("fit", folder / "train.npz", "-o", tmp_path / "m", "--dask", cluster, code=1)
+    assert "the scheduler has no ddlearn: install it for the scheduler and for all workers." in failure.stderr
+
+
+def test_what_a_cluster_cannot_do_is_told_in_a_line(folder, parts, cluster, tmp_path):
+    options = ["-o", tmp_path / "m", *QUICK, "--dask", cluster]
+    failure = run("fit", folder / "train.npz", *options, "--dictionary-update", "ksvd", code=1)
+    assert "dictionary_update='ksvd' needs all samples in one place" in failure.stderr
+    assert "On Dask" not in failure.stderr
+    failure = run("fit", parts / "X-*.npy", *options, code=1)
+    assert "has no labels: give them by --labels" in failure.stderr
+    for number in range(2):
+        np.save(tmp_path / f"X-{number}.npy", np.eye(4))
+        np.save(tmp_path / f"y-{number}.npy", np.array(["a", "b", "a", "" if number else "b"]))
+    failure = run("fit", tmp_path / "X-*.npy", "--labels", tmp_path / "y-*.npy", *options, code=1)
+    assert "row 7: there is no label (nor in 0 other rows)" in failure.stderr
+    np.save(tmp_path / "y-0.npy", np.array(["a", "b", "a"]))
+    failure = run("fit", tmp_path / "X-*.npy", "--labels", tmp_path / "y-*.npy", *options, code=1)
+    assert "y-0.npy has 3 labels, but" in failure.stderr
+
+
+# -- mistakes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["fit", "train.npz"], 2, "--output"),
+        (["fit", "train.npz", "-o", "m", "--n-components", "many"], 2, "--n-components"),
+        (["fit", "train.npz", "-o", "m", "--tol", "small"], 2, "'small' is not a number"),
+        (["fit", "train.npz", "-o", "m", "--image-size", "8"], 2, "'8' is not a height and a width"),
+        (["fit", "train.npz", "-o", "m", "--resume"], 2, "--resume needs --checkpoint"),
+        (["fit", "train.npz", "-o", "nowhere/m"], 2, "the folder nowhere of m does not exist"),
+        (["fit", "train.npz", "-o", "m", "--lambda", "1"], 2, "--lambda"),
+        (["fit", "train.npz", "-o", "m", "--inference", "slow"], 2, "--inference"),
+        (["fit", "train.npz", "-o", "m", "--preset", "exact"], 2, "--preset"),
+        (["fit", "train.npz", "-o", "m", "--jitter", "blur"], 2, "--jitter"),
+        (["fit", "train.npz", "-o", "m", "--refine", "often"], 2, "--refine"),
+        (["fit", "train.npz", "-o", "m", "--refine", "-1"], 1, "epochs must be an integer of at least 0, got -1"),
+        (["fit", "test.npz", "-o", "m", "--jitter", "affine"], 1, "jitter distorts images"),
+        (["fit", "test.npz", "-o", "m", "--n-views", "2"], 1, "need a jitter"),
+        (["fitt"], 2, "fit"),
+        (["reproduce", "table_2"], 2, "'table_2' is not known; choose one of losses, usps,"),
+        (["explain", "model.safetensors", "test.npz", "--row", "300"], 2, "has 300 samples, 0 to 299"),
+        (["fit", "train.npz", "-o", "m", "--loss", "hinge"], 1, "'hinge' is not known"),
+        (["fit", "nothing.npz", "-o", "m"], 1, "nothing.npz: there is no such file"),
+        (["fit", "model.safetensors", "-o", "m"], 1, "files ending in '.safetensors' are not known"),
+        (["predict", "train.npz", "test.npz"], 1, "train.npz"),
+        (["predict", "nothing", "test.npz"], 1, "nothing: No such file or directory."),
+        (["fit", "train.npz", "-o", "m", "--dictionary-update", "svd"], 1, "svd"),
+        (["predict", "model.safetensors", "narrow.npy"], 1, "X has 3 features, but DDLClassifier is expecting 64"),
+        (["info", "train.npz"], 1, "is not a ddlearn file"),
+        (["predict", "model.safetensors", "digits:test"], 1, "no such part of this data set"),
+        (["report", "nothing"], 1, "nothing: No such file or directory."),
+        (["report", "train.npz"], 1, "is not a ddlearn file"),
+        (["report", "model.safetensors", "narrow.npy"], 1, "X has 3 features, but DDLClassifier is expecting 64"),
+        (["report", "model.safetensors", "nothing.npz"], 1, "nothing.npz: there is no such file"),
+        (["report", "nothing", "-o", "nowhere/r.html"], 2, "the folder nowhere of r.html does not exist"),
+        (["report", "model.safetensors", "-o", "."], 2, "is a folder: name a file"),
+        (["demo", "-o", "nowhere/r.html"], 2, "the folder nowhere of r.html does not exist"),
+        (["demo", "-o", "digits.pdf"], 2, "digits.pdf does not end in .html"),
+        (["report", "nothing", "--labels", "y.npy"], 2, "--labels tells how DATA is read, but there is none"),
+        (["report", "nothing", "--strict", "--colour"], 2, "--colour, --strict tells how DATA is read"),
+        (["report", "nothing", "--image-size", "8x8"], 2, "--image-size tells how DATA is read"),
+        (["report", "nothing", "--label-column", "last"], 2, "--label-column tells how DATA is read"),
+    ],
+)
+def test_mistakes_are_told_in_a_line_and_by_the_exit_code(folder, monkeypatch, arguments, code, message):
+    monkeypatch.chdir(folder)
+    result = run(*arguments, code=code)
+    assert message in " ".join(result.stderr.replace("│", " ").split())
+    assert "Traceback" not in result.output
+    assert result.stdout == ""
+
+
+def test_debug_shows_the_traceback(folder):
+    result = CliRunner().invoke(app, ["info", str(folder / "train.npz"), "--debug"])
+    assert isinstance(result.exception, ValueError)
+
+
+def test_a_mistake_of_ours_is_called_one(folder, monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr("ddlearn.cli.reading.read_data", fail)
+    result = run("predict", folder / "model.safetensors", "x.npz", code=1)
+    assert "RuntimeError: boom" in result.stderr
+    assert "This is a mistake in ddlearn" in result.stderr
+
+
+def test_models_that_only_python_can_use(tmp_path, folder, digits):
+    X, y = digits
+    save(DDLClassifier(20, max_iter=1).fit(X[:200], np.stack([y[:200] < 5, y[:200] > 3], axis=1)), tmp_path / "m")
+    for arguments in (["predict", tmp_path / "m", folder / "test.npz"], ["report", tmp_path / "m"]):
+        failure = run(*arguments, code=1)
+        assert "one label a sample" in failure.stderr
+
+
+def test_without_jinja2_there_is_no_report(folder, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    failure = run("report", folder / "model.safetensors", "-o", tmp_path / "r.html", code=1)
+    assert 'A report needs jinja2: pip install "ddlearn[report]".' in failure.stderr.replace("\n", " ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_the_extra_the_message_says_what_to_install():
+    script = "import sys; sys.modules['typer'] = None; import ddlearn.cli"
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(SOURCE)}
+    )
+    assert result.returncode == 1
+    assert result.stderr == 'The command line needs typer: pip install "ddlearn[cli]"\n'
+
+
+# -- terminals and pipes -----------------------------------------------------------------------------------------------
+
+
+# The least that help by the same library can take.
+EMPTY_APPLICATION = """
+import typer
+
+app = typer.Typer()
+
+
+@app.command()
+def fit(data: str) -> None:
+    "Fit a model."
+
+
+@app.command()
+def predict(data: str) -> None:
+    "Predict."
+
+
+app()
+"""
+
+
+def measure_own_seconds(command: list[str]) -> float:
+    """Return the least processor time of three runs: on a busy machine the time on the wall tells of others' work."""
+    seconds = []
+    for _ in range(3):
+        before = os.times()
+        subprocess.run(command, check=True, capture_output=True, env=os.environ | {"PYTHONPATH": str(SOURCE)})
+        after = os.times()
+        seconds.append(after.children_user + after.children_system - before.children_user - before.children_system)
+    return min(seconds)
+
+
+def test_help_answers_at_once():
+    # About 1.4 times an empty application's time; NumPy alone would double it. Seconds depend on the machine.
+    empty = measure_own_seconds([sys.executable, "-c", EMPTY_APPLICATION, "fit", "--help"])
+    for arguments in (["--help"], ["fit", "--help"]):
+        assert measure_own_seconds([sys.executable, "-m", "ddlearn", *arguments]) < 2.5 * empty
+
+
+def test_public_names_are_where_type_checkers_see_them():
+    tree = ast.parse((SOURCE / "ddlearn" / "__init__.py").read_text())
+    seen = {alias.name: node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 1
+            for alias in node.names}  # fmt: skip
+    assert seen == ddlearn._HOMES
+    assert sorted(seen) == sorted(ddlearn.__all__)
+    assert set(seen) <= set(dir(ddlearn))
+    assert ddlearn.losses.Square is ddlearn.Square
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        ddlearn.nothing  # noqa: B018
+
+
+def test_help_imports_nothing_large():
+    script = (
+        "import sys; from ddlearn.cli import main; sys.argv = ['ddlearn', 'fit', '--help']\n"
+        "try:\n    main()\nexcept SystemExit:\n"
+        "    large = {'numpy', 'scipy', 'sklearn', 'numba', 'pyarrow', 'PIL', 'dask', 'distributed'}\n"
+        "    print(sorted(large & set(sys.modules)))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(SOURCE)}
+    )
+    assert ast.literal_eval(result.stdout.splitlines()[-1]) == []
+
+
+def test_pipes_get_no_control_characters(tmp_path):
+    results = [
+        run_process("demo"),
+        run_process("fit", "nothing.npz", "-o", tmp_path / "m"),
+        run_process("fit", "--help"),
+    ]
+    assert [result.returncode for result in results] == [0, 1, 0]
+    for result in results:
+        text = result.stdout + result.stderr
+        assert [character for character in text if ord(character) < 32 and character != "\n"] == []
+
+
+def test_a_terminal_without_unicode(folder):
+    result = run_process(
+        "explain", folder / "model.safetensors", folder / "test.npz", "--row", "0", "--picture",
+        env={"PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.isascii()
+    assert "@@" in result.stdout
+
+
+def test_a_reader_that_goes_away_is_no_error(folder, tmp_path, digits):
+    np.save(tmp_path / "many.npy", np.tile(digits[0][:100], (200, 1)))  # more lines than a pipe holds
+    command = f"{sys.executable} -m ddlearn predict {folder}/model.safetensors {tmp_path}/many.npy | head -n 1"
+    result = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(SOURCE)}
+    )
+    assert result.stdout == "sample,prediction,probability\n"
+    assert result.stderr == ""
+
+
+def test_ctrl_c_ends_with_130_and_no_traceback(folder, tmp_path):
+    # A job in the background inherits that Ctrl-C is ignored; this one must not.
+    script = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from ddlearn.cli import main; main()"
+    )
+    checkpoint = tmp_path / "checkpoint"
+    options = ["--tol", "0", "--max-iter", "1000000", "--checkpoint", checkpoint, *QUICK[:2]]
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, "fit", *map(str, [folder / "train.npz", "-o", tmp_path / "m", *options])],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(SOURCE)},
+    )
+    while not checkpoint.exists() and process.poll() is None:  # the fit is running
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert output == ""
+    assert errors.splitlines() == ["Error: interrupted."]
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(("seconds", "is_shown"), [(0, True), (60, False)])
+def test_progress_appears_on_stderr_when_it_takes_long(folder, tmp_path, monkeypatch, capsys, seconds, is_shown):
+    drawn = io.StringIO()
+
+    def make_console(*, to_stderr):
+        return Console(file=drawn, force_terminal=True, width=120) if to_stderr else Console()
+
+    monkeypatch.setattr("ddlearn.cli.terminal.make_console", make_console)
+    monkeypatch.setattr("ddlearn.cli.terminal.SECONDS_TO_WAIT", seconds)
+    run("fit", folder / "train.npz", "-o", tmp_path / "m", *QUICK, "--refine", "2")
+    model = load(tmp_path / "m")
+    assert (f"objective {model.history_[-1].objective:,.0f}" in drawn.getvalue()) == is_shown
+    assert ("fitting" in drawn.getvalue()) == is_shown
+    last = model.refinement_[-1]
+    result = f"cost {last.training_cost:.3g}  held-out error {last.validation_error:.2%}"
+    assert (result in drawn.getvalue()) == is_shown
+    assert ("refining" in drawn.getvalue()) == is_shown
+    drawn.truncate(0)
+    run("fit", folder / "train.npz", "-o", tmp_path / "m", *QUICK, "--quiet")
+    assert "fitting" not in drawn.getvalue()
+
+
+def test_json_holds_no_nan(capsys):
+    Terminal(as_json=True).answer({"error": float("nan"), 3: [np.float32(0.5), np.int64(2), Path("a")], "b": np.True_})
+    assert json.loads(capsys.readouterr().out) == {"error": None, "3": [0.5, 2, "a"], "b": True}
+
+
+def test_names_are_shown_as_they_are(tmp_path, monkeypatch, capsys):
+    # rich would take ":train:" for a picture of a tram and "[red]" for a colour.
+    monkeypatch.chdir(tmp_path)
+    X, y = np.eye(6), np.array(["[red]", ":train:"] * 3)
+    np.savez("a[b]:train:.npz", X=X, y=y)
+    shown = run("fit", "a[b]:train:.npz", "-o", "m", "--n-components", "4", "--n-nonzero-coefs", "1").stdout
+    shown += run("evaluate", "m", "a[b]:train:.npz").stdout
+    assert shown.count("a[b]:train:.npz") == 2
+    assert "│ [red] " in shown
+    assert "│ :train: " in shown
+
+
+def test_version():
+    assert run("--version").stdout == f"ddlearn {ddlearn.__version__}\n"

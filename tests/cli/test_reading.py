@@ -1,0 +1,848 @@
+"""Readers: what was written is read, and what cannot be read is a DataError that names the place."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import re
+import sys
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from ddlearn.cli.reading import (
+    DataError,
+    read_data,
+    read_in_chunks,
+    read_parts,
+)
+from ddlearn.cli.reading.columns import LABEL_COLUMNS
+from ddlearn.cli.reading.named import NAMED_SETS
+from ddlearn.cli.reading.parts import find_empty_labels
+from ddlearn.parallel import PART_ROWS
+
+pyarrow = pytest.importorskip("pyarrow")
+
+IS_NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
+X = np.array([[1.5, -2.0, 0.25], [3.0, 4.5, 1e-3], [0.0, 7.0, 8.0]])
+NAMES = np.array(["rose", "tulip", "rose"])
+
+
+def write_text(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def write_image(path: Path, pixels: np.ndarray) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(path)
+    return path
+
+
+def save_svmlight(path: Path, labels: np.ndarray) -> Path:
+    from sklearn.datasets import dump_svmlight_file
+
+    dump_svmlight_file(X, labels, str(path), zero_based=False)
+    return path
+
+
+# -- arrays ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", [("X", "y"), ("data", "target"), ("images", "labels")])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_archives_are_read_as_they_are(tmp_path, names, dtype):
+    np.savez(tmp_path / "a.npz", **{names[0]: X.astype(dtype), names[1]: NAMES})
+    samples = read_data(tmp_path / "a.npz")
+    assert samples.X.dtype == dtype
+    np.testing.assert_array_equal(samples.X, X.astype(dtype))
+    np.testing.assert_array_equal(samples.labels, NAMES)
+
+
+def test_an_archive_without_samples_lists_what_it_has(tmp_path):
+    np.savez(tmp_path / "a.npz", pixels=X, classes=NAMES)
+    with pytest.raises(DataError, match=r"a\.npz has the arrays pixels, classes; the samples must be called X, data, "):
+        read_data(tmp_path / "a.npz")
+
+
+def test_images_in_an_archive_become_rows_with_a_shape(tmp_path):
+    grey = np.arange(2 * 3 * 4, dtype=np.uint8).reshape(2, 3, 4)
+    colour = np.arange(2 * 3 * 4 * 3, dtype=np.float64).reshape(2, 3, 4, 3)
+    np.savez(tmp_path / "grey.npz", images=grey)
+    np.savez(tmp_path / "colour.npz", images=colour)
+    samples = read_data(tmp_path / "grey.npz")
+    assert samples.image_shape == (3, 4)
+    assert samples.labels is None
+    np.testing.assert_allclose(samples.X, grey.reshape(2, 12) / 255, rtol=1e-6)  # as pixels of image files are
+    samples = read_data(tmp_path / "colour.npz")
+    assert samples.image_shape == (3, 4, 3)
+    np.testing.assert_array_equal(samples.X, colour.reshape(2, 36))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [(np.uint8, np.float32), (np.int16, np.float32), (np.int32, np.float64), (bool, np.float32), (">f4", np.float32)],
+)
+def test_integers_become_floats_that_hold_them(tmp_path, dtype, expected):
+    np.save(tmp_path / "a.npy", X.astype(dtype))
+    samples = read_data(tmp_path / "a.npy")
+    assert samples.X.dtype == expected
+    np.testing.assert_array_equal(samples.X, X.astype(dtype))
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".csv", ".txt"])
+def test_labels_from_a_file_of_their_own(tmp_path, suffix):
+    np.save(tmp_path / "a.npy", X)
+    path = tmp_path / f"labels{suffix}"
+    if suffix == ".npy":
+        np.save(path, NAMES)
+    else:
+        write_text(path, "\n".join(NAMES) + "\n")
+    np.testing.assert_array_equal(read_data(tmp_path / "a.npy", labels=path).labels, NAMES)
+
+
+def test_a_header_above_the_labels_is_no_label(tmp_path):
+    np.save(tmp_path / "a.npy", X)
+    path = write_text(tmp_path / "labels.csv", "kind\n3\n1\n3\n")
+    assert read_data(tmp_path / "a.npy", labels=path).labels.tolist() == [3, 1, 3]
+    with pytest.raises(DataError, match="has 3 samples, but 2 labels"):
+        read_data(tmp_path / "a.npy", labels=write_text(path, "3\n1\n"))
+    with pytest.raises(DataError, match=r"labels\.csv, row 1: there are 2 cells"):
+        read_data(tmp_path / "a.npy", labels=write_text(path, "3\n1,2\n3\n"))
+
+
+class Trap:
+    """Unpickled, it would leave a file behind."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (str(self.path), "w"))
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz", "pickle"])
+def test_nothing_is_unpickled(tmp_path, kind):
+    trap = np.array([Trap(tmp_path / "sprung")], dtype=object)
+    path = tmp_path / ("a.npz" if kind == "npz" else "a.npy")
+    if kind == "npz":
+        np.savez(path, X=trap)
+    elif kind == "npy":
+        np.save(path, trap, allow_pickle=True)
+    else:
+        path.write_bytes(pickle.dumps(trap))
+    with pytest.raises(DataError):
+        read_data(path)
+    assert not (tmp_path / "sprung").exists()
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.ones(3), r"has the shape \(3,\)"),
+        (np.ones((2, 3, 4, 5)), r"has the shape \(2, 3, 4, 5\)"),
+        (np.array([["a", "b"]]), "holds <U1, not real numbers"),
+        (np.ones((2, 2), complex), "holds complex128"),
+        (np.ones((0, 4)), r"holds no samples.*\(0, 4\)"),
+        (np.where(np.eye(4) > 0, np.inf, 1)[2:], "row 0, column 2: the number is infinite"),
+    ],
+    ids=str,
+)
+def test_arrays_that_are_no_samples(tmp_path, array, message):
+    np.save(tmp_path / "a.npy", array)
+    with pytest.raises(DataError, match=message):
+        read_data(tmp_path / "a.npy")
+
+
+def test_an_infinity_far_down_is_found(tmp_path):
+    long = np.zeros((10_000, 2), np.float32)
+    long[9_876, 1] = -np.inf
+    np.save(tmp_path / "a.npy", long)
+    with pytest.raises(DataError, match="row 9876, column 1"):
+        read_data(tmp_path / "a.npy")
+
+
+def test_nan_is_left_to_the_estimator(tmp_path):
+    missing = np.where(np.eye(3) > 0, np.nan, X)
+    np.save(tmp_path / "a.npy", missing)
+    np.testing.assert_array_equal(read_data(tmp_path / "a.npy").X, missing)
+    path = write_text(tmp_path / "a.csv", "a,b,label\n1,,x\nnan,2,y\n")
+    np.testing.assert_array_equal(read_data(path).X, [[1, np.nan], [np.nan, 2]])
+
+
+# -- parts -------------------------------------------------------------------------------------------------------------
+
+
+def make_parts(n_parts: int = 3, n_rows: int = 4) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    rng = np.random.default_rng(0)
+    sizes = [n_rows + number for number in range(n_parts)]
+    return [rng.standard_normal((size, 5)).astype(np.float32) for size in sizes], [
+        rng.integers(0, 3, size) for size in sizes
+    ]
+
+
+def write_parquet(path: Path, X: np.ndarray, labels: list, names: str = "abcde", **options) -> Path:
+    from pyarrow import parquet
+
+    columns = dict(zip(names, X.T, strict=True)) | {"label": labels}
+    parquet.write_table(pyarrow.table(columns), path, **options)
+    return path
+
+
+def write_zarr(path: Path, samples: np.ndarray, labels: np.ndarray | None = None, n_together: int = 3) -> Path:
+    zarr = pytest.importorskip("zarr")
+    if labels is None:
+        zarr.create_array(path, data=samples, chunks=(n_together, *samples.shape[1:]))
+        return path
+    group = zarr.open_group(path, mode="w")
+    for name, values in (("X", samples), ("y", labels)):
+        stored = group.create_array(
+            name,
+            shape=values.shape,
+            chunks=(n_together, *values.shape[1:]),
+            dtype=values.dtype if values.dtype.kind != "U" else str,
+        )
+        stored[:] = values
+    return path
+
+
+def write_kind(kind: str, folder: Path) -> tuple[str, dict[str, str], np.ndarray, np.ndarray]:
+    """Write parts of a kind; return their pattern, how labels are given, and what was written."""
+    folder.mkdir(exist_ok=True)
+    blocks, labels = make_parts()
+    for number, (block, values) in enumerate(zip(blocks, labels, strict=True)):
+        if kind == "npy":
+            np.save(folder / f"X-{number}.npy", block)
+            np.save(folder / f"y-{number}.npy", values)
+        elif kind == "npz":
+            np.savez_compressed(folder / f"X-{number}.npz", X=block, y=values)
+        elif kind == "parquet":
+            write_parquet(folder / f"X-{number}.parquet", block, values.tolist())
+        else:
+            write_zarr(folder / f"X-{number}.zarr", block, values)
+    options = {"labels": str(folder / "y-*.npy")} if kind == "npy" else {}
+    return str(folder / f"X-*.{kind}"), options, np.concatenate(blocks), np.concatenate(labels)
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz", "parquet", "zarr"])
+def test_parts_are_the_rows_of_their_files(tmp_path, kind):
+    pattern, options, expected, labels = write_kind(kind, tmp_path)
+    samples = read_data(pattern, **options)
+    assert samples.X.shape == expected.shape
+    assert samples.X.dtype == np.float32
+    assert sum(samples.X.chunks[0][:1]) <= 4  # no chunk spans two parts
+    assert samples.labels.chunks == samples.X.chunks[:1]
+    np.testing.assert_array_equal(samples.X.compute(), expected)
+    np.testing.assert_array_equal(samples.labels.compute(), labels)
+    np.testing.assert_array_equal(
+        samples.X.blocks[1].compute(scheduler="synchronous"),
+        expected[samples.X.chunks[0][0] :][: samples.X.chunks[0][1]],
+    )
+
+
+def test_parts_go_in_the_order_of_their_numbers(tmp_path):
+    for number in range(12):
+        folder = tmp_path / f"day {number}"
+        folder.mkdir()
+        np.save(folder / "X.npy", np.full((2, 3), number))
+    samples = read_parts(tmp_path / "**" / "X.npy")
+    assert samples.X[:, 0].compute().tolist() == [number for number in range(12) for _ in range(2)]
+
+
+def test_only_headers_are_read_until_rows_are_asked_for(tmp_path):
+    # The file has a gigabyte, most of it never written: a hole on the disk.
+    long = np.lib.format.open_memmap(tmp_path / "X.npy", mode="w+", dtype=np.float32, shape=(1_000_000, 256))
+    long[70_000] = 7
+    tracemalloc.start()
+    X = read_parts(tmp_path / "X.npy").X
+    of_headers = tracemalloc.get_traced_memory()[1]
+    block = X.blocks[1].compute(scheduler="synchronous")
+    of_block = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert set(X.chunks[0][:-1]) == {PART_ROWS}
+    assert of_headers < 2**20
+    assert of_block < block.nbytes + 2**20
+    assert block[70_000 - PART_ROWS, 3] == 7
+
+
+@pytest.mark.parametrize("kind", ["npz", "parquet", "zarr"])
+def test_large_parts_are_cut_into_several_chunks(tmp_path, kind):
+    n_rows = PART_ROWS + 10
+    numbers = np.arange(n_rows, dtype=np.float32)[:, None]
+    if kind == "npz":
+        np.savez(tmp_path / "a.npz", X=numbers)
+    elif kind == "parquet":
+        write_parquet(tmp_path / "a.parquet", numbers, (np.arange(n_rows) % 3).tolist(), "a", row_group_size=20_000)
+    else:
+        write_zarr(tmp_path / "a.zarr", numbers, n_together=50_000)
+    samples = read_parts(tmp_path / f"a.{kind}")
+    assert max(samples.X.chunks[0]) <= PART_ROWS
+    # Parquet and Zarr are cut where they are packed.
+    assert samples.X.chunks[0] == {"npz": (PART_ROWS, 10), "parquet": (60_000, 5_546), "zarr": (50_000, 15_546)}[kind]
+    np.testing.assert_array_equal(samples.X.compute(), numbers)
+    if kind == "parquet":
+        np.testing.assert_array_equal(samples.labels.compute(), np.arange(n_rows) % 3)
+
+
+def test_parts_of_images_are_rows_from_0_to_1(tmp_path):
+    images = np.arange(2 * 3 * 4, dtype=np.uint8).reshape(2, 3, 4)
+    np.save(tmp_path / "0.npy", images)
+    np.save(tmp_path / "1.npy", images + 9)
+    samples = read_parts(tmp_path / "*.npy")
+    assert samples.image_shape == (3, 4)
+    assert samples.X.dtype == np.float32
+    np.testing.assert_allclose(samples.X[2:].compute() * 255, (images + 9).reshape(2, 12), rtol=1e-6)
+
+
+def test_parts_of_different_precision_get_the_one_that_holds_both(tmp_path):
+    np.save(tmp_path / "0.npy", np.ones((2, 3), np.float32))
+    np.save(tmp_path / "1.npy", np.full((2, 3), 2**31 - 1, np.int32))
+    X = read_parts(tmp_path / "*.npy").X
+    assert X.dtype == X.blocks[0].compute().dtype == np.float64
+    assert X[3, 0].compute() == 2**31 - 1
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".zarr", ".txt"])
+def test_one_file_of_labels_for_all_parts(tmp_path, suffix):
+    pattern, _, _, labels = write_kind("npy", tmp_path / "parts")
+    path = tmp_path / f"labels{suffix}"
+    if suffix == ".npy":
+        np.save(path, labels.astype(float))  # whole numbers are integers
+    elif suffix == ".zarr":
+        write_zarr(path, labels)
+    else:
+        write_text(path, "\n".join(map(str, labels)))
+    samples = read_parts(pattern, labels=path)
+    assert samples.labels.chunks == samples.X.chunks[:1]
+    assert samples.labels.dtype == samples.labels.compute().dtype == np.int64
+    np.testing.assert_array_equal(samples.labels.compute(), labels)
+
+
+@pytest.mark.parametrize("kind", ["npy", "parquet", "zarr"])
+def test_labels_in_parts_that_are_text_stay_text(tmp_path, kind):
+    texts = [["1", "ox"], ["2", "elephant"]]
+    for number, block in enumerate(make_parts(2, 2)[0]):
+        if kind == "npy":
+            np.save(tmp_path / f"X-{number}.npy", block[:2])
+            np.save(tmp_path / f"y-{number}.npy", np.array(texts[number]).astype(bytes))
+        elif kind == "parquet":
+            write_parquet(tmp_path / f"X-{number}.parquet", block[:2], texts[number])
+        else:
+            write_zarr(tmp_path / f"X-{number}.zarr", block[:2], np.array(texts[number]))
+    options = {"labels": tmp_path / "y-*.npy"} if kind == "npy" else {}
+    samples = read_parts(tmp_path / f"X-*.{kind}", **options)
+    assert samples.labels.dtype.kind == samples.labels.compute().dtype.kind == ("U" if kind == "npy" else "O")
+    assert samples.labels.compute().tolist() == [*texts[0], *texts[1]]
+    assert samples.labels.blocks[1].compute().tolist() == texts[1]
+
+
+def test_empty_texts_among_labels_are_counted_where_they_are(tmp_path):
+    for number, labels in enumerate((["a", "b"], ["a", ""], ["", None])):
+        write_parquet(tmp_path / f"{number}.parquet", X[:2, :2], labels, "ab")
+    assert find_empty_labels(read_parts(tmp_path / "*.parquet").labels) == (3, 3)
+    assert find_empty_labels(read_parts(tmp_path / "0.parquet").labels)[0] == 0
+
+
+def test_a_table_in_parts_has_names_and_a_label_column(tmp_path):
+    for number in range(2):
+        write_parquet(tmp_path / f"{number}.parquet", X, [1, 2, 3], "abc")
+    samples = read_parts(tmp_path / "*.parquet", label_column="b")
+    assert samples.feature_names == ["a", "c", "label"]
+    assert samples.labels.dtype == np.int64  # -2, 4.5 and 7
+    with pytest.raises(DataError, match=r"[01]\.parquet, row 1: the label is 4\.5; labels are whole numbers"):
+        samples.labels.compute()
+    assert read_parts(tmp_path / "*.parquet", n_features=4).labels is None
+
+
+def test_what_does_not_fit_together_is_told_by_the_part(tmp_path):
+    def check(message: str, pattern: str, **options):
+        with pytest.raises(DataError, match=message):
+            read_parts(tmp_path / pattern, **options)
+
+    for number, shape in enumerate([(4, 3), (5, 3), (4, 2)]):
+        np.save(tmp_path / f"X-{number}.npy", np.ones(shape))
+        np.save(tmp_path / f"y-{number}.npy", np.zeros(4, int))
+    check(r"X-2\.npy has the shape \(4, 2\), but .*X-0\.npy \(4, 3\)", "X-*.npy")
+    check(r"y-1\.npy has 4 labels, but .*X-1\.npy 5 samples", "X-[01].npy", labels=tmp_path / "y-[01].npy")
+    check(r"y-0\.npy has 4 labels, but the 2 parts of samples 9 samples", "X-[01].npy", labels=tmp_path / "y-0.npy")
+    check("there are 3 parts of labels for 2 of samples", "X-[01].npy", labels=tmp_path / "y-*.npy")
+    check("give one", "X-[01].npy", labels=tmp_path / "y-*.npy", label_column="last")
+    check("only tables", "X-[01].npy", label_column="last")
+    check(r"nothing-\*\.npy: there is no such file", "nothing-*.npy")
+    np.save(tmp_path / "y-1.npy", np.array(["a"] * 5))
+    check(r"y-1\.npy has labels of another type than", "X-[01].npy", labels=tmp_path / "y-[01].npy")
+    np.savez(tmp_path / "X-1.npz", X=np.ones((3, 3)))
+    check(r"X-1\.npz is another kind of file than", "X-*.np?")
+    np.savez(tmp_path / "X-2.npz", X=np.ones((3, 3)), y=[1, 2, 3])
+    check(r"X-1\.npz has no labels, but .*X-2\.npz has", "X-*.npz")
+    np.save(tmp_path / "X-1.npy", np.ones((0, 3)))
+    check(r"X-1\.npy holds no samples", "X-*.npy")
+    write_text(tmp_path / "a.csv", "1,2\n")
+    check(r"a\.csv: parts are \.npy, \.npz, \.zarr, \.parquet, not '\.csv'", "*.csv")
+    write_parquet(tmp_path / "t-0.parquet", X, [1, 2, 3], "abc")
+    write_parquet(tmp_path / "t-1.parquet", X, [1, 2, 3], "abd")
+    check(r"t-1\.parquet has other columns than .*t-0\.parquet: with 'd' and without 'c'", "t-*.parquet")
+    write_parquet(tmp_path / "t-1.parquet", X, [1, 2, 3], "acb")
+    check("in another order", "t-*.parquet")
+    (tmp_path / "X-0.npz").write_bytes(b"PK\x03\x04 and no more")
+    check(r"X-0\.npz cannot be read", "X-*.npz")
+
+
+def test_parts_that_change_or_vanish_are_named(tmp_path):
+    for number in range(2):
+        np.save(tmp_path / f"{number}.npy", np.ones((4, 3)))
+    samples = read_parts(tmp_path / "*.npy")
+    np.save(tmp_path / "1.npy", np.ones((3, 3)))
+    with pytest.raises(DataError, match=r"1\.npy has changed: .*\(4, 3\), and now \(3, 3\)"):
+        samples.X.compute()
+    (tmp_path / "1.npy").write_bytes((tmp_path / "0.npy").read_bytes()[:150])
+    with pytest.raises(DataError, match=r"1\.npy cannot be read"):
+        samples.X.compute()
+    (tmp_path / "1.npy").unlink()
+    with pytest.raises(DataError, match=r"1\.npy has gone, or .* does not see it"):
+        samples.X.compute()
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz"])
+def test_nothing_in_parts_is_unpickled(tmp_path, kind):
+    trap = np.array([[Trap(tmp_path / "sprung")]], dtype=object)
+    if kind == "npz":
+        np.savez(tmp_path / "a.npz", X=trap)
+    else:
+        np.save(tmp_path / "a.npy", trap, allow_pickle=True)
+    with pytest.raises(DataError):
+        read_parts(tmp_path / f"a.{kind}").X.compute()
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_a_store_packed_by_pickle_is_refused(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    labels = zarr.create_array(tmp_path / "y.zarr", shape=(3,), chunks=(3,), dtype=str, zarr_format=2)
+    labels[:] = NAMES
+    metadata = json.loads((tmp_path / "y.zarr" / ".zarray").read_text())
+    (tmp_path / "y.zarr" / ".zarray").write_text(json.dumps(metadata | {"compressor": {"id": "pickle", "protocol": 5}}))
+    (tmp_path / "y.zarr" / "0").write_bytes(pickle.dumps(Trap(tmp_path / "sprung")))
+    np.save(tmp_path / "X.npy", X)
+    with pytest.raises(DataError, match="packed by pickle"):
+        read_parts(tmp_path / "X.npy", labels=tmp_path / "y.zarr").labels.compute()
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_stores_by_their_arrays(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w")
+    group.create_array("pixels", shape=(2, 2), dtype="f4")
+    with pytest.raises(DataError, match=r"a\.zarr has the arrays pixels; the samples must be called X, data, images"):
+        read_parts(tmp_path / "a.zarr")
+    np.save(tmp_path / "X.npy", X)
+    with pytest.raises(DataError, match=r"a\.zarr has the arrays pixels; labels must be called y, target, labels"):
+        read_parts(tmp_path / "X.npy", labels=tmp_path / "a.zarr")
+    (tmp_path / "empty.zarr").mkdir()
+    with pytest.raises(DataError, match=r"empty\.zarr cannot be read"):
+        read_parts(tmp_path / "empty.zarr")
+
+
+def test_a_file_whose_name_looks_like_a_pattern_is_a_file(tmp_path):
+    np.savez(tmp_path / "a[1].npz", X=X, y=NAMES)
+    samples = read_data(tmp_path / "a[1].npz")
+    assert isinstance(samples.X, np.ndarray)
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.csv", "digits"])
+def test_everything_can_be_read_in_chunks(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    np.savez("a.npz", X=X, y=NAMES)
+    write_text(Path("a.csv"), "a,b,label\n1,2,x\n3,4,y\n")
+    expected, samples = read_data(name), read_in_chunks(name)
+    assert not isinstance(samples.X, np.ndarray)
+    np.testing.assert_array_equal(samples.X.compute(), expected.X)
+    np.testing.assert_array_equal(samples.labels.compute(), expected.labels)
+    assert samples[2:4] == expected[2:4]
+
+
+def test_without_dask_the_message_says_what_to_install(tmp_path, monkeypatch):
+    np.save(tmp_path / "a.npy", X)
+    monkeypatch.setitem(sys.modules, "dask.array", None)
+    with pytest.raises(ModuleNotFoundError, match=r'needs dask: pip install "ddlearn\[dask\]"'):
+        read_parts(tmp_path / "*.npy")
+
+
+# -- sparse files ------------------------------------------------------------------------------------------------------
+
+
+def test_svmlight(tmp_path):
+    samples = read_data(save_svmlight(tmp_path / "a.svm", np.array([1, -1, 1])))
+    np.testing.assert_allclose(samples.X, X, rtol=1e-6)
+    assert samples.labels.tolist() == [1, -1, 1]
+    assert samples.labels.dtype == np.int64
+    assert read_data(tmp_path / "a.svm", n_features=5).X.shape == (3, 5)
+
+
+def test_a_sparse_file_that_would_fill_the_memory_is_refused(tmp_path):
+    path = write_text(tmp_path / "a.svm", "1 1:1 900000000:1\n" * 5)
+    with pytest.raises(DataError, match="5 x 900000000 numbers, 17 GiB"):
+        read_data(path)
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_text_tables(tmp_path, delimiter, end):
+    rows = [["width", "height", "kind"], ["1.5", "2", "rose"], ["-3e2", "4.5", "tulip"]]
+    path = tmp_path / "a.csv"
+    path.write_bytes(end.join(delimiter.join(row) for row in rows).encode())
+    samples = read_data(path)
+    assert samples.X.dtype == np.float32
+    assert samples.X.tolist() == [[1.5, 2.0], [-300.0, 4.5]]
+    assert samples.labels.tolist() == ["rose", "tulip"]
+    assert samples.feature_names == ["width", "height"]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("1,2,rose\n3,4,tulip\n", None),  # no header: there are numbers in the first row
+        ("0,1,label\n1,2,rose\n", ["0", "1"]),  # as pandas writes them
+        ("0,1,kind\n1,2,7\n", ["0", "1"]),  # text above a number
+        ("\ufeffa,b,c\n1,2,3\n", ["a", "b"]),  # as spreadsheets write them
+        ("\n\na,b,c\n1,2,3\n", ["a", "b"]),
+    ],
+)
+def test_headers_are_recognised(tmp_path, text, names):
+    samples = read_data(write_text(tmp_path / "a.csv", text))
+    assert samples.feature_names == names
+    assert samples.X[0].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("column", ["kind", "1", "-2"])
+def test_the_label_column_by_name_and_number(tmp_path, column):
+    path = write_text(tmp_path / "a.csv", "width,kind,height\n1,rose,2\n3,tulip,4\n")
+    samples = read_data(path, label_column=column)
+    assert samples.labels.tolist() == ["rose", "tulip"]
+    assert samples.X.tolist() == [[1, 2], [3, 4]]
+    assert samples.feature_names == ["width", "height"]
+
+
+@pytest.mark.parametrize("name", LABEL_COLUMNS)
+def test_label_columns_known_by_name(tmp_path, name):
+    path = write_text(tmp_path / "a.csv", f"{name.upper()},width\n7,1\n9,2\n")
+    samples = read_data(path)
+    assert samples.labels.tolist() == [7, 9]
+    assert samples.X.tolist() == [[1], [2]]
+
+
+def test_the_last_column_can_be_asked_for(tmp_path):
+    path = write_text(tmp_path / "a.csv", "label,width\n7,1\n9,2\n")
+    assert read_data(path, label_column="last").labels.tolist() == [1, 2]
+
+
+def test_a_table_with_as_many_columns_as_the_model_has_features_has_no_labels(tmp_path):
+    path = write_text(tmp_path / "a.csv", "a,b\n1,2\n3,4\n")
+    assert read_data(path, n_features=2).labels is None
+    assert read_data(path, n_features=2).X.shape == (2, 2)
+    assert read_data(path, n_features=1).labels.tolist() == [2, 4]
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["3", "-1"], [3, -1]),
+        (["3.0", "1."], [3, 1]),
+        (["007", "7"], ["007", "7"]),  # a name, not a number
+        (["12345678901234567890", "1"], ["12345678901234567890", "1"]),
+        (["0.5", "1"], [0.5, 1.0]),
+        (["nan", "1"], ["nan", "1"]),
+        (["a", ""], ["a", ""]),
+        (["1_0", "1"], ["1_0", "1"]),
+    ],
+    ids=str,
+)
+def test_labels_are_integers_only_if_all_of_them_are(tmp_path, texts, expected):
+    path = write_text(tmp_path / "a.csv", "x,label\n" + "".join(f"1,{text}\n" for text in texts))
+    assert read_data(path).labels.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("a,b,label\n1,2,x\n3,oops,y\n", {}, r"row 1 \(line 3 of the file\), column 'b': 'oops' is not a number"),
+        ("1,2,x\n3,oops,y\n", {}, r"row 1 \(line 2 of the file\), column 1: 'oops' is not a number"),
+        ("a,b,label\n1,2,x\n3,-inf,y\n", {}, "row 1, column 'b': the number is infinite"),
+        ("a,b,label\n1,2,x\n3,y\n", {}, "line 3: Expected 3 columns, got 2"),
+        ("a,b,label\n1,2,x\n3,4,5,y\n", {}, "line 3: Expected 3 columns, got 4"),
+        ("a,b,label\n", {}, "has a header, but no rows"),
+        ("", {}, "is empty"),
+        ("width,height\n1,2\n", {"label_column": "hieght"}, "no column 'hieght' among its 2; .*did you mean 'height'"),
+        ("width,height\n1,2\n", {"label_column": "2"}, "no column '2'"),
+        ("width,height\n1,2\n", {"label_column": "1", "labels": "y.csv"}, "give one"),
+    ],
+)
+def test_what_is_wrong_with_a_table_is_told_with_its_place(tmp_path, text, options, message):
+    path = write_text(tmp_path / "flowers.csv", text)
+    with pytest.raises(DataError, match=message) as failure:
+        read_data(path, **options)
+    assert str(path) in str(failure.value)
+
+
+def test_text_far_down_in_a_table_is_found(tmp_path):
+    path = write_text(tmp_path / "a.csv", "a,b,label\n" + "1,2,x\n" * 300_000 + "1,?,x\n")
+    with pytest.raises(DataError, match=r"row 300000 \(line 300002 of the file\), column 'b': '\?'"):
+        read_data(path)
+
+
+def test_columns_with_the_same_name_are_both_read(tmp_path):
+    samples = read_data(write_text(tmp_path / "a.csv", "a,a,label\n1,2,x\n"))
+    assert samples.X.tolist() == [[1, 2]]
+
+
+def write_large_table(path: Path, n_rows: int, n_columns: int) -> np.ndarray:
+    block = np.random.default_rng(0).integers(-999, 999, (1000, n_columns))
+    lines = "".join(",".join(map(str, row)) + f",class{row[0] % 3}\n" for row in block.tolist())
+    with path.open("w") as file:
+        for _ in range(n_rows // 1000):
+            file.write(lines)
+    return block
+
+
+@pytest.mark.parametrize("n_rows", [200_000, pytest.param(1_000_000, marks=pytest.mark.nightly)])
+def test_a_large_table_is_read_in_bounded_memory(tmp_path, n_rows):
+    block = write_large_table(tmp_path / "a.csv", n_rows, 20)
+    tracemalloc.start()
+    samples = read_data(tmp_path / "a.csv")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    np.testing.assert_array_equal(samples.X[-1000:], block)
+    np.testing.assert_array_equal(samples.labels[:1000], [f"class{row[0] % 3}" for row in block])
+    # Beside numbers and labels, the block being read and, for a moment, the number of each label's text.
+    assert peak < samples.X.nbytes + 2 * samples.labels.nbytes + 2**24
+    assert pyarrow.total_allocated_bytes() < 2**25
+
+
+def test_parquet(tmp_path):
+    from pyarrow import parquet
+
+    table = pyarrow.table({"a": X[:, 0], "label": NAMES, "b": X[:, 1].astype(np.float32), "c": [1, None, 3]})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    samples = read_data(tmp_path / "a.parquet")
+    np.testing.assert_array_equal(samples.X, np.column_stack([X[:, :2], [1, np.nan, 3]]))
+    assert samples.X.dtype == np.float64
+    assert samples.labels.tolist() == NAMES.tolist()
+    assert samples.feature_names == ["a", "b", "c"]
+    with pytest.raises(DataError, match=r"column 'label' holds .*string, not numbers"):
+        read_data(tmp_path / "a.parquet", label_column="a")
+
+
+def test_parquet_of_single_precision_stays_single(tmp_path):
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table({"a": np.float32([1, 2]), "y": [0, 1]}), tmp_path / "a.parquet")
+    samples = read_data(tmp_path / "a.parquet")
+    assert samples.X.dtype == np.float32
+    assert samples.labels.tolist() == [0, 1]
+
+
+# -- images ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rng = np.random.default_rng(0)
+    for kind in ("cats", "dogs"):
+        for number in range(3):
+            write_image(tmp_path / "pets" / kind / f"{number}.png", rng.integers(0, 256, (6, 5), dtype=np.uint8))
+    return tmp_path / "pets"
+
+
+def test_a_folder_of_images_has_a_class_for_each_sub_folder(folder):
+    write_text(folder / "cats" / "notes.md", "not an image")
+    write_text(folder / "cats" / "._0.png", "what a Macintosh adds to archives")
+    write_image(folder / ".cache" / "0.png", np.zeros((6, 5), np.uint8))
+    samples = read_data(folder)
+    assert samples.sample_names == [f"{kind}/{number}.png" for kind in ("cats", "dogs") for number in range(3)]
+    assert samples.labels.tolist() == ["cats"] * 3 + ["dogs"] * 3
+    assert samples.image_shape == (6, 5)
+    assert not samples.broken
+    for name, row in zip(samples.sample_names, samples.X, strict=True):
+        np.testing.assert_allclose(row.reshape(6, 5) * 255, np.asarray(Image.open(folder / name)), atol=1e-4)
+
+
+def test_images_without_sub_folders_have_no_labels(folder):
+    samples = read_data(folder / "cats")
+    assert samples.labels is None
+    assert samples.sample_names == ["0.png", "1.png", "2.png"]
+    write_image(folder / "stray.png", np.zeros((6, 5), np.uint8))
+    with pytest.raises(DataError, match=r"images beside the sub-folders of its classes, such as stray\.png"):
+        read_data(folder)
+
+
+def test_one_image_is_one_sample(folder):
+    samples = read_data(folder / "cats" / "0.png")
+    assert samples.X.shape == (1, 30)
+    assert samples.sample_names == ["0.png"]
+
+
+def test_images_of_different_sizes_become_32_by_32(folder):
+    write_image(folder / "cats" / "wide.png", np.zeros((10, 40), np.uint8))
+    assert read_data(folder).image_shape == (32, 32)
+    samples = read_data(folder, image_size=(4, 3))
+    assert samples.image_shape == (4, 3)
+    assert samples.X.shape == (7, 12)
+
+
+def test_images_are_cropped_at_the_centre(tmp_path):
+    pixels = np.zeros((4, 12), np.uint8)
+    pixels[:, 4:8] = 255
+    path = write_image(tmp_path / "wide.png", pixels)
+    np.testing.assert_array_equal(read_data(path, image_size=(4, 4)).X, np.ones((1, 16)))
+
+
+def test_colour(tmp_path):
+    pixels = np.zeros((2, 2, 3), np.uint8)
+    pixels[..., 0] = 255
+    path = write_image(tmp_path / "red.png", pixels)
+    samples = read_data(path, colour=True)
+    assert samples.image_shape == (2, 2, 3)
+    np.testing.assert_array_equal(samples.X, [[1, 0, 0] * 4])
+    assert read_data(path).X[0, 0] == pytest.approx(76 / 255)
+
+
+def test_sixteen_bits_a_pixel_are_not_cut_at_255(tmp_path):
+    path = write_image(tmp_path / "deep.png", np.array([[0, 256 * 100], [256 * 200, 65535]], np.uint16))
+    np.testing.assert_allclose(read_data(path).X[0] * 255, [0, 100, 200, 255], atol=0.01)
+
+
+def test_broken_images_are_listed_and_fatal_only_if_strict(folder):
+    content = (folder / "dogs" / "1.png").read_bytes()
+    (folder / "dogs" / "1.png").write_bytes(content[: len(content) // 2])
+    (folder / "cats" / "0.png").write_bytes(b"no image")
+    samples = read_data(folder)
+    assert [broken.name for broken in samples.broken] == ["cats/0.png", "dogs/1.png"]
+    assert samples.labels.tolist() == ["cats"] * 2 + ["dogs"] * 2
+    assert len(samples.X) == len(samples.sample_names) == 4
+    with pytest.raises(DataError, match=r"2 of 6 images cannot be read: cats/0\.png .*dogs/1\.png"):
+        read_data(folder, strict=True)
+
+
+def test_a_folder_without_images(tmp_path):
+    with pytest.raises(DataError, match="has no images"):
+        read_data(tmp_path)
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+def test_data_sets_by_name(tmp_path, monkeypatch):
+    from sklearn.datasets import load_digits
+
+    monkeypatch.chdir(tmp_path)
+    samples = read_data("digits")
+    np.testing.assert_array_equal(samples.X, load_digits().data / 16)
+    assert samples.image_shape == (8, 8)
+    write_image(tmp_path / "digits" / "one.png", np.zeros((2, 2), np.uint8))
+    assert len(read_data("digits").X) == 1  # what is there comes first
+
+
+def test_every_part_of_a_data_set_is_one_that_its_function_takes(monkeypatch):
+    from ddlearn.datasets import digits, faces
+
+    class Asked(Exception):  # instead of looking for the files, once all has been checked
+        pass
+
+    def stand_in(*_):
+        raise Asked
+
+    for module in (digits, faces):
+        monkeypatch.setattr(module, "load_arrays", stand_in)
+    for name in ("usps", "mnist", "yaleb"):
+        for part in NAMED_SETS[name][1]:
+            with pytest.raises(Asked):
+                read_data(f"{name}:{part}" if part else name)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("uspss", "no such file or folder, and no data set of that name.*did you mean 'usps'"),
+        ("usps:trian", "only usps, usps:train, usps:test; did you mean 'train'"),
+        ("digits:train", "only digits"),
+        ("nowhere/data.csv", "nowhere/data.csv: there is no such file"),
+    ],
+)
+def test_names_that_are_none(name, message):
+    with pytest.raises(DataError, match=message):
+        read_data(name)
+
+
+def test_unknown_endings_are_named(tmp_path):
+    with pytest.raises(DataError, match=re.escape("files ending in '.xlsx' are not known; use .npz, .npy, .csv")):
+        read_data(write_text(tmp_path / "a.xlsx", "x"))
+
+
+def test_only_tables_have_a_label_column(tmp_path):
+    np.save(tmp_path / "a.npy", X)
+    with pytest.raises(DataError, match="only tables"):
+        read_data(tmp_path / "a.npy", label_column="last")
+
+
+# -- damaged files -----------------------------------------------------------------------------------------------------
+
+
+def make_good_files() -> dict[str, bytes]:
+    archive, array, image = io.BytesIO(), io.BytesIO(), io.BytesIO()
+    np.savez_compressed(archive, X=X, y=NAMES)
+    np.save(array, X)
+    Image.fromarray(np.arange(30, dtype=np.uint8).reshape(6, 5)).save(image, "png")
+    return {
+        ".npz": archive.getvalue(),
+        ".npy": array.getvalue(),
+        ".csv": b"a,b,label\n1,2,x\n3,4,y\n",
+        ".svm": b"1 1:0.5 3:2\n-1 2:1 # note\n",
+        ".png": image.getvalue(),
+    }
+
+
+GOOD_FILES = make_good_files()
+
+
+@st.composite
+def damaged(draw: st.DrawFn, good: bytes) -> bytes:
+    """Random bytes, or a good file with a piece replaced by others."""
+    noise = draw(st.binary(max_size=64) | st.text("0123456789.,;:eE+-naif\"'\n\r\t #", max_size=64).map(str.encode))
+    if draw(st.booleans()):
+        return noise
+    start = draw(st.integers(0, len(good)))
+    return good[:start] + noise + good[draw(st.integers(start, len(good))) :]
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory):
+    return tmp_path_factory.mktemp("fuzz")
+
+
+@pytest.mark.parametrize("suffix", GOOD_FILES)
+@pytest.mark.filterwarnings("ignore")  # of numbers that overflow, or metadata
+@settings(max_examples=10_000 if IS_NIGHTLY else 200)
+@given(data=st.data())
+def test_damaged_files_give_a_data_error_or_samples(scratch, suffix, data):
+    path = scratch / f"a{suffix}"
+    path.write_bytes(data.draw(damaged(GOOD_FILES[suffix])))
+    samples, message = None, ""
+    try:
+        samples = read_data(path)
+    except DataError as error:
+        message = str(error)
+    if samples is None:
+        assert str(path) in message
+    else:
+        assert samples.X.ndim == 2
+        assert samples.X.dtype in (np.float32, np.float64)
+        assert not np.isinf(samples.X).any()

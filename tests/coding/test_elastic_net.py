@@ -1,0 +1,426 @@
+"""The elastic-net coder: peers, the strength of its penalty, and the penalty in fits and in both label rules."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import make_problem, normalise
+from reference import dsc_objective
+from scipy.special import softmax
+from sklearn.base import clone
+from sklearn.linear_model import ElasticNet as ScikitElasticNet
+
+from ddlearn import (
+    LOSSES,
+    OMP,
+    Checkpoint,
+    DDLClassifier,
+    ElasticNet,
+    RowCodes,
+    check_sparse_coder,
+    discriminative_encode,
+    load,
+    map_objective,
+    save,
+    sparse_encode,
+)
+from ddlearn.coding import (
+    encode_rows,
+    get_numbers,
+    measure_misfit,
+    recall_numbers,
+)
+from ddlearn.coding.discriminative import ClassifierState, expand_loss
+
+CODER = ElasticNet(0.15, l1_ratio=0.7, tol=1e-10)
+
+
+def draw(n_samples=30, n_components=50, n_features=20, seed=0):
+    rng = np.random.default_rng(seed)
+    return normalise(rng.standard_normal((n_samples, n_features))), normalise(
+        rng.standard_normal((n_components, n_features))
+    )
+
+
+def draw_classes(n_samples=120, seed=0):
+    """Noisy samples of three classes, and which."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(3, size=n_samples)
+    return normalise(rng.standard_normal((3, 12))[y] + 0.5 * rng.standard_normal((n_samples, 12))), y
+
+
+@pytest.mark.parametrize("positive", [False, True])
+@pytest.mark.parametrize(("alpha", "l1_ratio"), [(0.15, 0.7), (0.1, 1.0), (0.03, 0.9)])
+def test_equals_scikit_learn(alpha, l1_ratio, positive):
+    X, D = draw()
+    codes = sparse_encode(X, D, method=ElasticNet(alpha, l1_ratio=l1_ratio, positive=positive, tol=1e-12)).toarray()
+    peer = ScikitElasticNet(
+        alpha / 20, l1_ratio=l1_ratio, positive=positive, fit_intercept=False, tol=1e-12, max_iter=100_000
+    )
+    expected = np.array([peer.fit(D.T, x).coef_ for x in X])
+    np.testing.assert_allclose(codes, expected, atol=1e-6)
+    assert 1 < np.count_nonzero(codes, axis=1).mean() < 20
+
+
+def test_equals_spams():
+    spams = pytest.importorskip("spams", reason="spams is in the bench extra")
+    X, D = draw(n_samples=200)
+    expected = spams.lasso(np.asfortranarray(X.T), np.asfortranarray(D.T), lambda1=0.1, lambda2=0.05, mode=2)
+    codes = sparse_encode(X, D, method=ElasticNet(0.15, l1_ratio=0.1 / 0.15, tol=1e-12))
+    np.testing.assert_allclose(codes.toarray(), expected.T.toarray(), atol=1e-6)
+
+
+def test_float32_is_close_to_float64():
+    X, D = draw()
+    single = sparse_encode(X.astype(np.float32), D.astype(np.float32), method=CODER)
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single.toarray(), sparse_encode(X, D, method=CODER).toarray(), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "coder", [ElasticNet(), CODER, ElasticNet(0.1, l1_ratio=1.0), ElasticNet(0.1, positive=True)], ids=repr
+)
+def test_passes_the_public_check(coder):
+    check_sparse_coder(coder)
+
+
+class Careless(ElasticNet):
+    """An elastic net with faults."""
+
+    def __init__(self, fault):
+        super().__init__(0.1)
+        self.fault = fault
+
+    def adapt(self, samples, dictionary, n_nonzero_coefs):
+        return self
+
+    @property
+    def is_adapted(self):
+        return self.fault != "adapt"
+
+    def measure_penalty(self, values):
+        penalty = super().measure_penalty(values)
+        return {"offset": penalty + 1, "sum": penalty.sum(), "sign": -penalty}.get(self.fault, penalty)
+
+    def encode(self, *terms, init_codes=None, **options):
+        codes = super().encode(*terms, **options)
+        if self.fault == "start" and init_codes is not None:
+            return RowCodes(codes.indices, 3 * codes.values)
+        return codes
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("offset", "must be 0 for zero codes"),
+        ("sum", "one number a row"),
+        ("sign", "never below"),
+        ("start", "codes that it begins with get worse"),
+        ("adapt", "adapt must return a coder that is_adapted"),
+    ],
+)
+def test_the_public_check_says_what_is_wrong(fault, message):
+    with pytest.raises(ValueError, match=message):
+        check_sparse_coder(Careless(fault))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"alpha": 0.0}, "alpha must be above 0"),
+        ({"alpha": -1.0}, "alpha must be a number of at least 0, got -1"),
+        ({"alpha": 0.1, "l1_ratio": 0.0}, "l1_ratio=0.0: alpha must be above 0, and l1_ratio above 0"),
+        ({"l1_ratio": 1.5}, "at most 1"),
+        ({"alpha": 0.1, "tol": None}, "tol must be a number"),
+    ],
+    ids=str,
+)
+def test_errors_name_the_value(parameters, message):
+    X, D = draw()
+    with pytest.raises(ValueError, match=message):
+        sparse_encode(X, D, method=ElasticNet(**parameters))
+
+
+def test_without_alpha_and_without_samples_it_says_what_to_do():
+    X, D = draw()
+    with pytest.raises(ValueError, match="give a number, or use what adapt returns"):
+        encode_rows(X, D, ElasticNet(), 50)
+
+
+def test_a_sample_that_is_not_finite_is_named_before_it_can_decide_anything():
+    X, D = draw()
+    X[7, 3] = np.nan
+    with pytest.raises(ValueError, match="X contains NaN in row 7, feature 3"):
+        sparse_encode(X, D, method="elastic_net")
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.1])
+def test_alpha_follows_planted_noise(noise):
+    rng = np.random.default_rng(0)
+    D = normalise(rng.standard_normal((80, 200)))
+    codes = np.zeros((300, 80))
+    for code in codes:
+        code[rng.choice(80, 3, replace=False)] = 5 * rng.choice([-1, 1], 3)
+    X = codes @ D + noise * rng.standard_normal((300, 200))
+    for l1_ratio in (0.7, 1.0):
+        coder = ElasticNet(l1_ratio=l1_ratio).adapt(X, D, 80)
+        found = sparse_encode(X, D, method=coder)
+        measured = np.sqrt(np.mean((X - found @ D) ** 2))
+        assert coder.alpha * coder.l1_ratio == pytest.approx(measured * np.sqrt(2 * np.log(80)), rel=0.02)
+    # The residual holds the bias of the penalty beside the noise.
+    assert noise * np.sqrt(2 * np.log(80)) <= coder.alpha <= 1.3 * noise * np.sqrt(2 * np.log(80))
+    assert np.mean((found.toarray() != 0) == (codes != 0)) > 0.98
+
+
+def test_few_features_are_not_all_noise():
+    X, D = draw(n_samples=100, n_components=100, n_features=2)
+    coder = ElasticNet().adapt(X, D, 100)
+    assert coder.alpha * coder.l1_ratio == pytest.approx(0.2)
+    assert sparse_encode(X, D, method=coder).nnz >= 100
+
+
+@pytest.mark.parametrize("scale", [1e-3, 50.0])
+def test_alpha_scales_codes_with_the_samples(scale):
+    X, D = draw(n_samples=200)
+    codes = sparse_encode(X, D, method="elastic_net").toarray()
+    np.testing.assert_allclose(sparse_encode(scale * X, D, method="elastic_net").toarray(), scale * codes, atol=1e-5)
+    assert np.count_nonzero(codes)
+
+
+@pytest.mark.parametrize("X", [np.zeros((3, 4)), np.eye(4), np.repeat(np.eye(4), 300, axis=0)], ids=["0", "I", "many"])
+def test_alpha_is_never_zero(X):
+    coder = ElasticNet().adapt(X, np.eye(4), 4)
+    assert np.isfinite(coder.alpha)
+    assert coder.alpha > 0
+    assert ElasticNet(0.3).adapt(X, np.eye(4), 4).alpha == 0.3
+
+
+def test_samples_that_are_atoms_do_not_decide_alpha():
+    X, D = draw(n_samples=200)
+    expected = ElasticNet().adapt(X, D, 50)
+    assert ElasticNet().adapt(np.vstack([X, D, D]), D, 50).alpha == pytest.approx(expected.alpha, rel=1e-6)
+
+
+def test_numbers_are_recalled_only_where_they_are_open():
+    numbers = get_numbers(ElasticNet(0.2, l1_ratio=0.6))
+    assert recall_numbers(ElasticNet(positive=True), numbers).get_params() == {
+        "alpha": 0.2,
+        "l1_ratio": 0.6,
+        "positive": True,
+        "tol": 1e-5,
+        "max_rounds": 1000,
+    }
+    assert recall_numbers(ElasticNet(0.3), numbers).alpha == 0.3
+    assert isinstance(recall_numbers(OMP(), numbers), OMP)
+
+
+def test_misfit_is_twice_what_is_minimised():
+    X, D = draw()
+    x = sparse_encode(X, D, method=CODER)
+    codes = RowCodes.from_csr(x, 50, np.float64)
+    squared = np.sum((X - x @ D) ** 2, axis=1)
+    x = x.toarray()
+    expected = squared + 2 * 0.105 * np.abs(x).sum(axis=1) + 0.045 * np.sum(x**2, axis=1)
+    np.testing.assert_allclose(measure_misfit(CODER, squared, codes), expected)
+    assert measure_misfit(OMP(), squared, codes) is squared
+
+
+def penalised(problem, loss, codes, coder):
+    rows = zip(codes.toarray(), problem.X, problem.labels, problem.noise_variance, strict=True)
+    values = [
+        dsc_objective(
+            x, y, labels, problem.dictionary, problem.coef, problem.intercept, variance, problem.class_cost, loss
+        )
+        for x, y, labels, variance in rows
+    ]
+    return np.array(values) + 2 * coder.measure_penalty(codes.toarray()) / problem.noise_variance
+
+
+@pytest.mark.parametrize("loss", sorted(LOSSES))
+def test_no_samples_objective_rises_and_it_has_the_penalty_in_it(problem, loss):
+    arguments = problem.arguments() | {"n_nonzero_coefs": None, "loss": loss, "sparse_coder": CODER}
+    start = sparse_encode(problem.X, problem.dictionary, n_nonzero_coefs=3)
+    codes, record = discriminative_encode(**arguments, init_codes=start, coding_tol=0.0)
+    objective = LOSSES[loss]()
+    np.testing.assert_allclose(record.objective_before, penalised(problem, objective, start, CODER), rtol=1e-9)
+    np.testing.assert_allclose(record.objective_after, penalised(problem, objective, codes, CODER), rtol=1e-9)
+    assert (record.objective_after <= record.objective_before).all()
+    assert record.n_accepted > 0
+
+
+@pytest.mark.parametrize("loss", sorted(LOSSES))
+def test_a_step_satisfies_the_optimality_conditions_of_its_parabola(problem, loss):
+    start = sparse_encode(problem.X, problem.dictionary, method=CODER)
+    codes, record = discriminative_encode(
+        **problem.arguments() | {"n_nonzero_coefs": None},
+        loss=loss,
+        sparse_coder=CODER,
+        init_codes=start,
+        max_coding_iter=1,
+    )
+    moved = np.flatnonzero(record.objective_after < record.objective_before)
+    assert moved.size > 0
+    classifiers = ClassifierState(problem.coef, problem.intercept, problem.class_cost, LOSSES[loss]())
+    weight, pull = expand_loss(classifiers, problem.labels, problem.noise_variance, start @ problem.coef.T)
+    x = codes.toarray()
+    slope = (problem.X - x @ problem.dictionary) @ problem.dictionary.T + (pull - weight * (x @ problem.coef.T)) @ (
+        problem.coef
+    )
+    slope, x = (slope - CODER.ridge * x)[moved], x[moved]
+    size = 1 + np.abs(pull @ problem.coef).max(axis=1, keepdims=True)[moved]  # exponential weights reach thousands
+    lasso = CODER.alpha * CODER.l1_ratio
+    np.testing.assert_allclose((slope / size)[x != 0], (lasso * np.sign(x) / size)[x != 0], atol=1e-5)
+    assert (np.abs(slope) <= lasso + 1e-5 * size).all()
+
+
+def test_one_step_of_a_quadratic_loss_is_the_minimum_over_all_codes():
+    # Pursuits are greedy; here the problem is convex, and any other code is worse.
+    problem = make_problem("random", seed=0)
+    codes, record = discriminative_encode(
+        **problem.arguments() | {"n_nonzero_coefs": None}, loss="square", sparse_coder=CODER
+    )
+    rng = np.random.default_rng(0)
+    loss = LOSSES["square"]()
+    for size in (1e-3, 0.1):
+        other = codes.copy()
+        other.data = other.data + size * rng.standard_normal(other.nnz)
+        assert (penalised(problem, loss, other, CODER) >= record.objective_after - 1e-9).all()
+
+
+@pytest.mark.parametrize("noise", ["per_sample", "shared"])
+@pytest.mark.parametrize("loss", ["square", "logistic"])
+def test_a_fit_never_raises_the_objective(loss, noise):
+    X, y = draw_classes()
+    model = DDLClassifier(
+        10,
+        loss=loss,
+        noise=noise,
+        sparse_coder="elastic_net",
+        dictionary_update="atom",
+        max_iter=6,
+        tol=0,
+        random_state=0,
+    ).fit(X, y)
+    totals = np.array([record.objective for record in model.history_])
+    assert (np.diff(totals) <= 1e-10 * np.abs(totals[:-1])).all()
+    assert model.n_nonzero_coefs_ == 10
+
+
+def test_the_last_objective_and_noise_are_those_of_the_misfits():
+    X, y = draw_classes()
+    model = DDLClassifier(10, sparse_coder="elastic_net", max_iter=3, refit=False, random_state=0).fit(X, y)
+    codes = RowCodes.from_csr(model.codes_, 10, np.float64)
+    squared = np.sum((X - model.codes_ @ model.components_) ** 2, axis=1)
+    misfits = measure_misfit(model.sparse_coder_, squared, codes)
+    np.testing.assert_allclose(model.noise_variance_, np.maximum(misfits / 14, model.noise_floor_))
+    terms = map_objective(
+        X,
+        np.where(y[:, None] == np.arange(3), 1, -1),
+        model.components_,
+        model.coef_,
+        model.intercept_,
+        model.codes_,
+        noise_variance=model.noise_variance_,
+        class_cost=model.class_cost_,
+        loss="square",
+        sparse_coder=model.sparse_coder_,
+    )
+    last = model.history_[-1]
+    np.testing.assert_allclose(terms[:2], (last.representation, last.noise), rtol=1e-9)
+
+
+def test_full_rule_equals_enumeration_with_the_penalty():
+    X, y = draw_classes()
+    model = DDLClassifier(
+        10,
+        sparse_coder=CODER,
+        inference="full",
+        test_noise="shared",
+        classification_weight=1.0,
+        max_iter=3,
+        random_state=0,
+    ).fit(X, y)
+    new = X[:10]
+    variance = model.median_noise_variance_
+    costs = []
+    for class_ in range(3):
+        labels = np.where(np.arange(3) == class_, 1.0, -1.0)
+        _, record = discriminative_encode(
+            new,
+            np.tile(labels, (10, 1)),
+            model.components_,
+            model.coef_,
+            model.intercept_,
+            noise_variance=variance,
+            class_cost=model.class_cost_,
+            loss="square",
+            sparse_coder=CODER,
+        )
+        costs.append(record.objective_after)
+    np.testing.assert_allclose(model.predict_proba(new), softmax(-np.array(costs).T / 2, axis=1), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"missing": "mask"},
+        {"missing": "mask", "inference": "full"},
+        {"error_budget": 2},
+        {"error_budget": 2, "error_route": "greedy"},
+        {"inference": "full", "test_noise": "profiled", "n_candidates": 2},
+        {"alignment": "translation", "image_shape": (3, 4)},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_new_samples_may_be_incomplete_wrong_or_moved(settings, dtype):
+    X, y = draw_classes()
+    X = X.astype(dtype)
+    model = DDLClassifier(10, sparse_coder="elastic_net", max_iter=2, random_state=0, **settings).fit(X, y)
+    new = X.copy()
+    if model.missing == "mask":
+        new[::2, 3] = np.nan
+    probabilities = model.predict_proba(new)
+    assert probabilities.dtype == dtype
+    assert np.isfinite(probabilities).all()
+    assert model.score(new, y) > 0.8
+
+
+def test_leaving_features_out_is_coding_without_them():
+    X, y = draw_classes()
+    model = DDLClassifier(10, sparse_coder=CODER, max_iter=2, missing="mask", random_state=0).fit(X, y)
+    new = X[:5].copy()
+    new[:, [2, 7]] = np.nan
+    known = [feature for feature in range(12) if feature not in (2, 7)]
+    expected = sparse_encode(X[:5, known], model.components_[:, known], method=CODER).toarray()
+    np.testing.assert_allclose(model.explain(new).codes.toarray(), expected, atol=1e-6)
+
+
+def test_alpha_is_found_once_and_kept_in_files_and_streams(tmp_path):
+    X, y = draw_classes()
+    model = DDLClassifier(10, sparse_coder="elastic_net", max_iter=2, random_state=0).fit(X, y)
+    coder = model.sparse_coder_
+    assert coder.alpha > 0
+    assert model.sparse_coder == "elastic_net"
+    save(model, tmp_path / "model")
+    restored = load(tmp_path / "model")
+    assert restored.sparse_coder_.get_params() == coder.get_params()
+    np.testing.assert_array_equal(restored.predict_proba(X), model.predict_proba(X))
+    restored.partial_fit(5 * X[:30], y[:30])
+    assert restored.sparse_coder_.get_params() == coder.get_params()
+    stream = clone(model).partial_fit(X[:60], y[:60], classes=range(3))
+    first = stream.sparse_coder_.get_params()
+    assert first["alpha"] > 0
+    assert stream.partial_fit(X[60:], y[60:]).sparse_coder_.get_params() == first
+
+
+def test_a_resumed_fit_has_the_alpha_of_the_first_dictionary(tmp_path):
+    X, y = draw_classes()
+    model = DDLClassifier(10, sparse_coder="elastic_net", max_iter=4, tol=0, random_state=0)
+    expected = clone(model).fit(X, y)
+    checkpoint = Checkpoint(tmp_path / "fit", resume=True)
+    clone(model).set_params(max_iter=2).set_callbacks(checkpoint).fit(X, y)
+    resumed = clone(model).set_callbacks(Checkpoint(tmp_path / "fit", resume=True)).fit(X, y)
+    assert resumed.sparse_coder_.get_params() == expected.sparse_coder_.get_params()
+    np.testing.assert_array_equal(resumed.components_, expected.components_)
+    np.testing.assert_array_equal(resumed.codes_.toarray(), expected.codes_.toarray())

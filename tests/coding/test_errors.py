@@ -1,0 +1,192 @@
+"""Wrong features: planted ones are found, and what is not wrong is not touched."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import normalise
+
+from ddlearn import (
+    ERROR_ROUTES,
+    ORMP,
+    AlternatingErrors,
+    GreedyErrors,
+    check_error_route,
+    sparse_encode,
+)
+from ddlearn.coding.errors import judge, measure_spread, resolve_error_route
+from ddlearn.coding.masked import MaskedCoder
+
+every_route = pytest.mark.parametrize("route", [route() for route in ERROR_ROUTES.values()], ids=list(ERROR_ROUTES))
+
+
+def plant(n_wrong, seed=0, n_samples=30, n_features=200, n_components=60, n_nonzero_coefs=4, noise=0.0):
+    """Samples that are sparse in a random dictionary, with some features far off."""
+    rng = np.random.default_rng(seed)
+    dictionary = normalise(rng.standard_normal((n_components, n_features)))
+    codes, error = np.zeros((n_samples, n_components)), np.zeros((n_samples, n_features))
+    for row in range(n_samples):
+        atoms = rng.choice(n_components, n_nonzero_coefs, replace=False)
+        codes[row, atoms] = rng.choice([-1, 1], n_nonzero_coefs) * (1 + rng.random(n_nonzero_coefs))
+        features = rng.choice(n_features, n_wrong, replace=False)
+        error[row, features] = rng.choice([-1, 1], n_wrong) * (1 + rng.random(n_wrong))
+    X = codes @ dictionary + error + noise * rng.standard_normal(error.shape)
+    return X, dictionary, codes, error
+
+
+def find(route, X, dictionary, budget, *, n_nonzero_coefs=4, is_known=None, noise_scale=0.0):
+    coder = MaskedCoder(dictionary, ORMP(), n_nonzero_coefs)
+    is_known = np.ones(X.shape, bool) if is_known is None else is_known
+    return route.find(coder, X, is_known, np.full(len(X), budget), noise_scale)
+
+
+@pytest.mark.parametrize(
+    ("route", "n_wrong"),
+    [(AlternatingErrors(), 1), (AlternatingErrors(), 30), (GreedyErrors(), 1), (GreedyErrors(), 10)],
+)
+def test_planted_errors_and_codes_are_recovered_exactly(route, n_wrong):
+    X, dictionary, codes, error = plant(n_wrong)
+    found = find(route, X, dictionary, budget=40)
+    np.testing.assert_array_equal(found.is_wrong, error != 0)
+    np.testing.assert_allclose(found.fit.codes.to_csr(60).toarray(), codes, atol=1e-10)
+    np.testing.assert_allclose(np.where(found.is_wrong, found.fit.residuals, 0), error, atol=1e-10)
+
+
+def test_alternating_finds_errors_in_four_of_ten_features_that_greedy_cannot():
+    X, dictionary, codes, error = plant(80)
+    found, greedy = (find(route, X, dictionary, budget=100) for route in (AlternatingErrors(), GreedyErrors()))
+    is_recovered, is_recovered_greedily = (
+        np.isclose(result.fit.codes.to_csr(60).toarray(), codes, atol=1e-8).all(axis=1) for result in (found, greedy)
+    )
+    assert is_recovered.mean() > 0.9
+    assert is_recovered_greedily.mean() < 0.1
+    np.testing.assert_array_equal(found.is_wrong[is_recovered], error[is_recovered] != 0)
+
+
+@every_route
+def test_no_budget_is_plain_coding_bitwise(route):
+    X, dictionary, _, _ = plant(10)
+    found = find(route, X, dictionary, budget=0)
+    expected = sparse_encode(X, dictionary, n_nonzero_coefs=4, method="ormp")
+    np.testing.assert_array_equal(found.fit.codes.to_csr(60).toarray(), expected.toarray())
+    assert not found.is_wrong.any()
+    assert found.is_kept.all()
+
+
+@every_route
+@pytest.mark.parametrize("budget", [1, 5, 150])
+def test_the_budget_is_kept(route, budget):
+    X, dictionary, _, _ = plant(30, noise=0.1)
+    found = find(route, X, dictionary, budget=budget)
+    assert found.is_wrong.sum(axis=1).max() <= budget
+    assert (~found.is_kept).sum(axis=1).max() <= budget
+
+
+@every_route
+def test_features_that_are_missing_are_neither_used_nor_wrong(route):
+    X, dictionary, codes, error = plant(10)
+    is_known = np.random.default_rng(1).random(X.shape) > 0.2
+    found = find(route, np.where(is_known, X, 1e6), dictionary, budget=30, is_known=is_known)
+    assert not (found.is_wrong & ~is_known).any()
+    assert not (found.is_kept & ~is_known).any()
+    np.testing.assert_allclose(found.fit.codes.to_csr(60).toarray(), codes, atol=1e-10)
+    np.testing.assert_array_equal(found.is_wrong, (error != 0) & is_known)
+
+
+@every_route
+def test_noise_of_the_training_samples_is_no_error(route):
+    X, dictionary, _, _ = plant(0, noise=0.05)
+    found = find(route, X, dictionary, budget=40, noise_scale=0.1)
+    assert found.is_wrong.mean() < 0.002
+
+
+@every_route
+def test_errors_scale_with_the_samples(route):
+    X, dictionary, _, _ = plant(10, noise=0.02)
+    once, twice = (find(route, factor * X, dictionary, budget=30, noise_scale=factor * 0.02) for factor in (1, 2))
+    np.testing.assert_array_equal(once.is_wrong, twice.is_wrong)
+    np.testing.assert_allclose(2 * once.fit.codes.values, twice.fit.codes.values, rtol=1e-10)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.5])
+def test_spread_is_that_of_right_features_whatever_the_wrong_ones_do(share):
+    rng = np.random.default_rng(0)
+    residuals = rng.standard_normal((5, 4000))
+    budget = int(share * 4000)
+    residuals[:, :budget] = 1e6
+    spread = measure_spread(residuals, residuals, np.ones(residuals.shape, bool), np.full(5, budget), 0.0)
+    # With no wrong feature the estimate is the standard deviation; a share b of them moves it by at most the factor
+    # of the quantiles (1 - b)/2 of all and 1/2 of the right ones, which is 2.2 for a half.
+    assert (spread > 0.9).all()
+    assert (spread < 0.1 + {0.0: 1.0, 0.2: 1.35, 0.5: 2.2}[share]).all()
+
+
+def test_judge_calls_the_largest_residuals_wrong_and_no_more_than_the_budget():
+    residuals = np.array([[0.1, -5.0, 3.0, 0.2, 7.0]])
+    known = np.ones((1, 5), bool)
+    budget, limit = np.array([2]), np.array([1.0])
+    np.testing.assert_array_equal(judge(residuals, known, budget, limit), [[True, False, True, True, False]])
+    known[0, 4] = False
+    np.testing.assert_array_equal(judge(residuals, known, budget, limit), [[True, False, False, True, False]])
+
+
+@pytest.mark.parametrize(
+    "route",
+    [
+        AlternatingErrors(trim=float("nan")),
+        AlternatingErrors(threshold=-2),
+        AlternatingErrors(max_iter=1.5),
+        AlternatingErrors(trim="a"),
+        GreedyErrors(threshold=-5),
+    ],
+)
+def test_parameters_that_are_no_numbers_of_at_least_zero_are_refused(route):
+    with pytest.raises(ValueError, match=r"(trim|threshold|max_iter) must be an? \w+ of at least 0, got"):
+        resolve_error_route(route)
+
+
+def test_routes_are_looked_up_by_name_or_taken_as_they_are():
+    route = AlternatingErrors(trim=2.0)
+    assert resolve_error_route(route) is route
+    with pytest.raises(
+        ValueError, match=r"'gredy' is not a known error route; choose one of \['alternating', 'greedy'"
+    ):
+        resolve_error_route("gredy")
+    with pytest.raises(TypeError, match="object \\(not a class\\) with the method find"):
+        resolve_error_route(AlternatingErrors)
+
+
+class Spendthrift(AlternatingErrors):
+    """Calls everything wrong, missing or not."""
+
+    def find(self, coder, samples, is_known, budgets, noise_scale, tangents=None):
+        found = super().find(coder, samples, is_known, budgets, noise_scale, tangents)
+        return found._replace(is_wrong=np.ones_like(is_known))
+
+
+class Nosy(AlternatingErrors):
+    """Looks at features that are missing, and leaves its mark."""
+
+    def find(self, coder, samples, is_known, budgets, noise_scale, tangents=None):
+        found = super().find(coder, samples, np.ones_like(is_known), budgets, noise_scale, tangents)
+        is_known[:] = True
+        return found
+
+
+@every_route
+def test_own_routes_are_usable(route):
+    check_error_route(route)
+
+
+@pytest.mark.parametrize(
+    ("route", "message"),
+    [
+        (Spendthrift(), "calls more features wrong than the budget"),
+        (Spendthrift(), "a feature that is missing was used, or called wrong"),
+        (Nosy(), "changes its arguments in place"),
+        (Nosy(), "must get the code that the coder gives it"),
+    ],
+)
+def test_check_error_route_says_what_is_wrong(route, message):
+    with pytest.raises(ValueError, match=message):
+        check_error_route(route)

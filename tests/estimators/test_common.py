@@ -1,0 +1,46 @@
+"""scikit-learn's own checks over every loss, update, trainer and coder."""
+
+from __future__ import annotations
+
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from ddlearn import (
+    CLASSIFIER_TRAINERS,
+    DICTIONARY_UPDATES,
+    KSVD,
+    LOSSES,
+    SPARSE_CODERS,
+    CodeClassifier,
+    DDLClassifier,
+)
+from ddlearn.classifiers import resolve_trainer
+
+# Few iterations: the checks ask for behaviour, not for accuracy.
+QUICK = {"max_iter": 3, "random_state": 0}
+
+
+def make_estimators():
+    default = DDLClassifier()
+    yield DDLClassifier(**QUICK)
+    choices = {"loss": LOSSES, "dictionary_update": DICTIONARY_UPDATES, "sparse_coder": SPARSE_CODERS}
+    for parameter, registry in choices.items():
+        for name in registry:
+            if name != getattr(default, parameter):
+                yield DDLClassifier(**{parameter: name}, **QUICK)
+    # "auto" has chosen all trainers above but the general one, which is there for losses of one's own.
+    yield DDLClassifier(classifier_trainer="newton", **QUICK)
+    yield DDLClassifier(noise="shared", refit=False, sparse_output=False, **QUICK)
+    yield DDLClassifier(refine=1, **QUICK)
+    yield KSVD(**QUICK)
+    yield KSVD(sparse_output=False, **QUICK)
+    yield CodeClassifier()
+
+
+def test_auto_chooses_every_trainer_but_the_general_one():
+    chosen = {type(resolve_trainer("auto", loss)) for loss in LOSSES}
+    assert chosen == set(CLASSIFIER_TRAINERS.values()) - {CLASSIFIER_TRAINERS["newton"]}
+
+
+@parametrize_with_checks(list(make_estimators()), expected_failed_checks=None, xfail_strict=True)
+def test_scikit_learn(estimator, check):
+    check(estimator)

@@ -1,0 +1,655 @@
+"""A model file gives back the model that was saved, or says why it cannot; never another model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import re
+import signal
+import struct
+import threading
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors
+import safetensors.numpy
+from conftest import normalise
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_digits, make_multilabel_classification
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from test_losses import SquaredHinge
+
+from ddlearn import (
+    CLASSIFIER_TRAINERS,
+    DICTIONARY_UPDATES,
+    KSVD,
+    LOSSES,
+    OMP,
+    SPARSE_CODERS,
+    Alignment,
+    AlternatingErrors,
+    Checkpoint,
+    CodeClassifier,
+    DDLClassifier,
+    EpochRecord,
+    GreedyErrors,
+    Jitter,
+    ModelFileError,
+    Refiner,
+    SmoothHinge,
+    SquareLev,
+    __version__,
+    load,
+    save,
+)
+from ddlearn.files import format as container
+from ddlearn.files.format import MODEL, read_container, write_container
+from ddlearn.files.models import _LAYOUTS
+
+# The default profile's 60 examples say little about a file of thousands of bytes, and one takes a few milliseconds.
+IS_NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
+fuzzed = settings(max_examples=10_000 if IS_NIGHTLY else 200, suppress_health_check=list(HealthCheck))
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return normalise(X)[:150], y[:150]
+
+
+def quick(**parameters) -> DDLClassifier:
+    return DDLClassifier(**{"n_components": 30, "max_iter": 2, "random_state": 0} | parameters)
+
+
+@pytest.fixture(scope="module")
+def model(digits):
+    return quick().fit(*digits)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.safetensors"
+
+
+def assert_same(one, other):
+    """Compare everything that two estimators hold, bit by bit and type by type."""
+    assert type(one) is type(other)
+    assert_same_values(one.get_params(deep=False), other.get_params(deep=False))
+    fitted = [{name: value for name, value in vars(m).items() if name.endswith("_")} for m in (one, other)]
+    assert_same_values(*fitted)
+
+
+def assert_same_values(one, other):
+    assert set(one) == set(other)
+    for name, value in one.items():
+        there = other[name]
+        assert type(value) is type(there), name
+        if name == "codes_":
+            parts = ("data", "indices", "indptr")
+            assert_same_values(*({part: getattr(codes, part) for part in parts} for codes in (value, there)))
+        elif name == "refinement_":
+            assert {type(record) for record in there} == {EpochRecord}
+            np.testing.assert_array_equal(value, there)  # NaN in the first record
+        elif isinstance(value, np.ndarray):
+            assert value.dtype == there.dtype, name
+            np.testing.assert_array_equal(value, there)
+        elif hasattr(value, "get_params"):
+            assert_same_values(value.get_params(deep=False), there.get_params(deep=False))
+        elif isinstance(value, np.random.RandomState):
+            assert value.get_state()[2:] == there.get_state()[2:]
+            np.testing.assert_array_equal(value.get_state()[1], there.get_state()[1])
+        elif value == value:  # NaN is as it should be by its type alone
+            assert value == there, name
+
+
+def round_trip(model, path, **strategies):
+    save(model, path)
+    restored = load(path, **strategies)
+    assert_same(restored, model)
+    return restored
+
+
+def supported_loss(trainer: str) -> str:
+    return next(name for name, loss in LOSSES.items() if CLASSIFIER_TRAINERS[trainer]().supports(loss()))
+
+
+# -- what comes back ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        *({"loss": name} for name in LOSSES),
+        *({"sparse_coder": name} for name in SPARSE_CODERS),
+        *({"dictionary_update": name} for name in DICTIONARY_UPDATES),
+        *({"classifier_trainer": name, "loss": supported_loss(name)} for name in CLASSIFIER_TRAINERS),
+        {"loss": SmoothHinge(sharpness=3.0), "sparse_coder": OMP(tol=0.01), "classifier_trainer": "newton"},
+        {"classifier_trainer": SquareLev(ridge=0.1), "error_route": GreedyErrors(threshold=5.0), "error_budget": 0.1},
+        {"alignment": Alignment("translation", max_shift=1.0), "image_shape": (8, 8), "align_training": True},
+        {"error_route": AlternatingErrors(trim=2.0), "error_budget": 3, "missing": "mask", "inference": "full"},
+        {"noise": "shared", "refit": False, "fit_intercept": False, "sparse_output": False},
+        {"n_components": np.int64(20), "cost_floor": np.float32(0.3), "unlabeled": np.nan, "noise": np.str_("shared")},
+        {"random_state": np.random.RandomState(3)},
+        {"max_iter": 0},
+        {"classification_weight": 0.5, "inference": "full"},
+        {"refine": 2},
+        {"refine": Refiner(2, cost="one_vs_all", validation_fraction=0.0, patience=1), "loss": "logistic"},
+        {"refine": 1, "jitter": Jitter(0.3, elastic=0.5), "image_shape": (8, 8), "n_views": 3},
+    ],
+    ids=lambda parameters: re.sub(" at 0x[0-9A-F]+", "", str(parameters)),  # the same in every process
+)
+def test_every_strategy_comes_back_and_predicts_the_same(digits, path, parameters):
+    X, y = digits
+    model = quick(**parameters).fit(X, y)
+    restored = round_trip(model, path)
+    np.testing.assert_array_equal(restored.predict_proba(X), model.predict_proba(X))
+    for part, expected in zip(restored.explain(X[:5]), model.explain(X[:5]), strict=True):
+        np.testing.assert_array_equal(*(p.toarray() if hasattr(p, "toarray") else p for p in (part, expected)))
+    assert abs(restored.transform(X) - model.transform(X)).max() == 0
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [
+        np.arange(10),
+        np.arange(10, dtype=np.uint8),
+        np.arange(10) - 2.0,
+        np.arange(10, dtype=np.float16),
+        np.arange(10, dtype=">i4"),
+        np.array([f'digit {i} \N{SNOWMAN} "\\\n' for i in range(10)]),
+        np.array([f"digit {i}" for i in range(10)], dtype=object),
+        np.arange(10) % 2 == 0,
+        np.arange("2020-01", "2020-11", dtype="datetime64[M]"),
+    ],
+    ids=lambda classes: str(classes.dtype),
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_classes_of_any_type_and_both_precisions(digits, path, classes, dtype):
+    X, y = digits[0].astype(dtype), classes[digits[1]]
+    model = quick(max_iter=1).fit(X, y)
+    save(model, path)
+    restored = load(path)
+    assert restored.predict(X).dtype == model.classes_.dtype.newbyteorder("=")
+    np.testing.assert_array_equal(restored.predict(X), model.predict(X))
+    assert restored.components_.dtype == dtype
+
+
+def test_multilabel_targets(path):
+    X, Y = make_multilabel_classification(n_samples=100, n_features=20, n_classes=4, random_state=0)
+    model = quick().fit(normalise(X), Y)
+    restored = round_trip(model, path)
+    np.testing.assert_array_equal(restored.predict(normalise(X)), model.predict(normalise(X)))
+
+
+def test_feature_names(digits, path):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(digits[0], columns=[f"pixel {i}" for i in range(64)])
+    restored = round_trip(quick().fit(frame, digits[1]), path)
+    with pytest.raises(ValueError, match="feature names"):
+        restored.predict(frame[frame.columns[::-1]])
+
+
+def test_an_initial_dictionary_and_samples_without_label_to_watch(digits, path):
+    X, y = digits
+    target = np.where(np.arange(len(y)) < 20, y, -1)
+    round_trip(quick(init=X[:30], unlabeled=-1).fit(X, target), path)
+    round_trip(quick(init=X[:30].tolist()).fit(X, y), path)
+    round_trip(quick(init=np.asfortranarray(X[:30])).fit(X, y), path)
+
+
+def test_an_error_that_could_not_be_told_is_nan_again(digits, path):
+    # Of many samples only some are watched, and these may have no labels.
+    model = quick().fit(*digits)
+    model.history_[-1] = model.history_[-1]._replace(label_free_error=float("nan"))
+    save(model, path)
+    assert np.isnan(load(path).history_[-1].label_free_error)
+
+
+def test_other_estimators(digits, path):
+    X, y = digits
+    for dtype in (np.float32, np.float64):
+        ksvd = KSVD(20, max_iter=2, sparse_coder=OMP(tol=0.1), random_state=0).fit(X.astype(dtype))
+        restored = round_trip(ksvd, path)
+        codes = ksvd.transform(X)
+        assert abs(restored.transform(X) - codes).max() == 0
+        classifier = CodeClassifier("logistic").fit(codes, y.astype(str))
+        restored = round_trip(classifier, path)
+        np.testing.assert_array_equal(restored.decision_function(codes), classifier.decision_function(codes))
+
+
+def test_warm_start_goes_on_from_a_loaded_model(digits, path):
+    X, y = digits
+    model = quick(warm_start=True).fit(X, y)
+    restored = round_trip(model, path)
+    np.testing.assert_array_equal(restored.fit(X, y).components_, model.fit(X, y).components_)
+
+
+def test_codes_may_have_been_dropped(digits, path):
+    model = quick().fit(*digits)
+    del model.codes_, model.noise_variance_
+    restored = round_trip(model, path)
+    assert not hasattr(restored, "codes_")
+
+
+def test_a_model_that_was_not_refined_has_no_trace_of_it(digits, model, path):
+    refined = quick(refine=2).fit(*digits)
+    restored = round_trip(refined, path)
+    assert [record.epoch for record in restored.refinement_] == [0, 1, 2]
+    assert np.isnan(restored.refinement_[0].training_cost)
+    assert not hasattr(round_trip(refined.set_params(refine=None).fit(*digits), path), "refinement_")
+    assert not hasattr(round_trip(model, path), "refinement_")
+
+
+def test_files_of_versions_without_refinement_are_read(model, digits, path):
+    save(model, path)
+    content, arrays = read_container(path, MODEL)
+    for name in ("refine", "jitter", "n_views"):
+        del content["parameters"][name]
+    write_container(path, MODEL, content, arrays)
+    np.testing.assert_array_equal(load(path).predict_proba(digits[0]), model.predict_proba(digits[0]))
+
+
+def test_the_summary_tells_of_the_epoch_that_was_kept(digits, path):
+    model = quick(refine=3).fit(*digits)
+    save(model, path)
+    summary = read_container(path, MODEL).content["summary"]
+    errors = [record.validation_error for record in model.refinement_]
+    assert summary["n_epochs"] == 3
+    assert summary["validation_error"] == min(errors) == errors[summary["best_epoch"]]
+    save(model.set_params(refine=Refiner(3, validation_fraction=0)).fit(*digits), path)
+    summary = read_container(path, MODEL).content["summary"]
+    assert summary["best_epoch"] == 3
+    assert "validation_error" not in summary
+
+
+def test_the_layout_of_arrays_comes_back_too(path):
+    # BLAS may round products of a matrix and of its transposed copy differently.
+    rows = np.arange(6.0).reshape(2, 3)
+    arrays = {"rows": rows, "columns": rows.T, "every other": rows[:, ::2]}
+    write_container(path, MODEL, {}, arrays)
+    restored = read_container(path, MODEL).arrays
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(restored[name], array)
+        assert restored[name].flags.writeable
+    assert restored["columns"].flags.fnc
+    assert restored["rows"].flags.c_contiguous
+
+
+def test_the_same_model_gives_the_same_bytes(model, path):
+    save(model, path)
+    before = path.read_bytes()
+    save(load(path), path)
+    assert path.read_bytes() == before
+
+
+def test_any_tool_for_safetensors_can_look_into_the_file(model, path):
+    save(model, path)
+    with safetensors.safe_open(path, "np") as file:
+        header = json.loads(file.metadata()["ddlearn"])
+        np.testing.assert_array_equal(file.get_tensor("components_"), model.components_)
+    assert header["library_version"] == __version__
+    last = model.history_[-1]
+    assert header["content"]["summary"] == {
+        "n_samples": 150,
+        "n_features": 64,
+        "n_components": 30,
+        "n_classes": 10,
+        "n_iter": 2,
+        "converged": False,
+        "objective": last.objective,
+        "training_error": last.training_error,
+        "label_free_error": last.label_free_error,
+    }
+
+
+# -- strategies of one's own -------------------------------------------------------------------------------------------
+
+
+class Hinge(SquaredHinge):
+    """A user's loss with a parameter."""
+
+    def __init__(self, steepness: float = 1.0):
+        self.steepness = steepness
+
+    def value(self, margin):
+        return self.steepness * super().value(margin)
+
+
+def test_a_users_loss_must_be_passed_and_gets_its_parameters_back(digits, path):
+    X, y = digits
+    model = quick(loss=Hinge(2.0)).fit(X, y)
+    save(model, path)
+    with pytest.raises(ModelFileError, match=r"an object of the class Hinge.*load\(path, loss=Hinge\(\.\.\.\)\)"):
+        load(path)
+    restored = load(path, loss=Hinge())
+    assert_same(restored, model)
+    np.testing.assert_array_equal(restored.predict_proba(X), model.predict_proba(X))
+    with pytest.raises(ModelFileError, match=r"of the class Hinge, but loss=SquaredHinge\(\) was passed"):
+        load(path, loss=SquaredHinge())
+
+
+def test_a_subclass_of_a_registered_class_is_not_taken_for_it(digits, path):
+    class Louder(SmoothHinge):
+        def value(self, margin):
+            return 2 * super().value(margin)
+
+    save(quick(loss=Louder()).fit(*digits), path)
+    with pytest.raises(ModelFileError, match="pass one"):
+        load(path)
+    assert type(load(path, loss=Louder()).loss_) is Louder
+
+
+def test_a_loss_without_parameters_of_scikit_learn(digits, path):
+    class Plain:
+        value, gradient, curvature = (getattr(SquaredHinge, name) for name in ("value", "gradient", "curvature"))
+
+    loss = Plain()
+    save(quick(loss=loss).fit(*digits), path)
+    assert load(path, loss=loss).loss_ is loss
+
+
+def test_the_loss_of_the_fit_is_not_the_loss_of_the_next_fit(digits, path):
+    model = quick(loss=SmoothHinge(2.0)).fit(*digits).set_params(loss__sharpness=9.0)
+    assert round_trip(model, path).loss_.sharpness == 2.0
+    model = quick(loss=Hinge(2.0)).fit(*digits).set_params(loss="square")
+    assert round_trip(model, path, loss=Hinge()).loss_.steepness == 2.0
+
+
+def test_a_registered_loss_must_be_registered_where_it_is_loaded(digits, path, monkeypatch):
+    monkeypatch.setitem(LOSSES, "hinge", Hinge)
+    save(quick(loss=Hinge(2.0)).fit(*digits), path)
+    assert load(path).loss_.steepness == 2.0
+    monkeypatch.undo()
+    with pytest.raises(ModelFileError, match="registered as 'hinge', which is not registered here"):
+        load(path)
+
+
+def test_what_is_in_the_file_cannot_be_passed(model, path):
+    save(model, path)
+    for strategies in ({"loss": Hinge()}, {"los": Hinge()}):
+        with pytest.raises(TypeError, match="cannot be passed"):
+            load(path, **strategies)
+
+
+# -- what cannot be saved ----------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_saved_is_named(digits, model, path):
+    with pytest.raises(NotFittedError):
+        save(DDLClassifier(), path)
+    with pytest.raises(TypeError, match="Pipeline cannot be saved, only DDLClassifier, KSVD, CodeClassifier"):
+        save(make_pipeline(model), path)
+    with pytest.raises(TypeError, match=r"classes_ is an array of dtype .*, which a file cannot hold"):
+        save(quick(max_iter=0).fit(digits[0], digits[1].astype(np.longdouble)), path)
+    broken = quick(max_iter=0).fit(*digits)
+    broken.coef_[0, 0] = np.nan
+    with pytest.raises(ValueError, match="cannot be saved: coef_ has values that are not finite"):
+        save(broken, path)
+    assert not path.exists()
+
+
+def test_names_that_would_not_fit_into_a_header_are_not_written(digits, path, monkeypatch):
+    monkeypatch.setattr(container, "MAX_HEADER_BYTES", 2000)
+    with pytest.raises(ValueError, match="more than the 2000"):
+        save(quick(max_iter=0).fit(*digits), path)
+    assert not path.exists()
+
+
+def test_two_fits_with_one_path_end_with_one_whole_file(digits, path):
+    models = [quick(random_state=seed).fit(*digits) for seed in range(3)]
+    threads = [threading.Thread(target=save, args=(model, path)) for model in models]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert load(path).random_state in range(3)
+
+
+# -- damaged and foreign files -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The bytes of a small model, and a place to damage them."""
+    X, y = load_digits(return_X_y=True)
+    path = tmp_path_factory.mktemp("fuzz") / "model"
+    model = DDLClassifier(6, n_nonzero_coefs=2, max_iter=1, refine=1, random_state=0)
+    save(model.fit(X[:20, :20], y[:20] % 2), path)
+    return path.read_bytes(), path
+
+
+def refuse(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+    with pytest.raises(ModelFileError):
+        load(path)
+
+
+@fuzzed
+@given(share=st.floats(0, 1, exclude_max=True))
+def test_truncated_files_are_refused(whole, share):
+    data, path = whole
+    refuse(path, data[: int(share * len(data))])
+
+
+@fuzzed
+@given(share=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_flipped_bits_are_refused(whole, share, bit):
+    data, path = whole
+    damaged = bytearray(data)
+    damaged[int(share * len(data))] ^= 1 << bit
+    refuse(path, damaged)
+
+
+@fuzzed
+@given(data=st.data())
+def test_other_bytes_in_the_header_are_refused(whole, data):
+    content, path = whole
+    n_header = 8 + int.from_bytes(content[:8], "little")
+    damaged = bytearray(content)
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, n_header - 1))
+        # Printable characters most of the time: others seldom get past the first parser.
+        damaged[place] = data.draw(st.one_of(st.integers(32, 126), st.integers(0, 255)))
+    if damaged != content:
+        refuse(path, damaged)
+
+
+@fuzzed
+@given(garbage=st.binary(max_size=300), n_header=st.none() | st.integers(0, 2**64 - 1))
+def test_garbage_is_refused(whole, garbage, n_header):
+    refuse(whole[1], garbage if n_header is None else struct.pack("<Q", n_header) + garbage)
+
+
+@fuzzed
+@given(garbage=st.binary(min_size=1, max_size=20))
+def test_bytes_too_many_are_refused(whole, garbage):
+    refuse(whole[1], whole[0] + garbage)
+
+
+ODD_VALUES = [
+    *(None, True, 0, -1, 3, 10**30, 1.5, -1.5, "", "KSVD", [], [None, None], {}, {"type": None}, {"type": []}),
+    *(
+        {"type": kind}
+        for kind in ("array", "csr", "history", "named", "scalar", "strategy", "strings", "tuple", "other")
+    ),
+    {"type": "array", "kept": "no such array"},
+    {"type": "array", "kept": "components_"},
+    {"type": "csr", "shape": [20, 6], "data": 1, "indices": 2, "indptr": 3},
+    {"type": "dates", "dtype": "<f8", "kept": "coef_"},
+    {"type": "float", "value": "nan"},
+    {"type": "history", "fields": [], "rows": []},
+    {"type": "named", "class": "Hinge", "parameters": {}},
+    {"type": "random_state", "state": []},
+    {"type": "scalar", "value": 3},
+    {"type": "strategy", "kind": "loss", "name": "smooth_hinge", "parameters": {"sharpness": -1.0}},
+    {"type": "strategy", "kind": "loss", "name": "square", "parameters": {"sharpness": 1.0}},
+    {"type": "strategy", "kind": "alignment", "name": "alignment", "parameters": {}},
+    {"type": "strategy", "kind": "os", "name": "system", "parameters": {"command": "true"}},
+    {"type": "strings", "dtype": "<U1", "shape": [2], "items": ["a", "bc"]},
+    {"type": "strings", "dtype": "<U1000000000", "shape": [2], "items": ["a", "b"]},
+    {"type": "strings", "dtype": "O", "shape": [2], "items": ["a", "a"]},
+    {"type": "strings", "dtype": "<U1", "shape": [3], "items": ["a", "b"]},
+    {"type": "strings", "dtype": "<f8", "shape": [2], "items": ["a", "b"]},
+    {"type": "tuple", "items": [1, 2]},
+]
+
+
+STORED = ["class", *sorted(_LAYOUTS["DDLClassifier"].attributes - {"feature_names_in_"})]
+
+
+@fuzzed
+@given(name=st.sampled_from(STORED), value=st.sampled_from(ODD_VALUES))
+@example(name="history_", value={"type": "strings", "dtype": "O", "shape": [2], "items": ["a", "a"]})
+def test_content_of_another_type_is_refused_though_its_hash_is_right(whole, name, value):
+    path = whole[1]
+    path.write_bytes(whole[0])
+    content, arrays = read_container(path, MODEL)
+    # Attributes are all checked; parameters are the user's own until they are used.
+    branch = content["attributes"] | {"class": content["class"]}
+    plausible = {"n_nonzero_coefs_": 3, "median_noise_variance_": 1.5, "noise_floor_": 1.5, "cost_floor_": 1.5}
+    plausible |= {"classification_weight_": 1.5}
+    plausible |= {"converged_": True, "is_multilabel_": True}
+    if value == branch.get(name, []) or (name in plausible and value is plausible[name]):
+        return
+    (content if name == "class" else content["attributes"])[name] = value
+    write_container(path, MODEL, content, arrays)
+    with pytest.raises(ModelFileError):
+        load(path)
+
+
+@fuzzed
+@given(data=st.data())
+def test_arrays_of_another_shape_or_type_are_refused_though_their_hash_is_right(whole, data):
+    path = whole[1]
+    path.write_bytes(whole[0])
+    content, arrays = read_container(path, MODEL)
+    name = data.draw(st.sampled_from(sorted(arrays)))
+    array = arrays[name]
+    damaged = data.draw(
+        st.sampled_from(
+            [
+                array[:-1],
+                np.concatenate([array, array[-1:]]),
+                array[None],
+                array.ravel()[:0],
+                array.astype(np.float16),
+                array.astype(np.complex64),
+                np.zeros((0, 2**20)),
+                -1 - array if array.dtype.kind == "i" else np.full_like(array, np.nan),
+                10 + array if name.endswith(("indices", "indptr")) else np.full_like(array, np.inf, dtype=float),
+            ]
+        )
+    )
+    if name == "classes_" and damaged.shape == array.shape and len(np.unique(damaged)) == len(array):
+        return  # other names for classes are as good as these
+    write_container(path, MODEL, content, arrays | {name: damaged})
+    with pytest.raises(ModelFileError):
+        load(path)
+
+
+def header_of(data: bytes) -> bytes:
+    return data[8 : 8 + int.from_bytes(data[:8], "little")]
+
+
+@pytest.mark.parametrize("claim", [2**62, 2**64 - 1, 2**40, container.MAX_HEADER_BYTES + 1])
+def test_a_header_that_claims_to_be_huge_is_not_read(whole, claim):
+    data, path = whole
+    path.write_bytes(struct.pack("<Q", claim) + data[8:])
+    with pytest.raises(ModelFileError, match=f"claims a header of {claim} bytes"):
+        load(path)
+
+
+def test_deep_nesting_is_refused(whole):
+    for text in (b"[" * 100_000, b'{"a":' * 100_000, b"9" * 100_000):
+        refuse(whole[1], struct.pack("<Q", len(text)) + text)
+
+
+def test_foreign_files_are_refused(model, tmp_path):
+    foreign = tmp_path / "foreign"
+    contents = {
+        "empty": b"",
+        "text": b"5.1,3.5,1.4,0.2,setosa\n" * 100,
+        "pickle": pickle.dumps(model),
+        "safetensors": safetensors.numpy.save({"weight": np.zeros(3)}),
+        "safetensors with metadata": safetensors.numpy.save({"weight": np.zeros(3)}, {"format": "pt"}),
+        "safetensors with an entry": safetensors.numpy.save({"weight": np.zeros(3)}, {"ddlearn": "1"}),
+        "zeros": bytes(1000),
+    }
+    for content in contents.values():
+        refuse(foreign, content)
+    np.savez(tmp_path / "arrays.npz", model.components_)
+    with zipfile.ZipFile(tmp_path / "archive.zip", "w") as archive:
+        archive.writestr("model", "model")
+    np.save(tmp_path / "array.npy", model.components_)
+    for name in ("arrays.npz", "archive.zip", "array.npy"):
+        with pytest.raises(ModelFileError):
+            load(tmp_path / name)
+
+
+def test_folders_pipes_and_missing_files(tmp_path):
+    with pytest.raises(ModelFileError, match="is not a file but a folder"):
+        load(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "missing")
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "pipe")
+        with pytest.raises(ModelFileError, match="is not a file"):
+            load(tmp_path / "pipe")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs sparse files")
+def test_a_huge_foreign_file_is_not_read(tmp_path):
+    # 8 GB that take no room on the disk.
+    path = tmp_path / "huge"
+    data = safetensors.numpy.save({"weight": np.zeros(3)})
+    with path.open("wb") as file:
+        file.write(data)
+        file.truncate(2**33)
+    with pytest.raises(ModelFileError, match="not that of a ddlearn file"):
+        load(path)
+
+
+def test_the_hash_is_that_of_the_file_with_zeros_in_its_place(whole):
+    data, _ = whole
+    digest = json.loads(json.loads(header_of(data))["__metadata__"]["ddlearn"])["sha256"]
+    assert hashlib.sha256(data.replace(digest.encode(), b"0" * 64, 1)).hexdigest() == digest
+
+
+def test_newer_and_unknown_formats_say_what_to_do(model, path, monkeypatch):
+    monkeypatch.setattr(container, "FORMAT_VERSION", 2)
+    save(model, path)
+    monkeypatch.undo()
+    with pytest.raises(ModelFileError, match=f"format version 2, written by ddlearn {__version__}.*upgrade ddlearn"):
+        load(path)
+    monkeypatch.setattr(container, "FORMAT_VERSION", 0)
+    save(model, path)
+    monkeypatch.undo()
+    with pytest.raises(ModelFileError, match="there is no format version 0"):
+        load(path)
+
+
+def test_a_checkpoint_is_not_a_model(digits, path):
+    quick().set_callbacks(Checkpoint(path)).fit(*digits)
+    with pytest.raises(ModelFileError, match=r"it is a checkpoint, not a model: resume it with ddlearn\.Checkpoint"):
+        load(path)
+
+
+def test_a_save_that_is_interrupted_leaves_the_old_model(digits, model, path, monkeypatch):
+    save(model, path)
+    before = path.read_bytes()
+    other = quick(random_state=1).fit(*digits)
+    monkeypatch.setattr(os, "replace", lambda *paths: signal.raise_signal(signal.SIGINT))
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            save(other, path)
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert path.read_bytes() == before
+    assert os.listdir(path.parent) == [path.name]

@@ -1,0 +1,127 @@
+"""The gradient through label-free codes against finite differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import normalise
+from ddlearn.fitting.loop.refinement import REFINEMENT_COSTS, RefinedModel, TaskGradient
+
+from ddlearn import (
+    LOSSES,
+    OMP,
+    ORMP,
+    sparse_encode,
+)
+from ddlearn.coding import ElasticNet
+
+STEP = 1e-6
+N_COMPONENTS, N_FEATURES, N_CLASSES = 8, 6, 3
+CODERS = {
+    "elastic net": (ElasticNet(0.3, l1_ratio=0.5, tol=1e-13), N_COMPONENTS),
+    "positive": (ElasticNet(0.3, l1_ratio=0.5, positive=True, tol=1e-13), N_COMPONENTS),
+    "omp": (OMP(), 3),
+    "ormp": (ORMP(), 3),
+}
+COSTS = [("one_vs_all", loss) for loss in LOSSES] + [("softmax", "square")]
+
+
+class Case:
+    """A random model, samples of unit size, and labels."""
+
+    def __init__(self, coder, cost, n_rows=6, dtype=np.float64):
+        rng = np.random.default_rng(0)
+        dictionary = normalise(rng.standard_normal((N_COMPONENTS, N_FEATURES)))
+        coef, intercept = rng.standard_normal((N_COMPONENTS, N_CLASSES)), rng.standard_normal(N_CLASSES)
+        self.model = RefinedModel(*(array.astype(dtype) for array in (dictionary, coef, intercept)))
+        self.X = rng.standard_normal((n_rows, N_FEATURES)).astype(dtype)
+        self.labels = np.where(rng.integers(N_CLASSES, size=n_rows)[:, None] == np.arange(N_CLASSES), 1.0, -1.0)
+        self.labels = self.labels.astype(dtype)
+        sparse_coder, n_nonzero_coefs = CODERS[coder]
+        kind, loss = cost
+        class_cost = np.array([0.5, 1.0, 2.0])
+        cost = REFINEMENT_COSTS[kind](LOSSES[loss](), class_cost)
+        self.gradient = TaskGradient(sparse_coder, n_nonzero_coefs, cost, n_jobs=1)
+
+    def moved(self):
+        """Go through all models that differ in one number, by a step forth and a step back."""
+        for name, array in self.model._asdict().items():
+            for place in np.ndindex(array.shape):
+                step = np.zeros_like(array)
+                step[place] = STEP
+                yield name, place, [self.model._replace(**{name: array + sign * step}) for sign in (1, -1)]
+
+    def mean_cost(self, model):
+        return np.mean(self.gradient.cost.value(self.gradient.judge(model, self.X).scores, self.labels))
+
+    def find_supports(self, dictionary):
+        coder, n_nonzero_coefs = self.gradient.sparse_coder, self.gradient.n_nonzero_coefs
+        return np.sign(sparse_encode(self.X, dictionary, n_nonzero_coefs=n_nonzero_coefs, method=coder).toarray())
+
+    def leave_out_rows_that_change(self):
+        """Keep the samples whose atoms, and their signs, are the same in all models that are compared."""
+        supports = self.find_supports(self.model.dictionary)
+        for name, _, models in self.moved():
+            if name == "dictionary":
+                for model in models:
+                    is_same = (self.find_supports(normalise(model.dictionary)) == supports).all(axis=1)
+                    self.X, self.labels, supports = self.X[is_same], self.labels[is_same], supports[is_same]
+        assert len(self.X) >= 3
+        assert (supports != 0).sum(axis=1).max() > 1
+
+
+@pytest.mark.parametrize("coder", CODERS)
+@pytest.mark.parametrize("cost", COSTS, ids=" ".join)
+def test_the_gradient_is_that_of_finite_differences(coder, cost):
+    case = Case(coder, cost)
+    case.leave_out_rows_that_change()
+    gradient, scores = case.gradient.differentiate(case.model, case.X, case.labels)
+    np.testing.assert_array_equal(scores, case.gradient.judge(case.model, case.X).scores)
+    for name, place, (forth, back) in case.moved():
+        slope = (case.mean_cost(forth) - case.mean_cost(back)) / (2 * STEP)
+        assert getattr(gradient, name)[place] == pytest.approx(slope, abs=1e-6), (name, place)
+
+
+@pytest.mark.parametrize("coder", CODERS)
+def test_a_sample_that_no_atom_explains_moves_the_intercepts_only(coder):
+    case = Case(coder, ("softmax", "square"))
+    case.X[:] = 0
+    gradient, scores = case.gradient.differentiate(case.model, case.X, case.labels)
+    assert not gradient.dictionary.any()
+    assert not gradient.coef_by_atom.any()
+    assert gradient.intercept.any()
+    np.testing.assert_array_equal(scores, np.broadcast_to(case.model.intercept, scores.shape))
+
+
+@pytest.mark.parametrize("coder", CODERS)
+def test_float32_stays_float32_and_agrees(coder):
+    gradients = []
+    for dtype in (np.float64, np.float32):
+        case = Case(coder, ("softmax", "square"), dtype=dtype)
+        gradient, scores = case.gradient.differentiate(case.model, case.X, case.labels)
+        assert {array.dtype for array in (*gradient, scores)} == {np.dtype(dtype)}
+        gradients.append(gradient)
+    for double, single in zip(*gradients, strict=True):
+        np.testing.assert_allclose(single, double, rtol=0, atol=2e-2 * np.abs(double).max())
+
+
+@pytest.mark.parametrize("coder", CODERS)
+def test_it_is_bitwise_the_same_on_two_threads(coder):
+    case = Case(coder, ("softmax", "square"), n_rows=200)
+    results = []
+    for n_jobs in (1, 2):
+        case.gradient.n_jobs = n_jobs
+        gradient, scores = case.gradient.differentiate(case.model, case.X, case.labels)
+        judged = case.gradient.judge(case.model, case.X)
+        results.append([*gradient, scores, *judged])
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_samples_are_judged_as_sparse_encode_codes_them():
+    case = Case("ormp", ("softmax", "square"), n_rows=100)
+    codes = sparse_encode(case.X, case.model.dictionary, n_nonzero_coefs=3, method="ormp")
+    judged = case.gradient.judge(case.model, case.X)
+    np.testing.assert_allclose(judged.scores, codes @ case.model.coef_by_atom + case.model.intercept, atol=1e-12)
+    residuals = case.X - codes @ case.model.dictionary
+    np.testing.assert_allclose(judged.misfit, np.sum(residuals**2, axis=1), atol=1e-12)

@@ -1,0 +1,58 @@
+"""Kernels on rows of codes against dense NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array, random_array
+
+from ddlearn.codes import RowCodes
+from ddlearn.kernels.codes import change_rows, expand_square_rows, score_rows
+
+shapes = given(
+    n_samples=st.integers(1, 6),
+    n_components=st.integers(1, 9),
+    n_classes=st.integers(0, 4),
+    density=st.sampled_from([0.0, 0.3, 1.0]),
+    seed=st.integers(0, 999),
+)
+
+
+def draw_codes(n_samples, n_components, density, rng):
+    dense = random_array(
+        (n_samples, n_components), density=density, rng=rng, data_sampler=rng.standard_normal
+    ).toarray()
+    return dense, RowCodes.from_csr(csr_array(dense), n_components, np.float64)
+
+
+@shapes
+def test_score_rows(n_samples, n_components, n_classes, density, seed):
+    rng = np.random.default_rng(seed)
+    dense, codes = draw_codes(n_samples, n_components, density, rng)
+    coef = rng.standard_normal((n_classes, n_components))
+    scores = np.full((n_samples, n_classes), np.nan)
+    score_rows(codes.indices, codes.values, np.ascontiguousarray(coef.T), scores)
+    np.testing.assert_allclose(scores, dense @ coef.T, atol=1e-12)
+
+
+@shapes
+def test_expand_square_rows(n_samples, n_components, n_classes, density, seed):
+    rng = np.random.default_rng(seed)
+    dense, codes = draw_codes(n_samples, n_components, density, rng)
+    atoms, X = rng.standard_normal((n_components, 5)), rng.standard_normal((n_samples, 5))
+    expanded = np.full(n_samples, np.nan)
+    expand_square_rows(atoms @ atoms.T, X @ atoms.T, codes.indices, codes.values, expanded)
+    residual = np.sum((X - dense @ atoms) ** 2, axis=1)
+    np.testing.assert_allclose(expanded + np.sum(X**2, axis=1), residual, atol=1e-10)
+
+
+@shapes
+def test_change_rows(n_samples, n_components, n_classes, density, seed):
+    rng = np.random.default_rng(seed)
+    old_dense, old = draw_codes(n_samples, n_components, density, rng)
+    new_dense, new = draw_codes(n_samples, n_components, 0.5, rng)
+    change, size = np.full((2, n_samples), np.nan)
+    change_rows(old.indices, old.values, new.indices, new.values, change, size)
+    np.testing.assert_allclose(change, np.sum((new_dense - old_dense) ** 2, axis=1), atol=1e-12)
+    np.testing.assert_allclose(size, np.sum(old_dense**2, axis=1), atol=1e-12)

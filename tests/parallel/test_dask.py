@@ -1,0 +1,525 @@
+"""Dask: the same model as in memory, whatever happens to the workers, and nothing of the data on the client."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from conftest import normalise
+from scipy.sparse import csr_array
+from sklearn.datasets import load_digits
+
+from ddlearn import (
+    KSVD,
+    Checkpoint,
+    CodeClassifier,
+    DDLClassifier,
+    LostClusterError,
+    load,
+    save,
+)
+
+da = pytest.importorskip("dask.array")
+distributed = pytest.importorskip("distributed")
+
+PART_ROWS = 256
+N_SAMPLES = 700  # three parts on two workers
+ARRAYS = ("components_", "coef_", "intercept_", "class_cost_", "class_prior_")
+
+
+@contextmanager
+def start_cluster(**options):
+    # Nothing listens on a fixed port, so that several runs do not meet.
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"} | options
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client():
+    with start_cluster() as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return normalise(X[:N_SAMPLES]), y[:N_SAMPLES]
+
+
+def on_dask(X, y, chunk=PART_ROWS):
+    return da.from_array(X, chunks=(chunk, -1)), da.from_array(y, chunks=chunk)
+
+
+def make_model(**changes):
+    settings = {"n_components": 40, "max_iter": 2, "tol": 0, "dictionary_update": "block_coordinate", "random_state": 0}
+    return DDLClassifier(**settings | changes)
+
+
+def assert_same_model(one, other, **tolerance):
+    for name in ARRAYS:
+        compare = np.testing.assert_allclose if tolerance else np.testing.assert_array_equal
+        compare(getattr(one, name), getattr(other, name), **tolerance)
+    assert one.n_iter_ == other.n_iter_
+    assert one.n_samples_seen_ == other.n_samples_seen_
+    assert one.classes_.tolist() == other.classes_.tolist()
+    assert [r.training_error for r in one.history_] == [r.training_error for r in other.history_]
+    assert [r.n_accepted for r in one.history_] == [r.n_accepted for r in other.history_]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"loss": "logistic", "dictionary_update": "atom", "noise": "shared"},
+        pytest.param({"loss": "smooth_hinge", "dictionary_update": "mod", "unlabeled": 3}, marks=pytest.mark.nightly),
+        {"n_components": 150, "n_nonzero_coefs": 1, "init": "gaussian"},  # atoms that nobody uses are replaced
+    ],
+    ids=["square", "logistic", "unlabelled", "unused"],
+)
+def test_the_model_is_bitwise_that_of_memory_for_the_same_parts(client, digits, changes, monkeypatch):
+    monkeypatch.setattr("ddlearn.fitting.data.PART_ROWS", PART_ROWS)
+    here = make_model(**changes).fit(*digits)
+    there = make_model(**changes).fit(*on_dask(*digits))
+    assert_same_model(there, here)
+    for name in ("median_noise_variance_", "noise_floor_", "cost_floor_"):
+        assert getattr(there, name) == getattr(here, name)
+    if changes.get("init") == "gaussian":
+        assert sum(record.n_replaced for record in here.history_) > 0
+
+
+def test_the_model_is_that_of_memory_to_1e_8_for_other_parts(client, digits):
+    here = make_model().fit(*digits)  # one part
+    there = make_model().fit(*on_dask(*digits, chunk=300))  # not even whole tiles
+    assert_same_model(there, here, rtol=1e-8, atol=1e-8)
+
+
+def test_float32_stays_float32_and_text_stays_text(client, digits):
+    X, y = digits
+    names = np.array([f"digit {label}" for label in y])
+    model = make_model().fit(*on_dask(X.astype(np.float32), names))
+    assert model.components_.dtype == np.float32
+    assert model.classes_.tolist() == [f"digit {label}" for label in range(10)]
+    assert model.score(*on_dask(X.astype(np.float32), names)) > 0.8
+
+
+def test_several_labels_a_sample(client, digits):
+    X, y = digits
+    indicator = np.stack([y % 2, y > 4], axis=1).astype(int)
+    here, there = make_model().fit(X, indicator), make_model().fit(*on_dask(X, indicator))
+    assert_same_model(there, here, rtol=1e-8, atol=1e-8)
+    lazy = there.predict(on_dask(X, y)[0])
+    np.testing.assert_array_equal(lazy.compute(), here.predict(X))
+    assert there.score(*on_dask(X, indicator)) == pytest.approx(here.score(X, indicator))
+
+
+def test_chunks_of_unknown_size_some_of_them_empty(client, digits):
+    X, y = digits
+    is_kept = (y > 2) & (np.arange(len(y)) < 512)  # none of the last chunk's rows
+    lazy_X, lazy_y = on_dask(X, y)
+    kept = da.from_array(is_kept, chunks=PART_ROWS)
+    lazy_X, lazy_y = lazy_X[kept], lazy_y[kept]
+    assert np.isnan(lazy_X.shape[0])
+    model = make_model().fit(lazy_X, lazy_y)
+    assert model.n_samples_seen_ == is_kept.sum()
+    assert_same_model(model, make_model().fit(X[is_kept], y[is_kept]), rtol=1e-8, atol=1e-8)
+    np.testing.assert_array_equal(model.predict(lazy_X).compute(), model.predict(X[is_kept]))
+
+
+@pytest.mark.nightly
+def test_chunks_of_columns_and_other_chunks_of_labels(client, digits):
+    X, y = digits
+    expected = make_model().fit(*on_dask(X, y))
+    wide = make_model().fit(da.from_array(X, chunks=(PART_ROWS, 10)), da.from_array(y, chunks=100))
+    assert_same_model(wide, expected)
+    assert_same_model(make_model().fit(on_dask(X, y)[0], y.tolist()), expected)
+
+
+def test_predictions_wait_and_are_those_of_memory(client, digits):
+    X, y = digits
+    model = make_model(max_iter=1).fit(X, y)
+    lazy_X = on_dask(X, y)[0]
+    for name in ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform"):
+        lazy, expected = getattr(model, name)(lazy_X), getattr(model, name)(X)
+        assert isinstance(lazy, da.Array)
+        assert lazy.shape == expected.shape
+        assert lazy.dtype == expected.dtype
+        computed = lazy.compute()
+        assert type(computed) is type(expected)
+        if isinstance(expected, csr_array):
+            computed, expected = computed.toarray(), expected.toarray()
+        np.testing.assert_array_equal(computed, expected)
+    assert model.score(lazy_X, y) == model.score(X, y)
+    weight = np.arange(len(y))
+    assert model.score(lazy_X, y, weight) == pytest.approx(model.score(X, y, weight))
+    mask = np.arange(64) < 8
+    for form in (mask, np.broadcast_to(mask, X.shape)):
+        np.testing.assert_array_equal(model.predict(lazy_X, form).compute(), model.predict(X, mask))
+
+
+def test_a_model_that_changes_does_not_change_what_was_asked_before(client, digits):
+    X, y = digits
+    model = make_model(max_iter=1).fit(X, y)
+    expected = model.predict(X)
+    lazy = model.predict(on_dask(X, y)[0])
+    model.set_params(random_state=1, n_components=5).fit(X, y)
+    assert (model.predict(X) != expected).any()
+    np.testing.assert_array_equal(lazy.compute(), expected)
+
+
+def test_a_model_from_dask_is_saved_and_loaded(client, digits, tmp_path):
+    model = make_model().fit(*on_dask(*digits))
+    assert not hasattr(model, "codes_")
+    save(model, tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert loaded.n_samples_seen_ == len(digits[0])
+    np.testing.assert_array_equal(loaded.predict(digits[0]), model.predict(digits[0]))
+
+
+def list_keys(client):
+    return {key for keys in client.has_what().values() for key in keys}
+
+
+def wait_until_only(client, keys):
+    deadline = time.monotonic() + 10
+    while list_keys(client) - keys:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+class Hold:
+    """A callback that keeps hold of the loop, and with it of all parts."""
+
+    def setup(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context, *, metadata):
+        self.loops = [*getattr(self, "loops", []), metadata]
+
+    def on_fit_task_end(self, estimator, context):
+        pass
+
+    def teardown(self, estimator, context):
+        pass
+
+
+def test_nothing_is_left_on_the_workers(client, digits):
+    data = client.persist(on_dask(*digits))
+    distributed.wait(data)
+    before = list_keys(client)
+    hold = Hold()
+    make_model().set_callbacks(hold).fit(*data)
+    assert hold.loops
+    wait_until_only(client, before)
+
+
+def test_nothing_is_left_on_the_workers_when_a_fit_cannot_begin(client, digits):
+    X, y = digits
+    broken = X.copy()
+    broken[600, 3] = np.nan
+    before = list_keys(client)
+    with pytest.raises(ValueError, match="X contains NaN in row 600, feature 3"):
+        make_model().fit(*on_dask(broken, y))
+    wait_until_only(client, before)
+
+
+def test_labels_in_memory_mean_what_they_mean_without_dask(client, digits):
+    X, y = digits
+    lazy_X = on_dask(X, y)[0]
+    texts = [f"digit {label}" if label else float("nan") for label in y]
+    here = make_model(unlabeled=float("nan")).fit(X, texts)
+    there = make_model(unlabeled=float("nan")).fit(lazy_X, texts)
+    assert there.classes_.tolist() == here.classes_.tolist() == [f"digit {label}" for label in range(1, 10)]
+    assert_same_model(there, here, rtol=1e-8, atol=1e-8)
+    with pytest.raises(ValueError, match="y mixes labels of the types"):
+        make_model().fit(lazy_X, [1, "a"] * (len(y) // 2))
+
+
+def test_scores_of_labels_in_other_forms(client, digits):
+    X, y = digits
+    model = make_model(max_iter=1).fit(X, y)
+    lazy_X, lazy_y = on_dask(X, y)
+    expected = model.score(X, y)
+    assert model.score(lazy_X, lazy_y[:, None]) == pytest.approx(expected)
+    assert model.score(lazy_X, y[:, None]) == pytest.approx(expected)
+    assert model.score(lazy_X, lazy_y.rechunk(100)) == pytest.approx(expected)
+    for wrong, message in (
+        (y[:-1], "inconsistent numbers of samples"),
+        (y.astype(str), "give labels of one type"),
+        (np.eye(10)[y], "y has shape"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.score(lazy_X, wrong)
+
+
+class Locked(Hold):
+    """A callback that cannot be sent anywhere."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+
+
+def test_callbacks_stay_at_home(client, digits):
+    X, y = digits
+    model = make_model(max_iter=1).set_callbacks(Locked()).fit(X, y)
+    np.testing.assert_array_equal(model.predict(on_dask(X, y)[0]).compute(), model.predict(X))
+
+
+def test_names_of_features_do_not_outlive_their_data(client, digits, tmp_path):
+    pd = pytest.importorskip("pandas")
+    X, y = digits
+    model = make_model(max_iter=1).fit(pd.DataFrame(X).add_prefix("pixel"), y)
+    assert len(model.feature_names_in_) == 64
+    model.fit(*on_dask(X[:, :32], y))
+    assert not hasattr(model, "feature_names_in_")
+    save(model, tmp_path / "model")
+
+
+def test_fits_in_several_threads(client, digits):
+    import dask
+
+    before = dask.config.get("distributed.admin.large-graph-warning-threshold")
+    data = on_dask(*digits)
+    with ThreadPoolExecutor(3) as threads:
+        models = list(threads.map(lambda _: make_model(max_iter=1).fit(*data), range(3)))
+    for model in models[1:]:
+        assert_same_model(model, models[0])
+    assert dask.config.get("distributed.admin.large-graph-warning-threshold") == before
+
+
+def fit_inside(X, y):
+    return make_model(max_iter=1).fit(*on_dask(X, y))
+
+
+@pytest.mark.nightly
+def test_a_fit_inside_a_task_does_not_wait_for_itself(digits):
+    with start_cluster(n_workers=1) as client:
+        model = client.submit(fit_inside, *digits).result(timeout=60)
+        assert_same_model(model, make_model(max_iter=1).fit(*on_dask(*digits)))
+
+
+@contextmanager
+def count_bytes(monkeypatch):
+    """Count what the client and the scheduler, which is in this process too, read and write."""
+    from distributed.comm import tcp
+
+    counted = []
+
+    def read(frames, *arguments, original=tcp.from_frames, **options):
+        counted.append(sum(memoryview(frame).nbytes for frame in frames))
+        return original(frames, *arguments, **options)
+
+    async def write(*arguments, original=tcp.to_frames, **options):
+        frames = await original(*arguments, **options)
+        counted.append(sum(memoryview(frame).nbytes for frame in frames))
+        return frames
+
+    with monkeypatch.context() as patches:
+        patches.setattr(tcp, "from_frames", read)
+        patches.setattr(tcp, "to_frames", write)
+        yield counted
+
+
+def draw_chunk(block_info):
+    """Draw samples of two classes, on a worker."""
+    (start, stop), _ = block_info[None]["array-location"]
+    rng = np.random.default_rng(start)
+    return rng.standard_normal((stop - start, 50)) + 3 * (np.arange(start, stop)[:, None] % 2) * (np.arange(50) < 9)
+
+
+@pytest.mark.nightly
+def test_traffic_does_not_grow_with_the_number_of_samples(client, monkeypatch):
+    sizes, per_iteration, in_all = (8192, 65536), [], []
+    for n_samples in sizes:
+        chunks = ((n_samples // 2,) * 2, (50,))
+        X = da.map_blocks(draw_chunk, chunks=chunks, dtype=float, meta=np.empty((0, 0)))
+        y = da.arange(n_samples, chunks=n_samples // 2) % 2
+        n_bytes = []
+        for max_iter in (1, 5):
+            with count_bytes(monkeypatch) as counted:
+                make_model(max_iter=max_iter, n_components=20).fit(X, y)
+            n_bytes.append(sum(counted))
+        per_iteration.append((n_bytes[1] - n_bytes[0]) / 4)
+        in_all.append(n_bytes[1])
+    assert per_iteration[0] > 10_000  # something does travel
+    assert per_iteration[1] < 1.15 * per_iteration[0]  # heartbeats come when they like
+    # Which class each sample has, for the draw of the first atoms, is all that is known of samples here.
+    assert in_all[1] - in_all[0] < 20 * (sizes[1] - sizes[0])  # a sample has 400 bytes
+
+
+# -- what cannot be ----------------------------------------------------------------------------------------------------
+
+
+class OwnTrainer:
+    def train(self, codes, labels, loss, coef, intercept, *, fit_intercept=True, n_jobs=None):
+        return coef, intercept
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"dictionary_update": "ksvd"}, "dictionary_update='ksvd' needs all samples in one place.*'block_coordinate'"),
+        ({"dictionary_update": "exact_ksvd"}, "use dictionary_update='atom' or"),
+        ({"classifier_trainer": OwnTrainer()}, "use classifier_trainer='auto'"),
+    ],
+    ids=["ksvd", "exact", "trainer"],
+)
+def test_strategies_that_need_all_samples_are_refused_before_any_work(digits, changes, message):
+    with pytest.raises(ValueError, match=message):
+        make_model(**changes).fit(*on_dask(*digits))
+
+
+def test_what_cannot_work_on_dask_does_not_collect_it(digits):
+    X, y = on_dask(*digits)
+    model = make_model(max_iter=1).fit(*digits)
+    for refuses in (model.explain, KSVD(5).fit, lambda X: CodeClassifier().fit(X, y)):
+        with pytest.raises(TypeError, match=r"in memory or memory-mapped, not a Dask array"):
+            refuses(X)
+
+
+def test_without_a_client_the_message_says_how_to_get_one(digits):
+    script = (
+        "import dask.array as da, numpy as np\nfrom ddlearn import DDLClassifier\n"
+        "X = da.ones((4, 2), chunks=2)\n"
+        "DDLClassifier(dictionary_update='atom').fit(X, np.array([0, 1, 0, 1]))"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert "ValueError: X is a Dask array, but there is no Dask client that could fit it: make one" in result.stderr
+
+
+def fail_to_read(chunk):
+    raise TimeoutError("the storage did not answer")
+
+
+def test_what_goes_wrong_in_a_task_is_not_a_lost_cluster(client, digits):
+    X, y = on_dask(*digits)
+    with pytest.raises(TimeoutError, match="the storage did not answer") as failure:
+        make_model().fit(X.map_blocks(fail_to_read, dtype=float, meta=np.empty((0, 0))), y)
+    assert not isinstance(failure.value, LostClusterError)
+
+
+def test_a_dask_data_frame_is_not_collected(digits):
+    frames = pytest.importorskip("dask.dataframe")
+    pd = pytest.importorskip("pandas")
+    frame = frames.from_pandas(pd.DataFrame(digits[0]), npartitions=2)
+    with pytest.raises(TypeError, match="to_dask_array"):
+        make_model().fit(frame, digits[1])
+
+
+def test_bad_data_are_named_and_the_model_is_as_before(client, digits):
+    X, y = digits
+    model = make_model(max_iter=1).fit(X, y)
+    before = model.components_.copy()
+    cases = [
+        ((on_dask(X, y)[0], y[:-1]), "inconsistent numbers of samples"),
+        (on_dask(X, np.zeros(len(y), int)), "y holds only one class, 0"),
+        ((on_dask(X, y)[0][:, 0], y), "X must have rows of samples"),
+        ((on_dask(X, y)[0].astype(str), y), "not real numbers"),
+        ((on_dask(X, y)[0], None), "y must be a Dask array"),
+        ((on_dask(X, y)[0][:0], y[:0]), "X has no rows"),
+    ]
+    for data, message in cases:
+        with pytest.raises(ValueError, match=message):
+            model.fit(*data)
+        np.testing.assert_array_equal(model.components_, before)
+        assert model.n_features_in_ == 64
+    with pytest.raises(ValueError, match="expecting 64 features"):
+        model.predict(da.ones((4, 3)))
+
+
+# -- faults ------------------------------------------------------------------------------------------------------------
+
+
+class Disaster:
+    """A callback that does something once, after some iteration."""
+
+    def __init__(self, iteration, strike):
+        self.iteration, self.strike = iteration, strike
+
+    def setup(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context):
+        pass
+
+    def on_fit_task_end(self, estimator, context):
+        if context.task_name == "iteration" and context.task_id == self.iteration:
+            self.strike()
+
+    def teardown(self, estimator, context):
+        pass
+
+
+def test_a_killed_worker_does_not_change_the_model(digits):
+    with start_cluster() as client:
+        data = on_dask(*digits)
+        expected = make_model(max_iter=3).fit(*data)
+        victims = client.run(os.getpid)
+
+        def kill_a_worker():
+            address, process = next(iter(victims.items()))
+            assert any("settle_scales" in str(key) for key in client.has_what()[address])  # parts, which will be lost
+            os.kill(process, signal.SIGKILL)
+
+        model = make_model(max_iter=3).set_callbacks(Disaster(1, kill_a_worker)).fit(*data)
+        assert set(client.run(os.getpid).values()) != set(victims.values())  # somebody did die
+    assert_same_model(model, expected)
+
+
+def test_a_fit_on_dask_goes_on_from_its_checkpoint(client, digits, tmp_path):
+    data, path = on_dask(*digits), tmp_path / "fit"
+    expected = make_model(max_iter=3).fit(*data)
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    model = make_model(max_iter=3).set_callbacks(Checkpoint(path), Disaster(1, interrupt))
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(*data)
+    resumed = make_model(max_iter=3).set_callbacks(Checkpoint(path, resume=True))
+    assert_same_model(resumed.fit(*data), expected)
+    other = da.from_array(digits[0] * 2, chunks=(PART_ROWS, -1))
+    with pytest.raises(ValueError, match="X differs"):
+        resumed.fit(other, data[1])
+    with pytest.raises(ValueError, match="the samples were cut into 3 parts and are cut into others now"):
+        resumed.fit(*on_dask(*digits, chunk=512))
+
+
+def run_command(*arguments):
+    command = [sys.executable, "-m", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+@pytest.mark.nightly  # the client waits for the scheduler to come back
+def test_a_scheduler_that_goes_away_is_named_and_the_checkpoint_stays(digits, tmp_path):
+    file, path = tmp_path / "scheduler.json", tmp_path / "fit"
+    options = ["--scheduler-file", str(file), "--no-dashboard"]
+    scheduler = run_command("distributed.cli.dask_scheduler", "--port", "0", *options)
+    worker = run_command("distributed.cli.dask_worker", *options, "--nworkers", "1", "--nthreads", "1", "--no-nanny")
+    try:
+        with distributed.Client(scheduler_file=str(file), timeout=30, heartbeat_interval="1s") as client:
+            client.wait_for_workers(1, timeout=30)
+
+            def kill_the_scheduler():
+                scheduler.kill()
+                scheduler.wait()
+
+            model = make_model(max_iter=4).set_callbacks(Checkpoint(path), Disaster(2, kill_the_scheduler))
+            with pytest.raises(LostClusterError, match="The Dask scheduler went away"):
+                model.fit(*on_dask(*digits))
+            assert not hasattr(model, "components_")
+    finally:
+        for process in (scheduler, worker):
+            process.kill()
+            process.wait()
+    with start_cluster():
+        resumed = make_model(max_iter=4).set_callbacks(Checkpoint(path, resume=True)).fit(*on_dask(*digits))
+        assert_same_model(resumed, make_model(max_iter=4).fit(*on_dask(*digits)))
