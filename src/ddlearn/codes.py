@@ -1,19 +1,28 @@
-"""Sparse codes in memory: the paper's X, at most T entries a row.
+"""Sparse codes in memory (the paper's X), and the model that gives them a meaning (the paper's D, W, b and gamma).
 
 Inside the library the codes of a block of samples are two arrays of shape (n_samples, T), not a CSR matrix: every row
-has the same place for its entries, so blocks can be written side by side by several threads and kernels need no
-row pointers.  A row's entries stand in the order of their atoms; places that are not used come last and hold index 0
-and value 0, which is harmless in every product.
+has the same number of places, so several threads can write blocks side by side and kernels need no row pointers.  The
+entries of a row are in the order of their atoms; unused places come last and hold index 0 and value 0, which is
+harmless in every product.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
+
+from .kernels.codes import score_rows
+from .kernels.sweep import measure_errors
+from .parallel import map_blocks, split_rows
+
+Floats = NDArray[np.floating]
+Flags = NDArray[np.bool_]
 
 
 class RowCodes(NamedTuple):
@@ -90,7 +99,57 @@ class RowCodes(NamedTuple):
         return RowCodes(self.indices[rows], self.values[rows])
 
     def sort(self) -> RowCodes:
-        """Return the same codes with the atoms of each row in order, unused places last."""
+        """Return the same codes with the atoms of each row in order and unused places last."""
         order = np.argsort(np.where(self.values != 0, self.indices, np.iinfo(np.int32).max), axis=1, kind="stable")
         values = np.take_along_axis(self.values, order, axis=1)
         return RowCodes(np.where(values != 0, np.take_along_axis(self.indices, order, axis=1), np.int32(0)), values)
+
+
+@dataclass(frozen=True)
+class Model:
+    """What all samples share: dictionary, classifiers and class costs, the paper's D, W, b and gamma."""
+
+    dictionary: Floats  # (n_components, n_features), rows of unit norm
+    coef: Floats  # (n_classes, n_components)
+    intercept: Floats  # (n_classes,)
+    class_cost: Floats  # (n_classes,)
+
+    sent_by_fields: ClassVar = True  # to a cluster, where arrays that have not changed need not be sent again
+
+    @cached_property
+    def coef_by_atom(self) -> Floats:
+        """The coefficients with one row per atom, as kernels read them."""
+        return np.ascontiguousarray(self.coef.T)
+
+    def astype(self, dtype: DTypeLike) -> Model:
+        """Return the model in another precision."""
+        arrays = (self.dictionary, self.coef, self.intercept, self.class_cost)
+        return Model(*(array.astype(dtype, copy=False) for array in arrays))
+
+    def weigh_labels(self, weight: float) -> Model:
+        """Return the model with the weight of the labels folded into the class costs.
+
+        The terms of the classifiers in the objective are multiplied by the weight, so costs are divided by it.
+        """
+        return replace(self, class_cost=self.class_cost / weight)
+
+    def scores_without_intercept(self, codes: RowCodes) -> Floats:
+        """Return w'x of every sample for every class."""
+        scores = np.empty((len(codes.indices), len(self.coef)), self.coef.dtype)
+        score_rows(codes.indices, codes.values, self.coef_by_atom, scores)
+        return scores
+
+    def scores(self, codes: RowCodes) -> Floats:
+        """Return the score w'x + b of every sample for every class."""
+        return self.scores_without_intercept(codes) + self.intercept
+
+
+def measure_residuals(X: Floats, codes: RowCodes, dictionary: Floats, n_jobs: int | None = None) -> Floats:
+    """Return the squared residual of every sample; the residuals themselves are never stored."""
+    squared = np.empty(X.shape[0], dtype=X.dtype)
+
+    def measure(rows: slice, residual: Floats) -> None:
+        measure_errors(np.asarray(X[rows]), *codes.rows(rows), dictionary, residual, squared[rows])
+
+    map_blocks(measure, split_rows(X.shape[0]), lambda: np.empty(X.shape[1], dtype=X.dtype), n_jobs=n_jobs)
+    return squared

@@ -2,41 +2,39 @@ r"""The MAP objective (Eq. 3 of the paper) in its four terms, and the scales tha
 
 .. math::
     \underbrace{\sum_i \frac{\|y_i - D^T x_i\|^2}{2\sigma_i^2}}_{\text{representation}}
-    + \underbrace{\sum_i \frac{M + 2}{2} \ln \sigma_i^2}_{\text{noise}}
+    + \underbrace{\sum_i \frac{M + 2}{2} \ln \sigma_i^2}_{\text{log noise}}
     + \underbrace{\sum_j \sum_i \frac{\Omega(z_{ij})}{\gamma_j}}_{\text{classification}}
-    + \underbrace{\sum_j (N_j + 1) \ln \gamma_j}_{\text{cost}}
+    + \underbrace{\sum_j (N_j + 1) \ln \gamma_j}_{\text{log class cost}}
 
 over N samples with M features, of which :math:`N_j` are labelled for class j.  It is unbounded below: a sample that
 is an atom has :math:`\sigma_i \to 0`, separable classes have :math:`\gamma_j \to 0`.  So floors on both are part of
 the model.
 
-A coder with a penalty on codes stands for a prior on them whose scale is tied to the noise of the sample (its constant
-is left out): :math:`\|y_i - D^T x_i\|^2` plus twice the penalty, the *misfit*, takes the place of the squared residual.
+A coder with a penalty on codes implies a prior on them whose scale is tied to the noise of the sample (its constant is
+left out): :math:`\|y_i - D^T x_i\|^2` plus twice the penalty, the *misfit*, replaces the squared residual.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
-from .codes import RowCodes
-from .coding import SparseCoder, measure_misfit, resolve_sparse_coder
-from .kernels.codes import score_rows
-from .kernels.sweep import measure_errors
+from .codes import Floats, Model, RowCodes, measure_residuals
+from .coding.coders import SparseCoder
+from .coding.encoder import resolve_sparse_coder
 from .losses import Loss, resolve_loss
-from .parallel import Parts, map_blocks, split_rows
+from .parallel import Parts
 from .parallel.quantiles import find_median
-
-__all__ = ["MapObjective", "map_objective"]
-
-Floats = NDArray[np.floating]
+from .strategies import check_number
 
 
 class MapObjective(NamedTuple):
@@ -46,24 +44,24 @@ class MapObjective(NamedTuple):
     ----------
     representation : float
         Misfits over twice their variances.
-    noise : float
+    log_noise : float
         Logarithms of the variances.
     classification : float
-        Classification costs over their scales.
-    cost : float
-        Logarithms of those scales.
+        Classification costs over the class costs.
+    log_class_cost : float
+        Logarithms of the class costs.
 
     Examples
     --------
     >>> from ddlearn import MapObjective
-    >>> MapObjective(representation=3.0, noise=-10.0, classification=2.0, cost=-1.0).total
+    >>> MapObjective(representation=3.0, log_noise=-10.0, classification=2.0, log_class_cost=-1.0).total
     -6.0
     """
 
     representation: float
-    noise: float
+    log_noise: float
     classification: float
-    cost: float
+    log_class_cost: float
 
     @property
     def total(self) -> float:
@@ -72,27 +70,8 @@ class MapObjective(NamedTuple):
 
     @property
     def size(self) -> float:
-        """The sum of the terms' sizes, what a change is compared with: the total may well be near zero."""
+        """The sum of the terms' sizes, to compare a change with: the total may well be near zero."""
         return sum(map(abs, self))
-
-
-def measure_residuals(X: Floats, codes: RowCodes, dictionary: Floats, n_jobs: int | None = None) -> Floats:
-    """Return the squared residual of every sample; no residual is ever stored."""
-    errors = np.empty(X.shape[0], dtype=X.dtype)
-
-    def measure(rows: slice, residual: Floats) -> None:
-        measure_errors(np.asarray(X[rows]), *codes.rows(rows), dictionary, residual, errors[rows])
-
-    map_blocks(measure, split_rows(X.shape[0]), lambda: np.empty(X.shape[1], dtype=X.dtype), n_jobs=n_jobs)
-    return errors
-
-
-def compute_scores(codes: RowCodes, coef: Floats, intercept: Floats) -> Floats:
-    """Return the score w'x + b of every sample for every class."""
-    scores = np.empty((len(codes.indices), len(coef)), coef.dtype)
-    score_rows(codes.indices, codes.values, np.ascontiguousarray(coef.T), scores)
-    scores += intercept
-    return scores
 
 
 def sum_costs(labels: Floats, scores: Floats, loss: Loss) -> NDArray[np.float64]:
@@ -102,7 +81,7 @@ def sum_costs(labels: Floats, scores: Floats, loss: Loss) -> NDArray[np.float64]
 
 
 def sum_noise_terms(misfits: Floats, noise_variance: Floats, n_features: int) -> tuple[float, float]:
-    """Return what some samples add to the terms of representation and of noise."""
+    """Return what some samples add to the first two terms."""
     variance = noise_variance.astype(np.float64)
     representation = float(np.sum(misfits / (2 * variance)))
     return representation, float((n_features + 2) / 2 * np.sum(np.log(variance)))
@@ -111,9 +90,9 @@ def sum_noise_terms(misfits: Floats, noise_variance: Floats, n_features: int) ->
 def sum_class_terms(
     costs: Floats, class_cost: Floats, n_labelled: NDArray[np.integer], classification_weight: float = 1.0
 ) -> tuple[float, float]:
-    """Return the terms of classification and of cost; ``costs`` are those of :func:`sum_costs`.
+    """Return the last two terms; ``costs`` come from :func:`sum_costs`.
 
-    The weight is on both terms of the classifiers: on the costs alone, the scales would grow with it and undo it.
+    The weight is on both terms: on the costs alone, the class costs would grow with it and undo it.
     """
     return (
         float(classification_weight * np.sum(costs / class_cost)),
@@ -122,7 +101,7 @@ def sum_class_terms(
 
 
 class Floors(NamedTuple):
-    """What no noise variance and no class cost falls below."""
+    """The smallest noise variance and class cost that a fit allows."""
 
     noise_variance: float
     class_cost: float
@@ -146,31 +125,6 @@ def _count_up_to(numbers: Floats, limit: float) -> int:
     return int(np.count_nonzero(numbers <= limit))
 
 
-def set_floors(
-    misfits: Parts[Floats],
-    n_samples: int,
-    dtype: np.dtype,
-    costs: Floats,
-    n_labelled: NDArray[np.integer],
-    n_features: int,
-    *,
-    noise_floor: float,
-    cost_floor: float,
-) -> Floors:
-    """Return floors relative to the median scales of the first codes.
-
-    They are set once, so that they do not move while the objective is lowered.  Samples that are atoms have no misfit
-    but rounding errors and say nothing about the noise, so the median is over the others.
-    """
-    largest = misfits.add_up(_find_largest).number
-    n_atoms = misfits.add_up(_count_up_to, float(np.finfo(dtype).eps) * largest)
-    typical_variance = 1.0
-    if n_atoms < n_samples:
-        typical_variance = find_median(misfits, n_samples, dtype, n_left_out=n_atoms) / (n_features + 2)
-    typical_cost = np.median(costs / (n_labelled + 1)) or 1.0
-    return Floors(float(noise_floor * typical_variance), float(cost_floor * typical_cost))
-
-
 def estimate_noise_per_sample(misfits: Floats, mean: float, n_features: int, floor: float) -> Floats:
     r"""Return :math:`\sigma_i^2 = r_i^2 / (M + 2)` for misfits :math:`r_i^2`, the paper's estimate, or the floor."""
     return np.maximum(misfits / (n_features + 2), misfits.dtype.type(floor))
@@ -181,11 +135,76 @@ def estimate_shared_noise(misfits: Floats, mean: float, n_features: int, floor: 
     return np.full_like(misfits, max(mean / (n_features + 2), floor))
 
 
-# From some misfits, the mean of all of them, the number of features and the floor.
+# From some misfits, the mean of all misfits, the number of features and the floor.
 NOISE_MODELS: dict[str, Callable[[Floats, float, int, float], Floats]] = {
     "per_sample": estimate_noise_per_sample,
     "shared": estimate_shared_noise,
 }
+
+
+class Scales(BaseEstimator):
+    r"""How the scales of the objective, :math:`\sigma_i^2` and :math:`\gamma_j`, are estimated.
+
+    Parameters
+    ----------
+    noise : {"per_sample", "shared"}, default="per_sample"
+        One noise variance per sample, as in the paper, or one for all.
+    noise_floor : float, default=0.1
+        No noise variance falls below this share of the median for the first codes.  Without a floor the objective has
+        no minimum.
+    cost_floor : float, default=0.3
+        The same for class costs.
+
+    Examples
+    --------
+    >>> from ddlearn import DDLClassifier, Scales
+    >>> DDLClassifier(scales=Scales(noise="shared"))
+    DDLClassifier(scales=Scales(noise='shared'))
+    """
+
+    def __init__(self, noise: str = "per_sample", *, noise_floor: float = 0.1, cost_floor: float = 0.3):
+        self.noise = noise
+        self.noise_floor = noise_floor
+        self.cost_floor = cost_floor
+
+    def check_parameters(self) -> None:
+        """Raise unless all parameters make sense."""
+        if self.noise not in NOISE_MODELS:
+            raise ValueError(f"noise={self.noise!r} is not known; choose one of {sorted(NOISE_MODELS)}.")
+        for name in ("noise_floor", "cost_floor"):
+            check_number(name, getattr(self, name), Real)
+            if getattr(self, name) == 0:
+                raise ValueError(f"{name} must be above 0: without a floor the objective is unbounded below.")
+
+    def estimate_noise(self, misfits: Floats, mean: float, n_features: int, floor: float) -> Floats:
+        """Return the noise variances of some samples, given the mean misfit of all."""
+        return NOISE_MODELS[self.noise](misfits, mean, n_features, floor)
+
+    def set_floors(
+        self,
+        misfits: Parts[Floats],
+        n_samples: int,
+        dtype: np.dtype,
+        costs: Floats,
+        n_labelled: NDArray[np.integer],
+        n_features: int,
+    ) -> Floors:
+        """Return floors relative to the median scales of the first codes.
+
+        They are set once, so that they do not move while the objective is lowered.  The misfits of samples that are
+        atoms are rounding errors and say nothing about the noise, so the median is over the others.
+        """
+        largest = misfits.add_up(_find_largest).number
+        n_atoms = misfits.add_up(_count_up_to, float(np.finfo(dtype).eps) * largest)
+        typical_variance = 1.0
+        if n_atoms < n_samples:
+            typical_variance = find_median(misfits, n_samples, dtype, n_left_out=n_atoms) / (n_features + 2)
+        return self.scale_floors(typical_variance, costs, n_labelled)
+
+    def scale_floors(self, typical_variance: float, costs: Floats, n_labelled: NDArray) -> Floors:
+        """Return floors relative to a typical noise variance and the median class cost."""
+        typical_cost = np.median(costs / (n_labelled + 1)) or 1.0
+        return Floors(float(self.noise_floor * typical_variance), float(self.cost_floor * typical_cost))
 
 
 def estimate_class_cost(costs: Floats, n_labelled: NDArray, floor: float) -> NDArray[np.float64]:
@@ -245,7 +264,7 @@ def map_objective(
     ...     [[1.0, 1.0]], [[1]], [[1.0, 0.0]], [[0.5]], [0.0], csr_array([[1.0]]),
     ...     noise_variance=[1.0], class_cost=[0.5], loss="square",
     ... )
-    >>> terms.representation, terms.noise, terms.classification
+    >>> terms.representation, terms.log_noise, terms.classification
     (0.5, 0.0, 0.5)
     """
     X = check_array(X, dtype=[np.float64, np.float32], order="C", input_name="X")
@@ -259,11 +278,11 @@ def map_objective(
         if array.shape != shapes[name]:
             raise ValueError(f"{name} has shape {array.shape}, expected {shapes[name]}.")
     rows = RowCodes.from_csr(codes, max(int(np.diff(codes.indptr).max(initial=0)), 1), X.dtype)
-    scores = compute_scores(rows, coef, np.asarray(intercept, dtype=X.dtype))
-    costs = sum_costs(labels, scores, resolve_loss(loss))
     variance = np.broadcast_to(np.asarray(noise_variance, dtype=np.float64), len(X))
     class_cost = np.broadcast_to(np.asarray(class_cost, dtype=np.float64), labels.shape[1])
-    misfits = measure_misfit(resolve_sparse_coder(sparse_coder), measure_residuals(X, rows, dictionary), rows)
+    model = Model(dictionary, coef, np.asarray(intercept, dtype=X.dtype), class_cost)
+    costs = sum_costs(labels, model.scores(rows), resolve_loss(loss))
+    misfits = resolve_sparse_coder(sparse_coder).measure_misfit(measure_residuals(X, rows, dictionary), rows)
     return MapObjective(
         *sum_noise_terms(misfits, variance, X.shape[1]),
         *sum_class_terms(costs, class_cost, np.count_nonzero(labels, axis=0)),

@@ -2,7 +2,7 @@ r"""Registration of images to the dictionary while they are coded (after Wagner 
 
 An image :math:`y` is seen through a map of the plane, :math:`y \circ \tau`, near the identity.  Each round takes the
 tangents :math:`J = \partial (y \circ \tau) / \partial \tau` of the image as it is seen now, finds code and move
-together (``masked_coding.py``), moves, and looks again:
+together (``masked.py``), moves, and looks again:
 
 .. math:: \min_{x, \delta} \|y \circ \tau + J^T \delta - D^T x\|^2 + \lambda \|y\|^2 \|\tau + \delta\|^2 .
 
@@ -21,20 +21,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
+from ..codes import Flags, Floats
 from ..kernels.warp import differentiate_rows, warp_rows
 from ..parallel import map_blocks, split_rows
 from ..strategies import check_number
-from . import Floats, SparseCoder
-from .masked import (
-    Flags,
-    RowProblem,
-    Tangents,
-    combine,
-)
+from .coders import SparseCoder
+from .masked import RowProblem, Tangents, combine
 
-__all__ = ["TRANSFORMS", "Alignment", "warp_images"]
-
-# The limits of methods.md 5.4, beyond which an image would be made to look like another one.
+# Beyond these limits an image could be made to look like another one.
 _LARGEST_ANGLE = np.deg2rad(15)
 _LARGEST_SCALING = 0.15
 _LARGEST_TANGENTS = 2**21  # values in the tangents of the images that are registered at a time: 16 MB
@@ -132,15 +126,18 @@ class Alignment(BaseEstimator):
     transform : {"translation", "euclidean", "similarity", "affine"}, default="affine"
         The maps to try: shifts; shifts and rotations; those and one scale; all linear maps and shifts.
     n_rounds : int, default=3
-        How often tangents are taken and the image is moved, at most.
+        Rounds at most; each takes the tangents and moves the image.
     damping : float, default=0.003
         The cost of a movement by one pixel, relative to the squared norm of the image.
     tol : float, default=0.2
-        An image that a round has moved by no more pixels stays there.
+        Registration of an image ends when a round moves it by no more than this many pixels.
     max_shift : float or None, default=None
         The largest shift in pixels, along columns and along rows; by default a ninth of the shorter side: 2 for images
         of 16 x 16, 3 for 28 x 28.  Scales are limited to 0.85 to 1.15 and angles to 15 degrees (of affine maps, the
         entries of the matrix on the diagonal and beside it).
+    training : bool, default=False
+        Whether training images are registered too, by one round in each iteration.  ``codes_`` and ``noise_variance_``
+        are then those of the registered images.
 
     Examples
     --------
@@ -157,12 +154,14 @@ class Alignment(BaseEstimator):
         damping: float = 0.003,
         tol: float = 0.2,
         max_shift: float | None = None,
+        training: bool = False,
     ):
         self.transform = transform
         self.n_rounds = n_rounds
         self.damping = damping
         self.tol = tol
         self.max_shift = max_shift
+        self.training = training
 
     def check_parameters(self) -> None:
         """Raise unless all parameters make sense."""
@@ -309,7 +308,7 @@ def warp_images(samples: Floats, affine: Floats, image_shape: tuple[int, int]) -
 def resolve_alignment(
     alignment: str | Alignment | None, image_shape: tuple[int, int] | None, n_features: int, sparse_coder: SparseCoder
 ) -> Registration | None:
-    """Return what registers samples, if anything shall and can."""
+    """Return the registration to use, or None if alignment is off; raise if coder or image_shape do not allow it."""
     if image_shape is not None:
         check_image_shape(image_shape, n_features)
     if alignment is None:
@@ -322,8 +321,8 @@ def resolve_alignment(
         )
     alignment.check_parameters()
     if image_shape is None:
-        raise ValueError("alignment moves images, so it needs to know their image_shape=(height, width).")
-    if not getattr(sparse_coder, "projects_directions", False):
+        raise ValueError("alignment moves images: set image_shape=(height, width).")
+    if not sparse_coder.projects_directions:
         raise ValueError(
             f"{sparse_coder!r} cannot code images while they are aligned, since it does not declare "
             "projects_directions: use sparse_coder='ormp', or alignment=None."
@@ -332,7 +331,7 @@ def resolve_alignment(
 
 
 def check_image_shape(image_shape: tuple[int, int], n_features: int) -> None:
-    """Raise unless rows of so many features can be images of that shape."""
+    """Raise unless rows with this number of features can be images of that shape."""
     is_pair = isinstance(image_shape, tuple | list) and len(image_shape) == 2
     if not is_pair or not all(
         isinstance(side, Integral) and type(side) is not bool and side > 0 for side in image_shape

@@ -1,16 +1,30 @@
-"""What a sparse coder is: a solver of the row problems of sparse coding."""
+r"""Sparse coders: solvers of the row problems of sparse coding, and the two greedy ones, OMP and ORMP.
+
+For a dictionary :math:`D` with atoms as rows and a sample :math:`y`, traditional sparse coding (TSC) is the paper's
+
+.. math:: \min_x \|y - D^T x\|^2 \quad\text{subject to}\quad \|x\|_0 \le T .
+
+A coder solves the slightly larger row problem of discriminative coding (``discriminative.py``), of which this is the
+case without classes.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
-from ..codes import RowCodes
+from ..codes import Floats, RowCodes
+from ..kernels.pursuit import make_pursuit_workspace, pursue_rows
 
-Floats = NDArray[np.floating]
+# A correlation this many rounding errors small, relative to the sample's largest, is a rounding error itself; so is a
+# squared residual, the difference of the sample's energy and what the atoms explain, relative to that energy.
+_ROUNDING_ERRORS_OF_CORRELATION = 100
+_ROUNDING_ERRORS_OF_RESIDUAL = 4
+# An atom depends on others when a smaller share than this of its squared norm lies outside their span: half the digits
+# and a margin, since coefficients lose twice as many digits as the share has.
+PIVOT_FLOOR = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
 
 
 class SparseCoder(BaseEstimator, ABC):
@@ -27,9 +41,9 @@ class SparseCoder(BaseEstimator, ABC):
     problem; the others are never given any.  Weights may be negative, as those of missing features are, but the matrix
     in brackets never has a negative eigenvalue.
 
-    A coder may add a penalty on the code, if it tells by ``measure_penalty`` what a code costs, in units of half the
-    squared residual; one that sets ``starts_from_codes`` is given the codes that samples have already; and one with a
-    number that the data should decide is asked to :meth:`adapt` when a fit has its first dictionary.
+    A coder that declares ``has_penalty`` adds a penalty on the code, in units of half the squared residual, which
+    ``measure_penalty`` returns.  One that declares ``starts_from_codes`` is given the codes that samples already have.
+    One with a parameter to be estimated from the data is asked to :meth:`adapt` when a fit has its first dictionary.
 
     Examples
     --------
@@ -43,8 +57,10 @@ class SparseCoder(BaseEstimator, ABC):
 
     projects_directions = False
     starts_from_codes = False
-    is_adapted = True  # or there is a number left that the data should decide
-    default_budget = 5  # T, where nobody has set it
+    has_penalty = False
+    ridge = 0.0  # what a penalty adds to the squared norms of the atoms
+    is_adapted = True  # False while a parameter has to be estimated from the data
+    default_budget = 5  # the default of n_nonzero_coefs
 
     @abstractmethod
     def encode(
@@ -90,33 +106,179 @@ class SparseCoder(BaseEstimator, ABC):
             At most T entries a row.
         """
 
+    def measure_penalty(self, values: Floats) -> Floats:
+        """Return the penalty on the codes of some rows, in units of half the squared residual.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_rows, n_places)
+            The coefficients, in any order.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            The penalty, zero unless the coder declares ``has_penalty``.
+        """
+        return np.zeros(len(values), values.dtype)
+
+    def measure_misfit(self, squared_residuals: Floats, codes: RowCodes) -> Floats:
+        """Return what coding lowers: squared residuals plus twice the penalty.
+
+        Parameters
+        ----------
+        squared_residuals : ndarray of shape (n_rows,)
+            Of the samples.
+        codes : RowCodes
+            Their codes.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            The misfits.
+        """
+        return squared_residuals + 2 * self.measure_penalty(codes.values) if self.has_penalty else squared_residuals
+
     def adapt(self, samples: Floats, dictionary: Floats, n_nonzero_coefs: int) -> SparseCoder:
-        """Return a coder in which numbers that the data decide are filled in.
+        """Return a coder whose open parameters have been estimated from the data.
 
         Parameters
         ----------
         samples : ndarray of shape (n_samples, n_features)
-            Some of the samples to be coded, a thousand at most.
+            Some of the samples to be coded, about a thousand at most.
         dictionary : ndarray of shape (n_components, n_features)
-            The atoms that there are first.
+            The first dictionary.
         n_nonzero_coefs : int
             The budget T.
 
         Returns
         -------
         SparseCoder
-            This coder, if there is nothing to decide.
+            This coder, if there is nothing to estimate.
         """
         return self
 
+    def learned_parameters(self) -> dict[str, float]:
+        """Return the numeric parameters, which files store for :meth:`with_learned_parameters`.
 
-def no_classes(n_rows: int, n_components: int, dtype: np.dtype) -> tuple[Floats, Floats, Floats]:
-    """Return the class terms (coef, weight, pull) of traditional sparse coding."""
-    return np.empty((0, n_components), dtype), np.empty((n_rows, 0), dtype), np.empty((n_rows, 0), dtype)
+        Returns
+        -------
+        dict
+            Values by name.
+        """
+        return {name: value for name, value in self.get_params().items() if type(value) is float}
+
+    def with_learned_parameters(self, values: dict[str, float]) -> SparseCoder:
+        """Return a coder that has adapted before with the parameters it had then.
+
+        Parameters
+        ----------
+        values : dict
+            From :meth:`learned_parameters`.
+
+        Returns
+        -------
+        SparseCoder
+            This coder, if it has nothing to estimate.
+        """
+        if self.is_adapted:
+            return self
+        known = self.get_params()
+        return clone(self).set_params(**{name: value for name, value in values.items() if name in known})
 
 
-def measure_misfit(sparse_coder: SparseCoder, squared_residuals: Floats, codes: RowCodes) -> Floats:
-    """Return what codes leave to be lowered: their squared residuals, and twice the coder's penalty if it has one."""
-    if not hasattr(sparse_coder, "measure_penalty"):
-        return squared_residuals
-    return squared_residuals + 2 * sparse_coder.measure_penalty(codes.values)
+class _Pursuit(SparseCoder):
+    """What OMP and ORMP share: a greedy choice of atoms, least squares on those chosen."""
+
+    projects_directions = True
+    uses_residual_norm: bool
+
+    def __init__(self, tol: float | None = None):
+        self.tol = tol
+
+    def encode(
+        self,
+        gram: Floats,
+        correlations: Floats,
+        coef: Floats,
+        weight: Floats,
+        pull: Floats,
+        *,
+        n_nonzero_coefs: int,
+        energies: Floats | None = None,
+        directions: Floats | None = None,
+        init_codes: RowCodes | None = None,
+    ) -> RowCodes:
+        dtype = gram.dtype
+        n_rows, n_components = correlations.shape
+        directions = np.empty((n_rows, 0, n_components), dtype) if directions is None else directions
+        if energies is None:
+            energies, tolerances = np.zeros(n_rows, dtype), np.full(n_rows, -np.inf, dtype)
+        else:
+            floor = dtype.type(_ROUNDING_ERRORS_OF_RESIDUAL * np.finfo(dtype).eps)
+            tolerances = np.maximum(floor * energies, dtype.type(self.tol or 0))
+        codes = RowCodes(
+            np.empty((n_rows, n_nonzero_coefs), np.int32),
+            np.empty((n_rows, n_nonzero_coefs), dtype),
+        )
+        pursue_rows(
+            gram,
+            correlations,
+            coef,
+            weight,
+            pull,
+            directions.reshape(-1, n_components),
+            energies,
+            tolerances,
+            dtype.type((_ROUNDING_ERRORS_OF_CORRELATION * np.finfo(dtype).eps) ** 2),
+            dtype.type(PIVOT_FLOOR[dtype]),
+            self.uses_residual_norm,
+            make_pursuit_workspace(n_nonzero_coefs, n_components, len(coef), directions.shape[1], dtype),
+            codes.indices,
+            codes.values,
+        )
+        return codes
+
+
+class OMP(_Pursuit):
+    """Orthogonal matching pursuit: each step takes the atom most correlated with the residual.
+
+    Parameters
+    ----------
+    tol : float or None, default=None
+        Stop when the squared norm of the residual is no larger; only in traditional sparse coding.
+
+    See Also
+    --------
+    ORMP : The atom that lowers the error most.
+
+    Examples
+    --------
+    >>> OMP(tol=0.1)
+    OMP(tol=0.1)
+    """
+
+    uses_residual_norm = False
+
+
+class ORMP(_Pursuit):
+    """Orthogonal least squares (order recursive matching pursuit): each step takes the atom that lowers the error most.
+
+    Its residuals are lower than those of :class:`OMP`, by a few per cent on digits and by more on correlated atoms
+    such as faces, for a little more time.
+
+    Parameters
+    ----------
+    tol : float or None, default=None
+        Stop when the squared norm of the residual is no larger; only in traditional sparse coding.
+
+    See Also
+    --------
+    OMP : The atom most correlated with the residual.
+
+    Examples
+    --------
+    >>> ORMP()
+    ORMP()
+    """
+
+    uses_residual_norm = True

@@ -34,28 +34,43 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
-from ..codes import RowCodes
-from ..kernels.codes import change_rows, expand_square_rows, score_rows
+from ..codes import Flags, Floats, Model, RowCodes
+from ..kernels.codes import change_rows, expand_square_rows
 from ..losses import Loss, resolve_loss
 from ..parallel import TILE_ROWS, map_blocks, split_rows
-from . import (
-    Floats,
-    SparseCoder,
-    adapt_coder,
-    check_budget,
-    check_samples,
-    compute_gram,
-    correlate,
-    make_correlations,
-    measure_energies,
-    measure_misfit,
-    no_classes,
-    resolve_sparse_coder,
-)
+from ..strategies import check_number
+from .coders import SparseCoder
+from .encoder import Encoder, adapt_coder, check_budget, check_samples, measure_energies, resolve_sparse_coder
 
-__all__ = ["CodingRecord", "discriminative_encode"]
+
+class DiscriminativeCoding(BaseEstimator):
+    """How long Algorithm 1 goes on.
+
+    Parameters
+    ----------
+    max_iter : int, default=100
+        Newton steps at most, the paper's p_max.  A quadratic loss needs one.
+    tol : float, default=1e-4
+        A code has converged when it changes by no more, relative to its size.
+
+    Examples
+    --------
+    >>> from ddlearn import DDLClassifier, DiscriminativeCoding
+    >>> DDLClassifier(coding=DiscriminativeCoding(max_iter=10)).get_params()["coding__max_iter"]
+    10
+    """
+
+    def __init__(self, max_iter: int = 100, tol: float = 1e-4):
+        self.max_iter = max_iter
+        self.tol = tol
+
+    def check_parameters(self) -> None:
+        """Raise unless both are numbers of at least 0."""
+        check_number("max_iter of the coding", self.max_iter, Integral)
+        check_number("tol of the coding", self.tol, Real)
 
 
 @dataclass(frozen=True)
@@ -65,14 +80,14 @@ class CodingRecord:
     Parameters
     ----------
     n_iter : ndarray of shape (n_samples,)
-        Newton steps tried for each sample.
+        Newton steps tried per sample.
     n_accepted : int
         Steps that lowered the objective of their sample.
     n_rejected : int
-        Steps that would have raised it and were undone.  A last step that only confirms the code within
-        ``coding_tol`` may count as neither.
+        Steps that would have raised it and were undone.  A last step that changes the code by less than the tolerance
+        may count as neither.
     objective_before : ndarray of shape (n_samples,)
-        Each sample's objective F at the code it started from.
+        The objective F of each sample at the code it started from.
     objective_after : ndarray of shape (n_samples,)
         The same at the code returned.
 
@@ -95,33 +110,17 @@ class CodingRecord:
     objective_after: Floats
 
 
-@dataclass(frozen=True)
-class ClassifierState:
-    """What all rows of a discriminative coding share besides the dictionary: W, b, gamma and Omega."""
+class RowProblems(NamedTuple):
+    """The problems of the rows of a block."""
 
-    coef: Floats  # (n_classes, n_components)
-    intercept: Floats  # (n_classes,)
-    class_cost: Floats  # (n_classes,)
-    loss: Loss
-
-    @property
-    def is_quadratic(self) -> bool:
-        return bool(getattr(self.loss, "is_quadratic", False))
-
-
-class Rows(NamedTuple):
-    """What belongs to the rows of a block."""
-
-    gram: Floats  # (n_components, n_components) shared by all rows
     correlations: Floats  # (n_rows, n_components)
     energies: Floats  # (n_rows,)
     labels: Floats  # (n_rows, n_classes)
     noise_variance: Floats  # (n_rows,)
 
-    def take(self, positions: NDArray[np.intp]) -> Rows:
-        if len(positions) == len(self.energies):
-            return self
-        return Rows(self.gram, *(array[positions] for array in self[1:]))
+    def take(self, positions: NDArray[np.intp]) -> RowProblems:
+        """Return the problems of some of the rows."""
+        return self if len(positions) == len(self.energies) else RowProblems(*(array[positions] for array in self))
 
 
 class Point(NamedTuple):
@@ -129,26 +128,22 @@ class Point(NamedTuple):
 
     codes: RowCodes
     scores: Floats  # (n_rows, n_classes) without intercept
-    misfit: Floats  # (n_rows,) squared residual, and twice the penalty on the code
+    misfit: Floats  # (n_rows,) squared residual plus twice the penalty on the code
     objective: Floats  # (n_rows,)
 
     def take(self, positions: NDArray[np.intp]) -> Point:
+        """Return some of the rows."""
         return Point(self.codes.rows(positions), *(array[positions] for array in self[1:]))
 
-    def put(self, positions: NDArray[np.intp], other: Point, chosen: NDArray[np.bool_]) -> None:
-        """Overwrite some rows with those of `other` that are chosen."""
-        for mine, theirs in (
-            (self.codes.indices, other.codes.indices),
-            (self.codes.values, other.codes.values),
-            (self.scores, other.scores),
-            (self.misfit, other.misfit),
-            (self.objective, other.objective),
-        ):
-            mine[positions[chosen]] = theirs[chosen]
+    def put(self, positions: NDArray[np.intp], other: Point, is_chosen: Flags) -> None:
+        """Overwrite rows at these positions with the chosen rows of another point."""
+        rows = positions[is_chosen]
+        for array, new in zip((*self.codes, *self[1:]), (*other.codes, *other[1:]), strict=True):
+            array[rows] = new[is_chosen]
 
 
 @dataclass
-class _Tally:
+class _StepCounts:
     """What a :class:`CodingRecord` counts."""
 
     n_iter: NDArray[np.int32]
@@ -156,29 +151,14 @@ class _Tally:
     n_rejected: int = 0
 
 
+@dataclass(frozen=True)
 class DiscriminativeCoder:
-    """Algorithm 1 on row blocks, for one dictionary and one set of classifiers that have been checked."""
+    """Algorithm 1 for one dictionary and one set of classifiers; all arguments have been checked."""
 
-    def __init__(
-        self,
-        dictionary: Floats,
-        classifiers: ClassifierState,
-        sparse_coder: SparseCoder,
-        n_nonzero_coefs: int,
-        max_coding_iter: int,
-        coding_tol: float,
-        n_jobs: int | None = None,
-        gram: Floats | None = None,
-    ):
-        self.dictionary = dictionary
-        self.gram = compute_gram(dictionary, n_jobs) if gram is None else gram
-        self.classifiers = classifiers
-        self.coef_by_atom = np.ascontiguousarray(classifiers.coef.T)
-        self.sparse_coder = sparse_coder
-        self.n_nonzero_coefs = n_nonzero_coefs
-        self.max_coding_iter = max_coding_iter
-        self.coding_tol = coding_tol
-        self.n_jobs = n_jobs
+    encoder: Encoder
+    model: Model  # with the weight of the labels in its class costs
+    loss: Loss
+    coding: DiscriminativeCoding
 
     def encode(
         self,
@@ -186,116 +166,110 @@ class DiscriminativeCoder:
         labels: Floats,
         noise_variance: Floats,
         init_codes: RowCodes | None = None,
+        *,
+        n_jobs: int | None = None,
         block_rows: int = TILE_ROWS,
     ) -> tuple[RowCodes, CodingRecord]:
         """Code all rows; :func:`discriminative_encode` for arguments that have been checked."""
-        codes = RowCodes.empty(len(X), self.n_nonzero_coefs, X.dtype)
+        encoder = self.encoder
+        codes = RowCodes.empty(len(X), encoder.n_nonzero_coefs, X.dtype)
         blocks = split_rows(len(X), block_rows)
 
-        def encode_block(block: slice, correlations: Floats) -> CodingRecord:
-            rows = Rows(
-                self.gram,
-                correlate(X[block], self.dictionary, correlations),
-                measure_energies(X[block], block.start),
-                labels[block],
-                noise_variance[block],
-            )
-            start = self._start(rows) if init_codes is None else init_codes.rows(block)
-            point, record = self.descend(rows, start, is_start_traditional=init_codes is None)
-            codes.indices[block] = point.codes.indices
-            codes.values[block] = point.codes.values
+        def encode_rows(rows: slice, workspace: Floats) -> CodingRecord:
+            energies = measure_energies(X[rows], rows.start)
+            correlations = encoder.correlate(X[rows], workspace)
+            problems = RowProblems(correlations, energies, labels[rows], noise_variance[rows])
+            is_new = init_codes is None
+            start = encoder.encode_block(correlations, energies) if is_new else init_codes.rows(rows)  # type: ignore[union-attr]
+            point, record = self.descend(problems, start, is_start_traditional=is_new)
+            codes.indices[rows], codes.values[rows] = point.codes
             return record
 
-        workspace = make_correlations(blocks, len(self.dictionary), X.dtype)
-        records = map_blocks(encode_block, blocks, workspace, n_jobs=self.n_jobs)
+        records = map_blocks(encode_rows, blocks, encoder.make_workspace(blocks), n_jobs=n_jobs)
         return codes, _join_records(records)
 
-    def _start(self, rows: Rows) -> RowCodes:
-        """Traditional codes, with which a sample without earlier codes begins."""
-        n_rows, n_components = rows.correlations.shape
-        terms = no_classes(n_rows, n_components, rows.correlations.dtype)
-        return self.sparse_coder.encode(
-            rows.gram, rows.correlations, *terms, n_nonzero_coefs=self.n_nonzero_coefs, energies=rows.energies
-        )
-
-    def descend(self, rows: Rows, start: RowCodes, is_start_traditional: bool) -> tuple[Point, CodingRecord]:
-        """Take guarded Newton steps; a row that converged, or whose step was rejected, leaves the active set."""
-        point = self.measure(rows, RowCodes(start.indices.copy(), start.values.copy()))
+    def descend(self, problems: RowProblems, start: RowCodes, is_start_traditional: bool) -> tuple[Point, CodingRecord]:
+        """Take guarded Newton steps; a row that converged, or whose step was rejected, is done."""
+        point = self.evaluate(problems, RowCodes(start.indices.copy(), start.values.copy()))
         objective_before = point.objective.copy()
-        tally = _Tally(np.zeros(len(rows.energies), np.int32))
-        is_labelled = rows.labels.any(axis=1)
-        if not is_start_traditional:  # without labels, a traditional code is all there is to try
-            self._try(lambda rows, _: self._start(rows), rows, point, np.flatnonzero(~is_labelled), tally)
-        # One step solves a problem that is quadratic as it stands.
-        max_iter = min(self.max_coding_iter, 1) if self.classifiers.is_quadratic else self.max_coding_iter
+        counts = _StepCounts(np.zeros(len(problems.energies), np.int32))
+        is_labelled = problems.labels.any(axis=1)
+        if not is_start_traditional:  # without labels, the traditional code is the only one to try
+            self._try(self._encode_label_free, problems, point, np.flatnonzero(~is_labelled), counts)
         active = np.flatnonzero(is_labelled)
-        for _ in range(max_iter):
-            active = self._try(self._step, rows, point, active, tally)
-        return point, CodingRecord(tally.n_iter, tally.n_accepted, tally.n_rejected, objective_before, point.objective)
+        # One step solves a problem that is already quadratic.
+        for _ in range(min(self.coding.max_iter, 1) if self.loss.is_quadratic else self.coding.max_iter):
+            active = self._try(self._step, problems, point, active, counts)
+        return point, CodingRecord(
+            counts.n_iter, counts.n_accepted, counts.n_rejected, objective_before, point.objective
+        )
 
     def _try(
         self,
-        propose: Callable[[Rows, Point], RowCodes],
-        rows: Rows,
+        propose: Callable[[RowProblems, Point], RowCodes],
+        problems: RowProblems,
         point: Point,
         positions: NDArray[np.intp],
-        tally: _Tally,
+        counts: _StepCounts,
     ) -> NDArray[np.intp]:
-        """Move rows to the codes proposed where that lowers their objective; return those worth going on with."""
+        """Move rows to the proposed codes where that lowers their objective; return the rows that moved far enough."""
         if positions.size == 0:
             return positions
-        current, tried = point.take(positions), rows.take(positions)
-        proposal = self.measure(tried, propose(tried, current))
+        current, tried = point.take(positions), problems.take(positions)
+        proposal = self.evaluate(tried, propose(tried, current))
         is_lower = proposal.objective < current.objective
         is_same = self._is_same(current.codes, proposal.codes)
         point.put(positions, proposal, is_lower)
-        tally.n_iter[positions] += 1
-        tally.n_accepted += int(np.count_nonzero(is_lower))
-        tally.n_rejected += int(np.count_nonzero(~is_lower & ~is_same))
+        counts.n_iter[positions] += 1
+        counts.n_accepted += int(np.count_nonzero(is_lower))
+        counts.n_rejected += int(np.count_nonzero(~is_lower & ~is_same))
         return positions[is_lower & ~is_same]
 
-    def _step(self, rows: Rows, current: Point) -> RowCodes:
+    def _encode_label_free(self, problems: RowProblems, _: Point) -> RowCodes:
+        return self.encoder.encode_block(problems.correlations, problems.energies)
+
+    def _step(self, problems: RowProblems, current: Point) -> RowCodes:
         """Solve the parabola at the current scores."""
-        classifiers = self.classifiers
-        weight, pull = expand_loss(classifiers, rows.labels, rows.noise_variance, current.scores)
-        start: dict[str, Any] = {}
-        if getattr(self.sparse_coder, "starts_from_codes", False):
-            start["init_codes"] = current.codes
-        return self.sparse_coder.encode(
-            rows.gram, rows.correlations, classifiers.coef, weight, pull, n_nonzero_coefs=self.n_nonzero_coefs, **start
+        encoder = self.encoder
+        weight, pull = expand_loss(self.model, self.loss, problems, current.scores)
+        start: dict[str, Any] = {"init_codes": current.codes} if encoder.sparse_coder.starts_from_codes else {}
+        return encoder.sparse_coder.encode(
+            encoder.gram,
+            problems.correlations,
+            self.model.coef,
+            weight,
+            pull,
+            n_nonzero_coefs=encoder.n_nonzero_coefs,
+            **start,
         )
 
-    def measure(self, rows: Rows, codes: RowCodes) -> Point:
+    def evaluate(self, problems: RowProblems, codes: RowCodes) -> Point:
         """Compute scores and the objective F of codes."""
-        classifiers = self.classifiers
-        scores = np.empty((len(codes.indices), len(classifiers.coef)), rows.gram.dtype)
-        score_rows(codes.indices, codes.values, self.coef_by_atom, scores)
-        squared_residual = np.empty_like(rows.energies)
-        expand_square_rows(rows.gram, rows.correlations, codes.indices, codes.values, squared_residual)
-        squared_residual += rows.energies
+        scores = self.model.scores_without_intercept(codes)
+        squared_residual = np.empty_like(problems.energies)
+        expand_square_rows(self.encoder.gram, problems.correlations, *codes, squared_residual)
+        squared_residual += problems.energies
         np.maximum(squared_residual, 0, out=squared_residual)  # below zero only by rounding
-        misfit = measure_misfit(self.sparse_coder, squared_residual, codes)
-        # A label of 0 says nothing about its class, and costs nothing.
-        cost = np.abs(rows.labels) * classifiers.loss.value(rows.labels * (scores + classifiers.intercept))
-        objective = misfit / rows.noise_variance + 2 * np.sum(cost / classifiers.class_cost, axis=1)
+        misfit = self.encoder.sparse_coder.measure_misfit(squared_residual, codes)
+        # A label of 0 is unknown and costs nothing.
+        margin = problems.labels * (scores + self.model.intercept)
+        cost = np.abs(problems.labels) * self.loss.value(margin)
+        objective = misfit / problems.noise_variance + 2 * np.sum(cost / self.model.class_cost, axis=1)
         return Point(codes, scores, misfit, objective)
 
-    def _is_same(self, old: RowCodes, new: RowCodes) -> NDArray[np.bool_]:
-        """Whether a code has changed by no more than ``coding_tol``, relative to its size."""
+    def _is_same(self, old: RowCodes, new: RowCodes) -> Flags:
+        """Return whether codes have changed by no more than ``tol``, relative to their size."""
         squared_change, squared_size = np.empty((2, len(old.indices)), old.values.dtype)
-        change_rows(old.indices, old.values, new.indices, new.values, squared_change, squared_size)
-        return squared_change <= self.coding_tol**2 * squared_size
+        change_rows(*old, *new, squared_change, squared_size)
+        return squared_change <= self.coding.tol**2 * squared_size
 
 
-def expand_loss(
-    classifiers: ClassifierState, labels: Floats, noise_variance: Floats, scores: Floats
-) -> tuple[Floats, Floats]:
+def expand_loss(model: Model, loss: Loss, problems: RowProblems, scores: Floats) -> tuple[Floats, Floats]:
     r"""Return the class weights :math:`h` and pulls :math:`p` of the parabola at the current scores."""
-    loss = classifiers.loss
-    margin = labels * (scores + classifiers.intercept)
-    curvature = getattr(loss, "surrogate_curvature", loss.curvature)(margin)
-    scale = noise_variance[:, None] / classifiers.class_cost
-    weight = scale * np.abs(labels) * curvature
+    labels = problems.labels
+    margin = labels * (scores + model.intercept)
+    scale = problems.noise_variance[:, None] / model.class_cost
+    weight = scale * np.abs(labels) * loss.surrogate_curvature(margin)
     pull = weight * scores - scale * labels * loss.gradient(margin)
     return weight, pull
 
@@ -310,9 +284,7 @@ def _join_records(records: list[CodingRecord]) -> CodingRecord:
     )
 
 
-def _check_classifiers(
-    coef: ArrayLike, intercept: ArrayLike, class_cost: ArrayLike, loss: str | Loss, dictionary: Floats
-) -> ClassifierState:
+def _check_model(dictionary: Floats, coef: ArrayLike, intercept: ArrayLike, class_cost: ArrayLike) -> Model:
     dtype = dictionary.dtype
     coef = check_array(coef, dtype=dtype, order="C", input_name="coef")
     if coef.shape[1] != len(dictionary):
@@ -324,11 +296,11 @@ def _check_classifiers(
     intercept = _fill(intercept, n_classes, "intercept", "classes", dtype)
     class_cost = _fill(class_cost, n_classes, "class_cost", "classes", dtype)
     _check_positive(class_cost, "class_cost")
-    return ClassifierState(coef, intercept, class_cost, resolve_loss(loss))
+    return Model(dictionary, coef, intercept, class_cost)
 
 
 def _fill(values: ArrayLike, length: int, name: str, what: str, dtype: np.dtype) -> Floats:
-    """Return one finite value per class or sample; a scalar stands for all of them."""
+    """Return one finite value per class or sample; a scalar is repeated."""
     array = np.asarray(values, dtype=dtype)
     if array.shape not in {(), (length,)}:
         raise ValueError(f"{name} has shape {array.shape}, but there are {length} {what}: give one value, or one each.")
@@ -447,22 +419,19 @@ def discriminative_encode(
     n_samples, n_components = len(X), len(dictionary)
     coder = resolve_sparse_coder(sparse_coder)
     n_nonzero_coefs = check_budget(n_nonzero_coefs, n_components, coder)
-    classifiers = _check_classifiers(coef, intercept, class_cost, loss, dictionary)
-    labels = _check_labels(labels, n_samples, len(classifiers.coef), X.dtype)
+    model = _check_model(dictionary, coef, intercept, class_cost)
+    labels = _check_labels(labels, n_samples, len(model.coef), X.dtype)
     noise_variance = _fill(noise_variance, n_samples, "noise_variance", "samples", X.dtype)
     _check_positive(noise_variance, "noise_variance")
-    if not isinstance(max_coding_iter, Integral) or max_coding_iter < 0:
-        raise ValueError(f"max_coding_iter must be an integer of at least 0, got {max_coding_iter!r}.")
-    if not isinstance(coding_tol, Real) or not coding_tol >= 0:
-        raise ValueError(f"coding_tol must be a number of at least 0, got {coding_tol!r}.")
+    check_number("max_coding_iter", max_coding_iter, Integral)
+    check_number("coding_tol", coding_tol, Real)
     if init_codes is not None:
         init_codes = check_array(init_codes, accept_sparse="csr", dtype=X.dtype, input_name="init_codes")
         if init_codes.shape != (n_samples, n_components):
             raise ValueError(f"init_codes has shape {init_codes.shape}, expected {(n_samples, n_components)}.")
         init_codes = RowCodes.from_csr(init_codes, n_nonzero_coefs, X.dtype)
-    coder = adapt_coder(coder, X, dictionary, n_nonzero_coefs)
-    discriminative_coder = DiscriminativeCoder(
-        dictionary, classifiers, coder, n_nonzero_coefs, max_coding_iter, coding_tol, n_jobs
-    )
-    codes, record = discriminative_coder.encode(X, labels, noise_variance, init_codes)
+    encoder = Encoder.of(dictionary, adapt_coder(coder, X, dictionary, n_nonzero_coefs), n_nonzero_coefs, n_jobs)
+    coding = DiscriminativeCoding(max_coding_iter, coding_tol)
+    discriminative_coder = DiscriminativeCoder(encoder, model, resolve_loss(loss), coding)
+    codes, record = discriminative_coder.encode(X, labels, noise_variance, init_codes, n_jobs=n_jobs)
     return codes.to_csr(n_components), record

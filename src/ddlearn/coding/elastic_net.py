@@ -22,11 +22,10 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.base import clone
 
-from ..codes import RowCodes
+from ..codes import Floats, RowCodes
 from ..kernels.elastic_net import make_elastic_net_workspace, solve_elastic_net_rows
 from ..strategies import check_number
-from .coders import Floats, SparseCoder, no_classes
-from .pursuit import PIVOT_FLOOR
+from .coders import PIVOT_FLOOR, SparseCoder
 
 # A change of so many rounding errors, relative to the largest coefficient, is none.
 _ROUNDING_ERRORS_OF_COEFFICIENT = 4
@@ -80,6 +79,7 @@ class ElasticNet(SparseCoder):
 
     projects_directions = True
     starts_from_codes = True
+    has_penalty = True
     default_budget = 256
 
     def __init__(
@@ -103,7 +103,7 @@ class ElasticNet(SparseCoder):
         return self.alpha is not None
 
     @property
-    def ridge(self) -> float:
+    def ridge(self) -> float:  # type: ignore[override]
         """What the penalty adds to the squared norms of atoms."""
         return self._get_alpha() * (1 - self.l1_ratio)
 
@@ -132,18 +132,6 @@ class ElasticNet(SparseCoder):
             )
 
     def measure_penalty(self, values: Floats) -> Floats:
-        """Return what the codes of some rows cost, in units of half the squared residual.
-
-        Parameters
-        ----------
-        values : ndarray of shape (n_rows, n_places)
-            The coefficients, in any order.
-
-        Returns
-        -------
-        ndarray of shape (n_rows,)
-            The penalty.
-        """
         lasso, ridge = (values.dtype.type(number) for number in (self._get_alpha() * self.l1_ratio, self.ridge))
         return lasso * np.abs(values).sum(axis=1) + ridge / 2 * np.vecdot(values, values)
 
@@ -220,13 +208,20 @@ class ElasticNet(SparseCoder):
             correlations, energies = correlations[is_noisy], energies[is_noisy]
         energy = float(energies.mean()) or 1.0
         largest_noise = np.sqrt(2 * np.log(max(len(gram), 2)) / samples.shape[1])  # per norm of the residual
-        terms = no_classes(len(energies), len(gram), gram.dtype)
+        no_classes, no_terms = np.empty((0, len(gram))), np.empty((len(energies), 0))
         codes, residual = None, energy
         for _ in range(_TURNS):
             strength = np.clip(largest_noise * np.sqrt(residual / energy), _SMALLEST_SHARE, _LARGEST_SHARE)
             coder = self._scale(strength, np.sqrt(energy))
             codes = coder.encode(
-                gram, correlations, *terms, n_nonzero_coefs=n_nonzero_coefs, energies=energies, init_codes=codes
+                gram,
+                correlations,
+                no_classes,
+                no_terms,
+                no_terms,
+                n_nonzero_coefs=n_nonzero_coefs,
+                energies=energies,
+                init_codes=codes,
             )
             before, residual = residual, _measure_mean_residual(codes, gram, correlations, energies)
             if abs(before - residual) <= _SETTLED * before:

@@ -1,24 +1,65 @@
-"""Samples to codes, without labels: what goes in is checked here, and blocks of rows go to a coder."""
+"""Traditional sparse coding (the paper's TSC): samples to codes without labels, in a dictionary with its Gram matrix."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from numbers import Integral, Real
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from sklearn.utils import check_array
 
-from ..codes import RowCodes
+from ..codes import Floats, RowCodes
 from ..parallel import TILE_ROWS, map_blocks, split_rows
-from .adaptation import count_stride
-from .coders import Floats, SparseCoder, no_classes
-from .registry import resolve_sparse_coder
+from .coders import OMP, ORMP, SparseCoder
+from .elastic_net import ElasticNet
+
+SPARSE_CODERS: dict[str, type[SparseCoder]] = {"omp": OMP, "ormp": ORMP, "elastic_net": ElasticNet}
 
 # Rows of the Gram matrix that one thread computes at a time, and atoms below which one thread is faster than several.
 _GRAM_ROWS = 64
 _FEW_ATOMS = 400
+# Samples from which a coder estimates its open parameters, about.
+_MOST_SAMPLES_TO_ADAPT = 1000
+
+
+def resolve_sparse_coder(sparse_coder: str | SparseCoder, **parameters: Any) -> SparseCoder:
+    """Return the coder of that registered name, or the object itself.
+
+    Parameters
+    ----------
+    sparse_coder : str or SparseCoder
+        A key of ``SPARSE_CODERS``, or an object with ``encode``.
+    **parameters : dict
+        Constructor parameters, if it is a name.
+
+    Returns
+    -------
+    SparseCoder
+        The coder.
+
+    Examples
+    --------
+    >>> resolve_sparse_coder("omp")
+    OMP()
+    """
+    if isinstance(sparse_coder, str):
+        if sparse_coder not in SPARSE_CODERS:
+            raise ValueError(
+                f"{sparse_coder!r} is not a known sparse coder; choose one of {sorted(SPARSE_CODERS)} or pass a "
+                "SparseCoder object."
+            )
+        return SPARSE_CODERS[sparse_coder](**parameters)
+    if isinstance(sparse_coder, type) or not callable(getattr(sparse_coder, "encode", None)):
+        raise TypeError(
+            f"{sparse_coder!r} cannot serve as a sparse coder: it must be a name from {sorted(SPARSE_CODERS)} or an "
+            "object (not a class) with the method encode."
+        )
+    return sparse_coder
 
 
 def check_samples(X: ArrayLike, dictionary: ArrayLike) -> tuple[Floats, Floats]:
@@ -38,12 +79,9 @@ def check_samples(X: ArrayLike, dictionary: ArrayLike) -> tuple[Floats, Floats]:
 
 
 def check_budget(n_nonzero_coefs: int | None, n_components: int, sparse_coder: SparseCoder | None = None) -> int:
-    """Return T as an int, or say why it cannot be one.
-
-    None is as many as the coder says, or a few if it says nothing, but no more atoms than there are.
-    """
+    """Return T as an int, by default the coder's own but at most the number of atoms, or raise."""
     if n_nonzero_coefs is None:
-        return min(getattr(sparse_coder, "default_budget", SparseCoder.default_budget), n_components)
+        return min((sparse_coder or SparseCoder).default_budget, n_components)
     if not isinstance(n_nonzero_coefs, Integral) or isinstance(n_nonzero_coefs, bool) or n_nonzero_coefs < 1:
         raise ValueError(f"n_nonzero_coefs must be an integer of at least 1, got {n_nonzero_coefs!r}.")
     if n_nonzero_coefs > n_components:
@@ -79,14 +117,6 @@ def measure_energies(
     return energies
 
 
-def correlate(X: Floats, dictionary: Floats, out: Floats) -> Floats:
-    """Fill ``out`` with the samples' products with the atoms, tile by tile."""
-    out = out[: len(X)]
-    for tile in split_rows(len(X), TILE_ROWS):
-        np.matmul(X[tile], dictionary.T, out=out[tile])
-    return out
-
-
 def compute_gram(dictionary: Floats, n_jobs: int | None = None) -> Floats:
     """Return the products of the atoms with each other; each pair is computed once."""
     n_components = len(dictionary)
@@ -102,55 +132,82 @@ def compute_gram(dictionary: Floats, n_jobs: int | None = None) -> Floats:
     return gram
 
 
-def encode_rows(
-    X: Floats,
-    dictionary: Floats,
-    coder: SparseCoder,
-    n_nonzero_coefs: int,
-    *,
-    n_jobs: int | None = None,
-    block_rows: int = TILE_ROWS,
-    first_row: int = 0,
-) -> RowCodes:
-    """Code samples without the labels: :func:`sparse_encode` for arguments that have been checked.
+@dataclass(frozen=True)
+class Encoder:
+    """A dictionary with its Gram matrix, computed once, and the coder that finds codes in it."""
 
-    ``first_row`` is where the samples stand among all, to name one that cannot be coded.
-    """
-    n_components = len(dictionary)
-    gram = compute_gram(dictionary, n_jobs)
-    codes = RowCodes.empty(len(X), n_nonzero_coefs, X.dtype)
-    blocks = split_rows(len(X), block_rows)
+    dictionary: Floats  # (n_components, n_features)
+    gram: Floats  # (n_components, n_components)
+    sparse_coder: SparseCoder
+    n_nonzero_coefs: int
 
-    def encode_block(rows: slice, correlations: Floats) -> None:
-        block = codes.rows(rows)
-        encoded = coder.encode(
-            gram,
-            correlate(X[rows], dictionary, correlations),
-            *no_classes(len(block.indices), n_components, X.dtype),
-            n_nonzero_coefs=n_nonzero_coefs,
-            energies=measure_energies(X[rows], first_row + rows.start),
+    sent_by_fields: ClassVar = True  # to a cluster, as a Model is
+
+    @classmethod
+    def of(
+        cls, dictionary: Floats, sparse_coder: SparseCoder, n_nonzero_coefs: int, n_jobs: int | None = None
+    ) -> Encoder:
+        """Compute the Gram matrix."""
+        return cls(dictionary, compute_gram(dictionary, n_jobs), sparse_coder, n_nonzero_coefs)
+
+    @cached_property
+    def atoms_by_feature(self) -> Floats:
+        """The dictionary with one row per feature."""
+        return np.ascontiguousarray(self.dictionary.T)
+
+    def correlate(self, X: Floats, out: Floats | None = None) -> Floats:
+        """Return the products of the samples with the atoms, one tile of rows after another."""
+        out = np.empty((len(X), len(self.dictionary)), X.dtype) if out is None else out[: len(X)]
+        for tile in split_rows(len(X)):
+            np.matmul(X[tile], self.dictionary.T, out=out[tile])
+        return out
+
+    def encode_block(self, correlations: Floats, energies: Floats) -> RowCodes:
+        """Traditional sparse coding of the rows of a block, given their products with the atoms and squared norms."""
+        no_classes = np.empty((0, len(self.gram)), self.gram.dtype)
+        no_terms = np.empty((len(correlations), 0), self.gram.dtype)
+        return self.sparse_coder.encode(
+            self.gram,
+            correlations,
+            no_classes,
+            no_terms,
+            no_terms,
+            n_nonzero_coefs=self.n_nonzero_coefs,
+            energies=energies,
         )
-        block.indices[:] = encoded.indices
-        block.values[:] = encoded.values
 
-    map_blocks(encode_block, blocks, make_correlations(blocks, n_components, X.dtype), n_jobs=n_jobs)
-    return codes
+    def encode(
+        self, X: Floats, *, n_jobs: int | None = None, block_rows: int = TILE_ROWS, first_row: int = 0
+    ) -> RowCodes:
+        """Code all samples without labels; ``first_row`` is added to row numbers in error messages."""
+        codes = RowCodes.empty(len(X), self.n_nonzero_coefs, X.dtype)
+        blocks = split_rows(len(X), block_rows)
+
+        def encode_rows(rows: slice, workspace: Floats) -> None:
+            energies = measure_energies(X[rows], first_row + rows.start)
+            codes.indices[rows], codes.values[rows] = self.encode_block(self.correlate(X[rows], workspace), energies)
+
+        map_blocks(encode_rows, blocks, self.make_workspace(blocks), n_jobs=n_jobs)
+        return codes
+
+    def make_workspace(self, blocks: list[slice]) -> Callable[[], Floats]:
+        """Return a function that allocates one thread's correlations, for the largest block, which is the first."""
+        return lambda: np.empty((blocks[0].stop, len(self.dictionary)), self.dictionary.dtype)
+
+
+def count_stride(n_samples: int) -> int:
+    """Return s such that every s-th sample is enough for a coder to adapt to."""
+    return -(-n_samples // _MOST_SAMPLES_TO_ADAPT)
 
 
 def adapt_coder(sparse_coder: SparseCoder, X: Floats, dictionary: Floats, n_nonzero_coefs: int) -> SparseCoder:
-    """Return the coder with the numbers that the samples decide, if there are any."""
-    if getattr(sparse_coder, "is_adapted", True):
+    """Return the coder with the parameters filled in that are estimated from the samples."""
+    if sparse_coder.is_adapted:
         return sparse_coder
-    stride = count_stride(len(X))
-    samples = np.ascontiguousarray(X[::stride])
+    samples = np.ascontiguousarray(X[:: count_stride(len(X))])
     if not np.isfinite(samples).all():
-        measure_energies(np.ascontiguousarray(X), 0)  # says which row it is
+        measure_energies(np.ascontiguousarray(X), 0)  # raises, and names the row
     return sparse_coder.adapt(samples, dictionary, n_nonzero_coefs)
-
-
-def make_correlations(blocks: list[slice], n_components: int, dtype: np.dtype) -> Callable[[], Floats]:
-    """Return what allocates one thread's correlations: as many rows as the largest block, the first, has."""
-    return lambda: np.empty((blocks[0].stop, n_components), dtype)
 
 
 def sparse_encode(
@@ -212,4 +269,4 @@ def sparse_encode(
     coder = resolve_sparse_coder(method, **({} if tol is None else {"tol": tol}))
     n_nonzero_coefs = check_budget(n_nonzero_coefs, len(dictionary), coder)
     coder = adapt_coder(coder, X, dictionary, n_nonzero_coefs)
-    return encode_rows(X, dictionary, coder, n_nonzero_coefs, n_jobs=n_jobs).to_csr(len(dictionary))
+    return Encoder.of(dictionary, coder, n_nonzero_coefs, n_jobs).encode(X, n_jobs=n_jobs).to_csr(len(dictionary))

@@ -4,11 +4,11 @@ A test sample is :math:`y = D^T x + e + n` with a sparse :math:`e`, as if the di
 identity.  Error atoms have a budget of their own, since an occlusion takes hundreds of features where a code takes a
 few atoms.  Which features are wrong is found in one of two ways:
 
-* *greedy*: matching pursuit over atoms and error atoms together (``_error_kernel.py``);
-* *alternating*: code the features that are thought right, judge all features by their residual, and again.  With a
+* *greedy*: matching pursuit over atoms and error atoms together (``kernels/errors.py``);
+* *alternating*: code the features that seem right, classify all features by their residual, and repeat.  With a
   fixed number of wrong features these are the concentration steps of least trimmed squares (Rousseeuw and Van Driessen,
-  2006).  The code starts with one atom and is given more only as the wrong features are found: few atoms cannot imitate
-  an occluder, many can.
+  2006).  The code starts with one atom and gets more only as wrong features are found: few atoms cannot imitate an
+  occluder, many can.
 
 What counts as large is measured by each sample's own residuals: if at most a share :math:`\beta` of the features is
 wrong, then the residual at the quantile :math:`(1 - \beta)/2` is that of a right feature, and gives their spread.
@@ -26,37 +26,22 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from sklearn.base import BaseEstimator
 
-from ..codes import RowCodes
+from ..codes import Flags, Floats, RowCodes
 from ..kernels.errors import pursue_with_errors
-from ..strategies import check_number, find_copy_problems, report_problems
-from . import ORMP, PIVOT_FLOOR, Floats
-from .masked import (
-    Flags,
-    MaskedCoder,
-    MaskedFit,
-    Tangents,
-)
-
-__all__ = [
-    "ERROR_ROUTES",
-    "AlternatingErrors",
-    "ErrorFit",
-    "ErrorRoute",
-    "GreedyErrors",
-    "check_error_route",
-    "resolve_error_route",
-]
+from ..strategies import check_number
+from .coders import PIVOT_FLOOR
+from .masked import MaskedCoder, MaskedFit, Tangents
 
 Counts = NDArray[np.int64]
 
-# Residuals of a sample that the atoms represent exactly are rounding errors, so many of them at most.
+# The residuals of a sample that the atoms represent exactly are at most this many rounding errors.
 _ROUNDING_ERRORS = 100
 _GROWTH = 1.5
 _ROUNDS_PER_SIZE = 2
 
 
 class ErrorFit(NamedTuple):
-    """Codes of a block of rows, and what is wrong in them: what an :class:`ErrorRoute` finds.
+    """Codes of a block of rows, and what is wrong in them: what an :class:`ErrorSearch` finds.
 
     Parameters
     ----------
@@ -79,7 +64,7 @@ class ErrorFit(NamedTuple):
     is_wrong: Flags
 
 
-class ErrorRoute(BaseEstimator, ABC):
+class ErrorSearch(BaseEstimator, ABC):
     """Finds the features of each sample that are grossly wrong.
 
     Examples
@@ -101,14 +86,14 @@ class ErrorRoute(BaseEstimator, ABC):
         noise_scale: float,
         tangents: Tangents | None = None,
     ) -> ErrorFit:
-        """Code some rows and tell which features are wrong.
+        """Code some rows and find their wrong features.
 
         Parameters
         ----------
         coder : MaskedCoder
             Codes rows of which some features are left out.
         samples : ndarray of shape (n_rows, n_features)
-            The samples; what stands in places that are not known does not matter.
+            The samples; values of missing features do not matter.
         is_known : ndarray of shape (n_rows, n_features), bool
             False where a feature is missing.
         budgets : ndarray of shape (n_rows,)
@@ -116,7 +101,7 @@ class ErrorRoute(BaseEstimator, ABC):
         noise_scale : float
             Standard deviation of the noise in training; a spread is never taken to be smaller.
         tangents : Tangents or None, default=None
-            How samples may move, if the route takes that into account.
+            How samples may move, if the search supports that.
 
         Returns
         -------
@@ -125,16 +110,16 @@ class ErrorRoute(BaseEstimator, ABC):
         """
 
 
-class AlternatingErrors(ErrorRoute):
-    """Codes the features thought right, judges all features by their residuals, and repeats with more atoms.
+class AlternatingErrors(ErrorSearch):
+    """Codes the features that seem right, classifies all features by their residuals, and repeats with more atoms.
 
     Parameters
     ----------
     trim : float, default=1.0
-        A feature is left out of the fit when its residual is more than so many times the spread of right ones.  A
-        right feature that is left out costs little, a wrong one that stays costs much.
+        A feature is left out of the fit when its residual exceeds this multiple of the spread of right features.  To
+        leave out a right feature costs little, to keep a wrong one costs much.
     threshold : float, default=3.0
-        A feature is called wrong when its residual is more than so many times the spread.
+        A feature is called wrong when its residual exceeds this multiple of the spread.
     max_iter : int, default=5
         Repetitions at most once the code has all its atoms.
 
@@ -170,19 +155,19 @@ class AlternatingErrors(ErrorRoute):
     ) -> ErrorFit:
         is_kept = is_known.copy()
         active = np.flatnonzero(budgets > 0)
-        for n_nonzero_coefs in self._schedule(coder.n_nonzero_coefs):
+        for n_nonzero_coefs in self._schedule(coder.encoder.n_nonzero_coefs):
             if active.size == 0:
                 break
             moving = None if tangents is None else tangents.rows(active)
             fit = coder.solve(samples[active], is_kept[active], moving, n_nonzero_coefs)
             spread = measure_spread(fit.residuals, samples[active], is_known[active], budgets[active], noise_scale)
-            is_small = judge(fit.residuals, is_known[active], budgets[active], self.trim * spread)
-            is_same = (is_small == is_kept[active]).all(axis=1) & (n_nonzero_coefs == coder.n_nonzero_coefs)
+            is_small = find_right(fit.residuals, is_known[active], budgets[active], self.trim * spread)
+            is_same = (is_small == is_kept[active]).all(axis=1) & (n_nonzero_coefs == coder.encoder.n_nonzero_coefs)
             is_kept[active] = is_small
             active = active[~is_same]
         fit = coder.solve(samples, is_kept, tangents)
         spread = measure_spread(fit.residuals, samples, is_known, budgets, noise_scale)
-        is_right = judge(fit.residuals, is_known, budgets, self.threshold * spread)
+        is_right = find_right(fit.residuals, is_known, budgets, self.threshold * spread)
         return ErrorFit(fit, is_kept, is_known & ~is_right)
 
     def _schedule(self, n_nonzero_coefs: int) -> Iterator[int]:
@@ -196,7 +181,7 @@ class AlternatingErrors(ErrorRoute):
             yield n_nonzero_coefs
 
 
-class GreedyErrors(ErrorRoute):
+class GreedyErrors(ErrorSearch):
     """Orthogonal matching pursuit over atoms and error atoms together, each with its own budget.
 
     An early atom that was chosen because of an occluder stays: on occluded images :class:`AlternatingErrors` is more
@@ -205,8 +190,8 @@ class GreedyErrors(ErrorRoute):
     Parameters
     ----------
     threshold : float, default=10.0
-        A feature is never wrong when its residual is less than so many times the noise of the training samples, which
-        is smaller than that of others: their codes were fitted together with the dictionary.
+        A feature is right when its residual is below this multiple of the noise of the training samples.  Their noise
+        is smaller than that of new samples, since their codes were fitted together with the dictionary.
 
     See Also
     --------
@@ -240,11 +225,11 @@ class GreedyErrors(ErrorRoute):
         is_kept = is_known.copy()
         n_rows, dtype = len(samples), samples.dtype
         thresholds = np.maximum(self.threshold * noise_scale, measure_rounding(samples, is_known))
-        codes = RowCodes.empty(n_rows, coder.n_nonzero_coefs, dtype)
-        norms = np.sqrt(np.diagonal(coder.gram))
+        codes = RowCodes.empty(n_rows, coder.encoder.n_nonzero_coefs, dtype)
+        norms = np.sqrt(np.diagonal(coder.encoder.gram))
         inverse_norms = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
         pursue_with_errors(
-            coder.atoms_by_feature,
+            coder.encoder.atoms_by_feature,
             inverse_norms,
             np.ascontiguousarray(samples),
             budgets,
@@ -259,12 +244,12 @@ class GreedyErrors(ErrorRoute):
         unchanged = budgets == 0
         for mine, theirs in zip(codes, start.codes, strict=True):
             mine[unchanged] = theirs[unchanged]
-        residuals = samples - codes.to_csr(len(coder.dictionary)) @ coder.dictionary
+        residuals = samples - codes.to_csr(len(coder.encoder.dictionary)) @ coder.encoder.dictionary
         return ErrorFit(MaskedFit(codes, residuals, start.moves), is_kept, is_known & ~is_kept)
 
 
 def measure_spread(residuals: Floats, samples: Floats, is_known: Flags, budgets: Counts, noise_scale: float) -> Floats:
-    """Return the standard deviation of the residuals of right features, judged by those that are surely right."""
+    """Return the standard deviation of the residuals of right features, estimated from those that are surely right."""
     n_known = is_known.sum(axis=1)
     middle = (n_known - budgets) // 2
     size = np.sort(np.where(is_known, np.abs(residuals), np.inf), axis=1)
@@ -278,100 +263,45 @@ def measure_rounding(samples: Floats, is_known: Flags) -> Floats:
     return _ROUNDING_ERRORS * np.finfo(samples.dtype).eps * np.abs(np.where(is_known, samples, 0)).max(axis=1)
 
 
-def judge(residuals: Floats, is_known: Flags, budgets: Counts, limit: Floats) -> Flags:
-    """Tell which features are right: their residual is within the limit, or the budget for larger ones is spent."""
+def find_right(residuals: Floats, is_known: Flags, budgets: Counts, limit: Floats) -> Flags:
+    """Return which features are right: the residual is within the limit, or the budget for larger ones is spent."""
     size = np.where(is_known, np.abs(residuals), np.inf)
     largest_kept = np.sort(size, axis=1)[np.arange(len(size)), is_known.sum(axis=1) - budgets - 1]
     return is_known & (size <= np.maximum(largest_kept, limit)[:, None])
 
 
-ERROR_ROUTES: dict[str, type[ErrorRoute]] = {"alternating": AlternatingErrors, "greedy": GreedyErrors}
+ERROR_SEARCHES: dict[str, type[ErrorSearch]] = {"alternating": AlternatingErrors, "greedy": GreedyErrors}
 
 
-def resolve_error_route(error_route: str | ErrorRoute) -> ErrorRoute:
-    """Return the route of that registered name, or the object itself.
+def resolve_error_search(error_search: str | ErrorSearch) -> ErrorSearch:
+    """Return the search of that registered name, or the object itself.
 
     Parameters
     ----------
-    error_route : str or ErrorRoute
-        A key of ``ERROR_ROUTES``, or an object with ``find``.
+    error_search : str or ErrorSearch
+        A key of ``ERROR_SEARCHES``, or an object with ``find``.
 
     Returns
     -------
-    ErrorRoute
-        The route.
+    ErrorSearch
+        The search.
 
     Examples
     --------
-    >>> resolve_error_route("greedy")
+    >>> resolve_error_search("greedy")
     GreedyErrors()
     """
-    if isinstance(error_route, str):
-        if error_route not in ERROR_ROUTES:
+    if isinstance(error_search, str):
+        if error_search not in ERROR_SEARCHES:
             raise ValueError(
-                f"{error_route!r} is not a known error route; choose one of {sorted(ERROR_ROUTES)} or pass an "
-                "ErrorRoute object."
+                f"{error_search!r} is not a known error search; choose one of {sorted(ERROR_SEARCHES)} or pass an "
+                "ErrorSearch object."
             )
-        return ERROR_ROUTES[error_route]()
-    if isinstance(error_route, type) or not callable(getattr(error_route, "find", None)):
+        return ERROR_SEARCHES[error_search]()
+    if isinstance(error_search, type) or not callable(getattr(error_search, "find", None)):
         raise TypeError(
-            f"{error_route!r} cannot serve as an error route: it must be a name from {sorted(ERROR_ROUTES)} or an "
+            f"{error_search!r} cannot serve as an error search: it must be a name from {sorted(ERROR_SEARCHES)} or an "
             "object (not a class) with the method find."
         )
-    getattr(error_route, "check_parameters", lambda: None)()
-    return error_route
-
-
-def _find_route_problems(route: ErrorRoute) -> Iterator[str]:
-    rng = np.random.default_rng(0)
-    dictionary = rng.standard_normal((20, 60))
-    dictionary /= np.linalg.norm(dictionary, axis=1, keepdims=True)
-    samples = dictionary[rng.integers(20, size=8)] + 0.01 * rng.standard_normal((8, 60))
-    is_known = rng.random(samples.shape) > 0.1
-    budgets = np.full(8, 5)
-    budgets[0] = 0
-    given = samples.copy(), is_known.copy(), budgets.copy()
-    coder = MaskedCoder(dictionary, ORMP(), 3)
-    found = route.find(coder, *given, 0.01)
-    if not all(np.array_equal(*pair) for pair in zip((samples, is_known, budgets), given, strict=True)):
-        yield "it changes its arguments in place; work on copies."
-    shapes = [np.shape(array) for array in (found.is_kept, found.is_wrong, found.fit.residuals)]
-    if shapes != [samples.shape] * 3 or found.fit.codes.indices.shape != (8, 3):
-        yield f"is_kept, is_wrong and residuals must have the shape of the samples, {samples.shape}, got {shapes}."
-        return
-    if (found.is_kept & ~is_known).any() or (found.is_wrong & ~is_known).any():
-        yield "a feature that is missing was used, or called wrong."
-    if (found.is_wrong.sum(axis=1) > budgets).any():
-        yield "it calls more features wrong than the budget of a row allows."
-    if not np.isfinite(found.fit.codes.values).all():
-        yield "it returns coefficients that are not finite."
-    plain = coder.solve(samples[:1], is_known[:1]).codes
-    if not all(np.allclose(mine[:1], theirs) for mine, theirs in zip(found.fit.codes, plain, strict=True)):
-        yield "a row without budget must get the code that the coder gives it."
-    others = np.where(is_known, samples, 1e3)
-    if not np.array_equal(route.find(coder, others, is_known, budgets, 0.01).is_wrong, found.is_wrong):
-        yield "what stands in features that are missing makes a difference."
-
-
-def check_error_route(error_route: str | ErrorRoute) -> None:
-    """Verify on a small problem that an object can serve as an error route.
-
-    Looks at shapes, budgets, features that are missing, rows without a budget, and at clone and pickle.
-
-    Parameters
-    ----------
-    error_route : str or ErrorRoute
-        The route to look at.
-
-    Raises
-    ------
-    ValueError
-        With one line for each thing that is wrong.
-
-    Examples
-    --------
-    >>> from ddlearn import AlternatingErrors, check_error_route
-    >>> check_error_route(AlternatingErrors())
-    """
-    route = resolve_error_route(error_route)
-    report_problems(route, "error route", [*_find_route_problems(route), *find_copy_problems(route, "ErrorRoute")])
+    getattr(error_search, "check_parameters", lambda: None)()
+    return error_search

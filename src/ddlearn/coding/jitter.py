@@ -15,12 +15,10 @@ from numpy.typing import ArrayLike, DTypeLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
+from ..codes import Floats
 from ..kernels.jitter import displace_rows
 from ..strategies import check_number
-from . import Floats
 from .alignment import check_image_shape
-
-__all__ = ["JITTERS", "Jitter", "displace", "resolve_jitter"]
 
 _MARGIN = 2  # bumps beyond the border; to the pixels there the next one would add a share of at most exp(-9)
 
@@ -82,7 +80,7 @@ class Jitter(BaseEstimator):
         Parameters
         ----------
         n_images : int
-            How many fields to draw.
+            Number of fields to draw.
         image_shape : tuple of int
             Height and width of the images.
         rng : numpy.random.Generator
@@ -165,7 +163,7 @@ def displace(X: Floats, fields: Floats) -> Floats:
 
 
 def resolve_jitter(jitter: str | Jitter | None, image_shape: tuple[int, int] | None, n_features: int) -> Jitter | None:
-    """Return what distorts samples, if anything shall and can."""
+    """Return the distortion to use, or None if it is off; raise if image_shape does not allow it."""
     if image_shape is not None:
         check_image_shape(image_shape, n_features)
     if jitter is None:
@@ -176,7 +174,7 @@ def resolve_jitter(jitter: str | Jitter | None, image_shape: tuple[int, int] | N
         raise TypeError(f"jitter must be None, one of {sorted(JITTERS)}, or a Jitter object, got {jitter!r}.")
     jitter.check_parameters()
     if image_shape is None:
-        raise ValueError("jitter distorts images, so it needs to know their image_shape=(height, width).")
+        raise ValueError("jitter distorts images: set image_shape=(height, width).")
     return jitter
 
 

@@ -16,30 +16,23 @@ best :math:`\delta` for given :math:`x` is linear in :math:`x`; putting it in pr
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..codes import RowCodes
+from ..codes import Flags, Floats, RowCodes
 from ..kernels.warp import factor_rows, pull_rows, solve_rows
 from ..parallel import TILE_ROWS
-from . import (
-    Floats,
-    SparseCoder,
-    compute_gram,
-    correlate,
-    no_classes,
-)
-
-Flags = NDArray[np.bool_]
+from .encoder import Encoder
 
 
 class Tangents(NamedTuple):
-    """How the samples of a block change when they are moved, and where they stand."""
+    """How the samples of a block change when they are moved, and how far they have moved."""
 
     derivatives: Floats  # (n_rows, n_parameters, n_features)
-    damping: Floats  # (n_rows,) positive; keeps moves small that no feature speaks for
+    damping: Floats  # (n_rows,) positive; keeps moves small that no feature supports
     position: Floats  # (n_rows, n_parameters) the move so far
 
     def rows(self, rows: NDArray[np.intp]) -> Tangents:
@@ -64,15 +57,11 @@ class RowProblem(Protocol):
         """Return the cost of each row's residuals."""
 
 
+@dataclass(frozen=True)
 class MaskedCoder:
     """Solves the problem of this file for blocks of rows; arguments have been checked."""
 
-    def __init__(self, dictionary: Floats, sparse_coder: SparseCoder, n_nonzero_coefs: int, n_jobs: int | None = None):
-        self.dictionary = dictionary
-        self.gram = compute_gram(dictionary, n_jobs)
-        self.atoms_by_feature = np.ascontiguousarray(dictionary.T)
-        self.sparse_coder = sparse_coder
-        self.n_nonzero_coefs = n_nonzero_coefs
+    encoder: Encoder
 
     def solve(
         self,
@@ -82,42 +71,46 @@ class MaskedCoder:
         n_nonzero_coefs: int | None = None,
     ) -> MaskedFit:
         """Code a block of rows, with T atoms unless another number is given; samples are finite everywhere."""
-        codes, system = self._encode(
-            samples, is_kept, tangents, self.n_nonzero_coefs if n_nonzero_coefs is None else n_nonzero_coefs
-        )
-        residuals = samples - codes.to_csr(len(self.dictionary)) @ self.dictionary
+        encoder = self.encoder if n_nonzero_coefs is None else replace(self.encoder, n_nonzero_coefs=n_nonzero_coefs)
+        codes, system = self._encode(encoder, samples, is_kept, tangents)
+        residuals = samples - codes.to_csr(len(encoder.dictionary)) @ encoder.dictionary
         if tangents is None or system is None:
             return MaskedFit(codes, residuals, np.zeros((len(samples), 0), samples.dtype))
         moves = system.solve(residuals)
         return MaskedFit(codes, residuals + combine(moves, tangents.derivatives), moves)
 
     def encode(self, samples: Floats, is_kept: Flags) -> RowCodes:
-        """Return codes only, for samples that stay where they are."""
-        return self._encode(samples, is_kept, None, self.n_nonzero_coefs)[0]
+        """Return codes only, for samples that do not move."""
+        return self._encode(self.encoder, samples, is_kept, None)[0]
 
     def _encode(
-        self, samples: Floats, is_kept: Flags, tangents: Tangents | None, n_nonzero_coefs: int
+        self, encoder: Encoder, samples: Floats, is_kept: Flags, tangents: Tangents | None
     ) -> tuple[RowCodes, _MoveSystem | None]:
-        n_rows, n_components, dtype = len(samples), len(self.dictionary), samples.dtype
-        terms = no_classes(n_rows, n_components, dtype)
-        if not is_kept.all():
-            samples = np.where(is_kept, samples, 0)
-            left_out = np.where(is_kept, dtype.type(0), dtype.type(-1))
-            terms = self.atoms_by_feature, left_out, np.zeros_like(left_out)
-        correlations = correlate(samples, self.dictionary, np.empty((n_rows, n_components), dtype))
-        energies = np.vecdot(samples, samples)
-        if tangents is None:
-            encoded = self.sparse_coder.encode(
-                self.gram, correlations, *terms, n_nonzero_coefs=n_nonzero_coefs, energies=energies
-            )
-            return encoded, None
-        system = _MoveSystem(tangents, is_kept)
-        directions = system.project(self.dictionary)
-        correlations -= combine(system.pull(samples), directions)
-        encoded = self.sparse_coder.encode(
-            self.gram, correlations, *terms, n_nonzero_coefs=n_nonzero_coefs, directions=directions
+        if is_kept.all() and tangents is None:
+            return encoder.encode_block(encoder.correlate(samples), np.vecdot(samples, samples)), None
+        dtype = samples.dtype
+        samples = np.where(is_kept, samples, 0)
+        coef = self.encoder.atoms_by_feature
+        weight = np.where(is_kept, dtype.type(0), dtype.type(-1))
+        if is_kept.all():
+            coef, weight = coef[:0], weight[:, :0]
+        correlations = encoder.correlate(samples)
+        more: dict[str, Floats] = {"energies": np.vecdot(samples, samples)}
+        system = None
+        if tangents is not None:
+            system = _MoveSystem(tangents, is_kept)
+            more = {"directions": system.project(encoder.dictionary)}
+            correlations -= combine(system.pull(samples), more["directions"])
+        codes = encoder.sparse_coder.encode(
+            encoder.gram,
+            correlations,
+            coef,
+            weight,
+            np.zeros_like(weight),
+            n_nonzero_coefs=encoder.n_nonzero_coefs,
+            **more,  # type: ignore[arg-type]
         )
-        return encoded, system
+        return codes, system
 
 
 class _MoveSystem:
@@ -160,7 +153,7 @@ def combine(factors: Floats, rows: Floats) -> Floats:
 
 
 def trim_cost(residuals: Floats, is_known: Flags, budgets: NDArray[np.int64]) -> Floats:
-    """Return the sum of the squared residuals of each row's known features, less so many of the largest."""
+    """Return the sum of the squared residuals of each row's known features without the largest of them."""
     squared = np.where(is_known, residuals, 0) ** 2
     if not budgets.any():
         return squared.sum(axis=1)

@@ -15,22 +15,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from ..classifiers import ClassifierTrainer, resolve_trainer
-from ..codes import RowCodes
-from ..coding import (
-    SparseCoder,
-    adapt_coder,
-    check_budget,
-    encode_rows,
-    resolve_sparse_coder,
-)
+from ..codes import Floats, Model, RowCodes, measure_residuals
+from ..coding.coders import SparseCoder
+from ..coding.encoder import Encoder, adapt_coder, check_budget, resolve_sparse_coder
 from ..dictionary import DictionaryUpdate, init_dictionary, resolve_dictionary_update
 from ..losses import Loss, resolve_loss
-from ..objective import compute_scores, measure_residuals
 from ..parallel import refuse_dask
 from ..strategies import check_number
 from .transformer import DictionaryTransformer
-
-__all__ = ["KSVD", "CodeClassifier", "make_baseline"]
 
 
 class KSVD(DictionaryTransformer):
@@ -142,7 +134,7 @@ class KSVD(DictionaryTransformer):
             self._fit(X, None if y is None else _index_classes(X, y))
         return self
 
-    def _fit(self, X: NDArray[np.floating], class_index: NDArray[np.intp] | None) -> None:
+    def _fit(self, X: Floats, class_index: NDArray[np.intp] | None) -> None:
         coder = clone(resolve_sparse_coder(self.sparse_coder), safe=False)
         n_nonzero_coefs = check_budget(self.n_nonzero_coefs, self.n_components, coder)
         rng = check_random_state(self.random_state)
@@ -152,13 +144,13 @@ class KSVD(DictionaryTransformer):
         precision = np.ones(len(X), X.dtype)
         errors = []
         for _ in range(self.max_iter):
-            codes = encode_rows(X, dictionary, coder, n_nonzero_coefs, n_jobs=self.n_jobs)
+            codes = self._encode_training(X, dictionary, coder, n_nonzero_coefs)
             errors.append(self._error(X, codes, dictionary))
             if len(errors) > 1 and abs(errors[-2] - errors[-1]) <= self.tol * errors[-2]:
                 break
-            dictionary = update.update(X, codes, dictionary, precision, rng, n_jobs=self.n_jobs).dictionary
+            dictionary = update.update(X, codes, dictionary, precision, n_jobs=self.n_jobs).dictionary
         else:
-            codes = encode_rows(X, dictionary, coder, n_nonzero_coefs, n_jobs=self.n_jobs)
+            codes = self._encode_training(X, dictionary, coder, n_nonzero_coefs)
             errors.append(self._error(X, codes, dictionary))
         self.components_ = dictionary
         self.error_ = np.array(errors)
@@ -166,7 +158,10 @@ class KSVD(DictionaryTransformer):
         self.sparse_coder_ = coder
         self.n_nonzero_coefs_ = n_nonzero_coefs
 
-    def _error(self, X: NDArray[np.floating], codes: RowCodes, dictionary: NDArray[np.floating]) -> float:
+    def _encode_training(self, X: Floats, dictionary: Floats, coder: SparseCoder, n_nonzero_coefs: int) -> RowCodes:
+        return Encoder.of(dictionary, coder, n_nonzero_coefs, self.n_jobs).encode(X, n_jobs=self.n_jobs)
+
+    def _error(self, X: Floats, codes: RowCodes, dictionary: Floats) -> float:
         return float(measure_residuals(X, codes, dictionary, self.n_jobs).sum(dtype=np.float64))
 
 
@@ -244,7 +239,7 @@ class CodeClassifier(ClassifierMixin, BaseEstimator):
         self.classes_ = classes
         return self
 
-    def decision_function(self, X: csr_array | ArrayLike) -> NDArray[np.floating]:
+    def decision_function(self, X: csr_array | ArrayLike) -> Floats:
         """Return the score for each class.
 
         Parameters
@@ -276,13 +271,11 @@ class CodeClassifier(ClassifierMixin, BaseEstimator):
         best = self._scores(X).argmax(axis=1)
         return self.classes_[best]
 
-    def _scores(self, X: csr_array | ArrayLike) -> NDArray[np.floating]:
+    def _scores(self, X: csr_array | ArrayLike) -> Floats:
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        dtype = X.dtype
-        return compute_scores(
-            _lay_out(X), self.coef_.astype(dtype, copy=False), self.intercept_.astype(dtype, copy=False)
-        )
+        no_atoms = no_costs = np.empty(0)
+        return Model(no_atoms, self.coef_, self.intercept_, no_costs).astype(X.dtype).scores(_lay_out(X))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -290,12 +283,12 @@ class CodeClassifier(ClassifierMixin, BaseEstimator):
         return tags
 
 
-def _index_classes(X: NDArray[np.floating], y: ArrayLike) -> NDArray[np.intp]:
+def _index_classes(X: Floats, y: ArrayLike) -> NDArray[np.intp]:
     check_consistent_length(X, y)
     return np.unique(column_or_1d(y), return_inverse=True)[1]
 
 
-def _lay_out(X: csr_array | NDArray[np.floating]) -> RowCodes:
+def _lay_out(X: csr_array | Floats) -> RowCodes:
     codes = csr_array(X)
     return RowCodes.from_csr(codes, max(int(np.diff(codes.indptr).max(initial=0)), 1), codes.dtype)
 

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from sklearn.base import clone
 
-from ..fitting.refinement import Refiner
+from ..coding.discriminative import DiscriminativeCoding
+from ..fitting.refine import Refiner
 
 
 class Preset(NamedTuple):
@@ -29,11 +30,11 @@ PRESETS: dict[str, Preset] = {
             "sparse_coder": "omp",
             "n_nonzero_coefs": 5,  # the paper's T
             "max_iter": 20,
-            "max_coding_iter": 100,
+            "coding": DiscriminativeCoding(max_iter=100),
             "init": "samples",
             "dictionary_update": "ksvd",  # one sweep an iteration
             "classification_weight": 1.0,  # the MAP estimate
-            "refit": False,  # codes with labels are all that the paper trains on
+            "refine": None,  # the paper trains only on codes that saw the labels
         },
         {},
     ),
@@ -54,16 +55,17 @@ PRESETS: dict[str, Preset] = {
             "refine": Refiner(30),  # lowers the cost of codes that saw no labels, which new samples have
         },
         {
-            "jitter": "elastic",  # no distortion is seen twice, so that more epochs learn more
-            "refine": Refiner(30, validation_fraction=0.0),  # and the last is as good as any: all labels are learned
-            "n_views": 8,  # averages out accidents of sampling
+            # No distortion is used twice, so that more epochs learn more, and the last is as good as any: no label need
+            # be held out.
+            "refine": Refiner(30, jitter="elastic", validation_fraction=0.0),
+            "n_views": 8,  # averages out sampling noise
         },
     ),
 }
 
 
 def collect_parameters(name: str, overrides: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
-    """Return the parameters of a preset, over which others win; `known` are all that there are."""
+    """Return the parameters of a preset, updated by ``overrides``, whose names must be in ``known``."""
     if name not in PRESETS:
         raise ValueError(f"There is no preset {name!r}; choose one of {', '.join(map(repr, PRESETS))}.")
     for parameter in overrides:
@@ -73,7 +75,7 @@ def collect_parameters(name: str, overrides: dict[str, Any], known: Collection[s
             raise TypeError(f"DDLClassifier has no parameter {parameter!r}{hint}")
     preset = PRESETS[name]
     parameters = preset.parameters
-    if overrides.get("image_shape") is not None and overrides.get("jitter", ...) is not None:
+    if overrides.get("image_shape") is not None:
         parameters = parameters | preset.of_images
-    # Objects are copied: who sets a parameter of one must not change the preset.
+    # Copies of the objects: to set a parameter of one must not change the preset.
     return {key: clone(value, safe=False) for key, value in parameters.items()} | overrides

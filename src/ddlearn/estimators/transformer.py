@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..codes import RowCodes
-from ..coding import SparseCoder, encode_rows
-from ..inference.lazy import lazy_on_dask
-
-Floats = NDArray[np.floating]
+from ..codes import Floats, RowCodes
+from ..coding.coders import SparseCoder
+from ..coding.encoder import Encoder
+from ..inference.lazy import predict_lazily
+from ..parallel import is_on_dask
 
 
 def _is_fitted_attribute(name: str) -> bool:
@@ -48,33 +48,30 @@ class DictionaryTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         """Code samples without labels, in the library's own layout."""
         check_is_fitted(self, "components_")
         X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False, reset=False)
-        return encode_rows(
-            X,
-            self.components_.astype(X.dtype, copy=False),
-            self.sparse_coder_,
-            self.n_nonzero_coefs_,
-            n_jobs=self.n_jobs,
-        )
+        dictionary = self.components_.astype(X.dtype, copy=False)
+        encoder = Encoder.of(dictionary, self.sparse_coder_, self.n_nonzero_coefs_, self.n_jobs)
+        return encoder.encode(X, n_jobs=self.n_jobs)
 
-    @lazy_on_dask
     def transform(self, X: ArrayLike) -> csr_array | Floats:
         """Return the codes of samples, made without labels.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples.
+            Samples.  For a Dask array, the result is a lazy Dask array.
 
         Returns
         -------
         csr_array or ndarray of shape (n_samples, n_components)
-            At most ``n_nonzero_coefs`` entries a row.
+            At most ``n_nonzero_coefs`` entries per row.
         """
+        if is_on_dask(X):
+            return predict_lazily(type(self).transform, self, X)
         codes = self._encode(X).to_csr(len(self.components_))
         return codes if self.sparse_output else codes.toarray()
 
     def inverse_transform(self, X: csr_array | ArrayLike) -> Floats:
-        """Return the samples that codes stand for.
+        """Return the samples that codes represent.
 
         Parameters
         ----------

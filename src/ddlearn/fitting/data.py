@@ -1,55 +1,274 @@
-"""The training set in parts: samples and labels, and what the fit knows of each sample (Algorithm 2's unknowns of it).
+"""What a fit learns from: labels of -1, 0 (unknown) and +1 with one column per class (the paper's l), and the samples.
 
-A part is some consecutive rows.  It goes from step to step of the loop where it lies, and only sums over it come back.
+The samples are in parts.  A part is some consecutive rows together with the unknowns of Eq. 3 that belong to them.  It
+goes through the steps of the loop wherever it is, in this process or on a worker, and only sums over it come back.
+The target may be in several places too: each reports its labels (:func:`find_labels`), together they make the classes
+(:meth:`LabelSet.get_classes`), and each is encoded by those (:func:`encode_labels`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import check_array, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
 
-from ..codes import RowCodes
-from ..coding import measure_energies
-from ..parallel import (
-    PART_ROWS,
-    DaskParts,
-    LocalParts,
-    Parts,
-    is_on_dask,
-    pair_chunks,
-    split_rows,
-)
-from .targets import (
-    LabelSet,
-    encode_labels,
-    find_labels,
-    to_array,
-)
+from ..codes import Floats, RowCodes
+from ..coding.encoder import measure_energies
+from ..dictionary import order_candidates
+from ..parallel import PART_ROWS, DaskParts, LocalParts, Parts, is_on_dask, pair_chunks, split_rows
 
-Floats = NDArray[np.floating]
 Labels = NDArray[np.int8]
+
+# The first atoms are drawn from about this many samples: larger classes are subsampled with a fixed stride, which bounds
+# memory.
+_MOST_CANDIDATES = 2**20
+
+
+@dataclass(frozen=True)
+class LabelSet:
+    """The labels that occur in a target; the sum of two holds those that occur in either."""
+
+    values: NDArray[Any]  # unique and sorted; for multilabel targets the column numbers
+    types: frozenset[str]
+    is_multilabel: bool
+    n_samples: int
+
+    def __add__(self, other: LabelSet) -> LabelSet:
+        if self.is_multilabel != other.is_multilabel or (self.is_multilabel and len(self.values) != len(other.values)):
+            raise ValueError("y has another number of columns in one part than in another.")
+        types, values = self.types | other.types, self.values
+        if not self.is_multilabel and len(types) == 1:  # several types cannot be sorted, and are refused in the end
+            values = np.unique(np.concatenate([labels.values for labels in (self, other) if labels.types]))
+        return LabelSet(values, types, self.is_multilabel, self.n_samples + other.n_samples)
+
+    def get_classes(self, unlabeled: Any) -> NDArray[Any]:
+        """Return the classes, or raise if there are none to learn."""
+        if self.is_multilabel:
+            return self.values
+        if not self.types:
+            raise ValueError(
+                f"All {self.n_samples} samples are marked as unlabelled (unlabeled={unlabeled!r}): "
+                "label at least two classes, or use KSVD for a dictionary without classes."
+            )
+        if len(self.types) > 1:
+            raise ValueError(f"y mixes labels of the types {sorted(self.types)}: give all labels the same type.")
+        if len(self.values) < 2:
+            raise ValueError(
+                f"y holds only one class, {self.values.tolist()[0]!r}: "
+                "a classifier needs samples of at least two classes."
+            )
+        return self.values
+
+
+def find_labels(y: Any, unlabeled: Any) -> LabelSet:
+    """Return the labels that occur in a target.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,) or (n_samples, n_classes)
+        The class of each sample, or a matrix of zeros and ones.
+    unlabeled : object
+        The value that marks a sample without label.
+
+    Returns
+    -------
+    LabelSet
+        The labels.
+
+    Examples
+    --------
+    >>> find_labels(["b", "a", "?"], "?").values.tolist()
+    ['a', 'b']
+    """
+    if y is None:
+        raise ValueError("A classifier requires y to be passed, but the target y is None.")
+    y = to_array(y)
+    if _is_indicator(y):
+        _check_indicator(y)
+        return LabelSet(np.arange(y.shape[1]), frozenset({"int"}), True, len(y))
+    y = column_or_1d(y, warn=True)
+    is_labelled = ~_equals(y, unlabeled)
+    if y.dtype.kind == "f" and not np.isfinite(y[is_labelled]).all():
+        row = np.flatnonzero(is_labelled & ~np.isfinite(y))[0]
+        word = "NaN" if np.isnan(y[row]) else "infinity"
+        raise ValueError(f"Input y contains {word} in row {row}; mark samples without label by `unlabeled`.")
+    known = y[is_labelled]
+    types = frozenset(type(value).__name__ for value in known.tolist())
+    if len(types) != 1:
+        return LabelSet(known[:0], types, False, len(y))
+    known = _unify(known)
+    check_classification_targets(known)
+    return LabelSet(np.unique(known), types, False, len(y))
+
+
+def encode_labels(y: Any, classes: NDArray[Any], unlabeled: Any, is_multilabel: bool) -> NDArray[np.int8]:
+    """Return the labels of a target whose classes are known.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,) or (n_samples, n_classes)
+        The class of each sample, or a matrix of zeros and ones.
+    classes : ndarray of shape (n_classes,)
+        All classes, in order.
+    unlabeled : object
+        The value that marks a sample without label.
+    is_multilabel : bool
+        Whether the target is a matrix of zeros and ones.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_classes)
+        -1, 0 where the label is unknown, and +1.
+
+    Examples
+    --------
+    >>> encode_labels(["b", "?"], np.array(["a", "b"]), "?", False)
+    array([[-1,  1],
+           [ 0,  0]], dtype=int8)
+    """
+    y = to_array(y)
+    if is_multilabel:
+        return np.where(_check_indicator(y) == 1, np.int8(1), np.int8(-1))
+    y = column_or_1d(y)
+    is_labelled = ~_equals(y, unlabeled)
+    labels = np.zeros((len(y), len(classes)), np.int8)
+    positions = np.searchsorted(classes, _unify(y[is_labelled]))
+    labels[is_labelled] = -1
+    labels[np.flatnonzero(is_labelled), positions] = 1
+    return labels
+
+
+def to_array(y: Any) -> NDArray[Any]:
+    """Return the target as an array; NumPy alone would make strings of a list such as ["a", nan] or [1, "a"]."""
+    if hasattr(y, "toarray"):  # a sparse matrix
+        return y.toarray()
+    if hasattr(y, "dtype") or np.asarray(y, dtype=object).ndim > 1:
+        return np.asarray(y)
+    return np.asarray(y, dtype=object)
+
+
+def _equals(y: NDArray[Any], marker: Any) -> NDArray[np.bool_]:
+    """Where y is the marker; NaN equals NaN."""
+    if isinstance(marker, float | np.floating) and np.isnan(marker):
+        return np.array([isinstance(value, float) and np.isnan(value) for value in y.tolist()])
+    return np.array([value is marker or value == marker for value in y.tolist()], dtype=bool)
+
+
+def _unify(known: NDArray[Any]) -> NDArray[Any]:
+    """Return labels of one type as an array of that type; text may be of any length, so it stays as it is."""
+    is_text = known.dtype != object or (len(known) and isinstance(known[0], str))
+    return known if is_text else np.array(known.tolist())
+
+
+def _is_indicator(y: NDArray[Any]) -> bool:
+    return y.ndim == 2 and y.shape[1] > 1
+
+
+def _check_indicator(y: NDArray[Any]) -> NDArray[Any]:
+    indicator = check_array(y, ensure_all_finite=True, dtype=None, input_name="y")
+    if not np.isin(indicator, (0, 1)).all():
+        raise ValueError(
+            f"y has {indicator.shape[1]} columns, but holds values other than 0 and 1: "
+            "give one class per sample, or a matrix of zeros and ones."
+        )
+    return indicator
+
+
+class Targets(NamedTuple):
+    """What the columns of the labels mean."""
+
+    classes: NDArray[Any]
+    is_multilabel: bool
+
+
+def read_targets(y: Any, classes: Any, unlabeled: Any, known: Targets | None) -> tuple[Labels, Targets]:
+    """Return the labels of a batch.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,) or (n_samples, n_classes)
+        The class of each sample, or a matrix of zeros and ones.
+    classes : array-like of shape (n_classes,) or None
+        All classes, including those that the batch lacks.
+    unlabeled : object
+        The value that marks a sample without label.
+    known : Targets or None
+        The targets of earlier batches, if there were any.
+
+    Returns
+    -------
+    labels : ndarray of shape (n_samples, n_classes)
+        -1, 0 where the label is unknown, and +1.
+    targets : Targets
+        What the columns mean.
+
+    Examples
+    --------
+    >>> labels, targets = read_targets(["b"], ["b", "a", "c"], None, None)
+    >>> labels, targets.classes.tolist()
+    (array([[-1,  1, -1]], dtype=int8), ['a', 'b', 'c'])
+    """
+    found = find_labels(y, unlabeled)
+    targets = known or Targets(
+        _find_classes(classes, found.values, unlabeled, found.is_multilabel), found.is_multilabel
+    )
+    if found.is_multilabel != targets.is_multilabel:
+        raise ValueError("y is a matrix of zeros and ones in some batches and one class per sample in others.")
+    if known and classes is not None:
+        given = _find_classes(classes, found.values, unlabeled, found.is_multilabel)
+        if given.tolist() != known.classes.tolist():
+            raise ValueError(
+                f"`classes={given.tolist()}` is not the same as on last call to partial_fit, was: "
+                f"{known.classes.tolist()}."
+            )
+    if found.is_multilabel and len(found.values) != len(targets.classes):
+        raise ValueError(f"y has {len(found.values)} columns, but there are {len(targets.classes)} classes.")
+    if len(found.types) > 1:
+        raise ValueError(f"y mixes labels of the types {sorted(found.types)}: give all labels the same type.")
+    unknown = sorted(set(found.values.tolist()) - set(targets.classes.tolist()))
+    if unknown:
+        raise ValueError(
+            f"The target label(s) {unknown} in y do not exist in the initial classes {targets.classes.tolist()}: "
+            "name all classes in the first call of partial_fit."
+        )
+    return encode_labels(y, targets.classes, unlabeled, targets.is_multilabel), targets
+
+
+def _find_classes(classes: Any, columns: NDArray[Any], unlabeled: Any, is_multilabel: bool) -> NDArray[Any]:
+    """Return the classes in order."""
+    if is_multilabel:
+        if classes is not None and sorted(np.asarray(classes).tolist()) != columns.tolist():
+            raise ValueError(f"classes of multilabel targets are the column numbers 0 to {len(columns) - 1}, or None.")
+        return columns
+    if classes is None:
+        raise ValueError("classes must be passed on the first call to partial_fit.")
+    found = find_labels(classes, unlabeled)
+    if len(found.values) < 2:
+        raise ValueError(f"classes={classes!r}: a classifier needs at least two classes, all of the same type.")
+    return found.values
 
 
 @dataclass(frozen=True)
 class TrainingPart:
     """Some consecutive training samples, and the unknowns of Eq. 3 that belong to them."""
 
-    images: Floats  # (n, n_features) the samples as they came
-    labels: Labels  # (n, n_classes) of -1, 0 (not known) and +1
-    X: Floats  # what is seen of the samples: themselves, unless they are registered
+    original: Floats  # (n, n_features) the samples as they were passed to fit
+    labels: Labels  # (n, n_classes) of -1, 0 (unknown) and +1
+    X: Floats  # the samples as they are coded: the original ones, unless they are registered
     codes: RowCodes
-    misfits: Floats  # (n,) squared residuals, and twice the penalty on the codes
+    misfits: Floats  # (n,) squared residuals plus twice the penalty on the codes
     noise_variance: Floats  # (n,)
-    positions: Floats | None = None  # parameters of the maps through which the samples are seen
-    first_row: int = 0  # of the part, among all rows
+    positions: Floats | None = None  # parameters of the maps found by registration
+    first_row: int = 0  # the number of the part's first row
 
     @classmethod
     def of(cls, X: Floats, labels: Labels, first_row: int = 0) -> TrainingPart:
-        """Return a part of which nothing but the data is known."""
+        """Return a part with samples and labels only."""
         X = np.asarray(X)  # a memory map without its subclass, which Numba does not know
         nothing = np.empty(0, X.dtype)
         return cls(X, labels, X, RowCodes.empty(0, 0, X.dtype), nothing, nothing, first_row=first_row)
@@ -59,14 +278,14 @@ class TrainingPart:
 
     def __sizeof__(self) -> int:
         # A cluster moves work to where the larger part of its data is.
-        data = self.images.nbytes + (0 if self.X is self.images else self.X.nbytes) + self.labels.nbytes
+        data = self.original.nbytes + (0 if self.X is self.original else self.X.nbytes) + self.labels.nbytes
         codes = self.codes.indices.nbytes + self.codes.values.nbytes
         codes += 0 if self.positions is None else self.positions.nbytes
         return data + codes + self.misfits.nbytes + self.noise_variance.nbytes
 
 
 class RowState(NamedTuple):
-    """What a fit knows of rows, beside the data: what a checkpoint holds."""
+    """The unknowns of some rows, which a checkpoint stores."""
 
     codes: RowCodes
     noise_variance: Floats
@@ -74,7 +293,7 @@ class RowState(NamedTuple):
 
     @classmethod
     def join(cls, parts: Sequence[RowState]) -> RowState:
-        """Return what is known of all rows."""
+        """Return the unknowns of all rows."""
         if len(parts) == 1:
             return parts[0]
         positions = None
@@ -87,50 +306,50 @@ class RowState(NamedTuple):
         )
 
     def rows(self, rows: slice) -> RowState:
-        """Return what is known of some rows, as views."""
+        """Return those of some rows, as views."""
         positions = None if self.positions is None else self.positions[rows]
         return RowState(self.codes.rows(rows), self.noise_variance[rows], positions)
 
 
 def get_row_state(part: TrainingPart) -> RowState:
-    """Return what a part knows."""
+    """Return the unknowns of a part."""
     return RowState(part.codes, part.noise_variance, part.positions)
 
 
 def put_row_state(part: TrainingPart, state: RowState) -> TrainingPart:
-    """Return a part that knows this."""
+    """Return the part with these unknowns."""
     return replace(part, **state._asdict())
 
 
 class TrainingFacts(NamedTuple):
-    """What the loop has to know of the training set as a whole."""
+    """Sizes of the training set."""
 
     n_rows: tuple[int, ...]  # of each part
     n_features: int
     dtype: np.dtype
-    n_labelled: NDArray[np.int64]  # (n_classes,) samples with a label for each class
-    n_positive: NDArray[np.int64]  # (n_classes,) of those, the ones of the class
-    n_with_label: int  # samples that are labelled for some class
+    n_labelled: NDArray[np.int64]  # (n_classes,) samples with a known label for the class
+    n_positive: NDArray[np.int64]  # (n_classes,) samples of the class
+    n_with_label: int  # samples with a known label for at least one class
 
     @property
     def n_samples(self) -> int:
-        """All rows."""
+        """The number of all rows."""
         return sum(self.n_rows)
 
     @property
     def n_classes(self) -> int:
-        """The columns of the labels."""
+        """The number of columns of the labels."""
         return len(self.n_labelled)
 
     @property
     def row_slices(self) -> list[slice]:
-        """Where each part stands among all rows."""
+        """The rows of each part among all rows."""
         ends = np.cumsum(self.n_rows).tolist()
         return [slice(end - n_rows, end) for end, n_rows in zip(ends, self.n_rows, strict=True)]
 
 
 def count_labels(part: TrainingPart) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Return a part's numbers of labels, of positive labels, and of samples with any."""
+    """Return how many labels per class of a part are known and positive, and how many samples have any label."""
     labels = part.labels
     n_labelled, n_positive = (np.count_nonzero(flags, axis=0) for flags in (labels, labels > 0))
     return n_labelled, n_positive, int(np.count_nonzero(labels.any(axis=1)))
@@ -138,23 +357,23 @@ def count_labels(part: TrainingPart) -> tuple[NDArray[np.int64], NDArray[np.int6
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """The parts before the fit, and the facts of them."""
+    """The parts before the fit, and their sizes."""
 
     parts: Parts[TrainingPart]
     facts: TrainingFacts
-    X: Any  # all samples, as the caller has them
+    X: Any  # all samples, as they were passed to fit
     is_local: bool = True
 
     @classmethod
     def of_parts(
         cls, parts: Parts[TrainingPart], n_rows: Sequence[int], X: Any, dtype: np.dtype, is_local: bool
     ) -> TrainingSet:
-        """Count what there is to count."""
+        """Count labels and samples."""
         return cls(parts, TrainingFacts(tuple(n_rows), X.shape[1], dtype, *parts.add_up(count_labels)), X, is_local)
 
     @classmethod
     def of_arrays(cls, X: Floats, labels: NDArray[Any], part_rows: int) -> TrainingSet:
-        """Cut arrays in this process, which may be memory-mapped, into parts; nothing is copied."""
+        """Cut arrays in this process, which may be memory-mapped, into parts without a copy."""
         labels = labels.astype(np.int8, copy=False)
         blocks = split_rows(len(X), part_rows)
         parts = LocalParts([TrainingPart.of(X[rows], labels[rows], rows.start) for rows in blocks])
@@ -163,11 +382,7 @@ class TrainingSet:
 
 def collect_labels(training: TrainingSet) -> Labels:
     """Return the labels of all samples."""
-    return np.concatenate(training.parts.collect(_get_labels))
-
-
-def _get_labels(part: TrainingPart) -> Labels:
-    return part.labels
+    return np.concatenate(training.parts.gather("labels"))
 
 
 def hide_labels(training: TrainingSet, labels: Labels, rows: NDArray[np.intp]) -> TrainingSet:
@@ -175,13 +390,6 @@ def hide_labels(training: TrainingSet, labels: Labels, rows: NDArray[np.intp]) -
     labels = labels.copy()
     labels[rows] = 0
     return TrainingSet.of_arrays(training.X, labels, PART_ROWS)
-
-
-class Targets(NamedTuple):
-    """What the labels stand for."""
-
-    classes: NDArray[Any]
-    is_multilabel: bool
 
 
 def cut_into_parts(X: Floats, y: Any, unlabeled: Any) -> tuple[TrainingSet, Targets]:
@@ -206,7 +414,7 @@ def _count_rows(pair: tuple[Any, Any]) -> int:
 def _make_part(pair: tuple[Any, Any], how: tuple[int, np.dtype, NDArray[Any], Any, bool]) -> TrainingPart:
     first_row, dtype, *target = how
     samples = np.ascontiguousarray(pair[0], dtype=dtype)
-    measure_energies(samples, first_row)  # says which row is not finite
+    measure_energies(samples, first_row)  # raises if a row is not finite
     return TrainingPart.of(samples, encode_labels(pair[1], *target), first_row)
 
 
@@ -234,3 +442,81 @@ def _spread_pairs(pairs: DaskParts[tuple[Any, Any]], X: Any, unlabeled: Any) -> 
         _make_part, [(first_row, dtype, classes, unlabeled, found.is_multilabel) for first_row in first_rows]
     )
     return TrainingSet.of_parts(parts, n_rows, X, dtype, is_local=False), Targets(classes, found.is_multilabel)
+
+
+def cut_batch(X: Floats, y: Any, classes: Any, unlabeled: Any, known: Targets | None) -> tuple[TrainingSet, Targets]:
+    """Return a batch as a training set, and what its labels mean; see :func:`read_targets`."""
+    labels, targets = read_targets(y, classes, unlabeled, known)
+    if known is None and not labels.any():
+        raise ValueError(
+            f"All {len(labels)} samples of the first batch are marked as unlabelled (unlabeled={unlabeled!r}): "
+            "begin with labelled ones, others may follow."
+        )
+    return TrainingSet.of_arrays(X, labels, PART_ROWS), targets
+
+
+def index_classes(part: TrainingPart) -> NDArray[np.intp]:
+    """Return the class of each sample for the draw of first atoms, -1 for an unlabelled one.
+
+    Of several labels the first counts.  Samples with none of the labels are a class too, unlabelled ones are not.
+    """
+    labels = part.labels
+    first_label = np.where((labels > 0).any(axis=1), labels.argmax(axis=1), labels.shape[1])
+    return np.where(labels.any(axis=1), first_label, -1)
+
+
+def count_classes(part: TrainingPart) -> NDArray[np.int64]:
+    """Return the number of samples per class, after that of unlabelled ones."""
+    return np.bincount(index_classes(part) + 1, minlength=part.labels.shape[1] + 2)
+
+
+class Candidates(NamedTuple):
+    """Samples that may become first atoms."""
+
+    rows: NDArray[np.int32]  # of the part
+    class_index: NDArray[np.signedinteger]
+
+
+def find_candidates(part: TrainingPart, request: tuple[NDArray[np.int64], NDArray[np.int64]]) -> Candidates:
+    """Return every s-th sample of each class, with a stride s per class, counted on from the parts before."""
+    n_before, strides = request
+    index = index_classes(part)
+    is_candidate = np.zeros(len(index), bool)
+    for position, stride in enumerate(strides):
+        rows = np.flatnonzero(index == position - 1)
+        is_candidate[rows[-n_before[position] % stride :: stride]] = True
+    # In few bytes, since these come from all parts to one place.
+    smallest = np.min_scalar_type(-len(strides))
+    return Candidates(np.flatnonzero(is_candidate).astype(np.int32), index[is_candidate].astype(smallest))
+
+
+def take_rows(part: TrainingPart, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], Floats]:
+    """Return which of the rows are in a part, as positions in ``rows``, and their samples."""
+    positions = np.flatnonzero((rows >= part.first_row) & (rows < part.first_row + len(part)))
+    return positions, part.X[rows[positions] - part.first_row]
+
+
+def fetch_candidates(training: TrainingSet, n_at_once: int, rng: np.random.RandomState) -> Iterator[Floats]:
+    """Yield samples in the order in which they are tried as first atoms."""
+    class_index, rows = _list_candidates(training)
+    order = order_candidates(class_index, rng)
+    for start in range(0, len(order), n_at_once):
+        wanted = rows[order[start : start + n_at_once]]
+        samples = np.empty((len(wanted), training.facts.n_features), training.facts.dtype)
+        for positions, taken in training.parts.collect(take_rows, wanted):
+            samples[positions] = taken
+        yield samples
+
+
+def _list_candidates(training: TrainingSet) -> tuple[NDArray[np.signedinteger], NDArray[np.intp]]:
+    """Return the classes and rows of the samples that may become first atoms."""
+    parts, facts = training.parts, training.facts
+    counts = np.array(parts.collect(count_classes))
+    n_of_class = counts.sum(axis=0)
+    stride = -(-facts.n_samples // _MOST_CANDIDATES)
+    strides = np.where(n_of_class * len(n_of_class) > _MOST_CANDIDATES, stride, 1)
+    n_before = np.cumsum(counts, axis=0) - counts
+    found = parts.map_each(find_candidates, [(before, strides) for before in n_before]).gather()
+    class_index = np.concatenate([candidates.class_index for candidates in found])
+    rows = [block.start + candidates.rows for block, candidates in zip(facts.row_slices, found, strict=True)]
+    return class_index, np.concatenate(rows)

@@ -9,23 +9,26 @@ As long as neither support nor signs change, a cost :math:`f(x, W)` has by the d
     (G_{SS} + \lambda_2 I)\, \beta_S = (\nabla_x f)_S, \quad r = y - D^T x,
 
 with :math:`\beta` zero outside :math:`S`.
+
+The cost is a function of the scores :math:`s_j = w_j^T x + b_j`.  One-vs-all, :math:`\sum_j \Omega(l_j s_j)/\gamma_j`,
+is the classification term of Eq. 3 with label-free codes.  Softmax, :math:`-\ln\, (e^{s_y} / \sum_j e^{s_j})`, is for
+samples of one class each.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp, softmax
 
-from ..codes import RowCodes
-from ..coding import (
-    PIVOT_FLOOR,
-    SparseCoder,
-    compute_gram,
-    measure_misfit,
-    no_classes,
-)
+from ..codes import Floats, RowCodes
+from ..coding.coders import PIVOT_FLOOR
+from ..coding.encoder import Encoder
+from ..inference.rules import compute_evidence
 from ..kernels.codes import score_rows
 from ..kernels.gradient import (
     add_gradient_rows,
@@ -34,118 +37,214 @@ from ..kernels.gradient import (
     differentiate_scores_rows,
     solve_support_rows,
 )
+from ..losses import Loss
 from ..parallel import map_blocks
-from .costs import RefinementCost
 
-Floats = NDArray[np.floating]
+# Scores, and the cost of all classes, may be multiplied by factors between these powers of e.
+_SCALE_RANGE = (-7.0, 7.0)
+
+
+class RefinementCost(ABC):
+    """A cost of scores for given labels of -1, 0 (unknown) and +1; its methods work row by row."""
+
+    takes_multilabel = True
+
+    def __init__(self, loss: Loss, class_cost: Floats, label_weight: float):
+        self.loss = loss
+        self.class_cost = class_cost
+        self.label_weight = label_weight
+
+    @abstractmethod
+    def value(self, scores: Floats, labels: Floats) -> Floats:
+        """Return the cost of each row."""
+
+    @abstractmethod
+    def gradient(self, scores: Floats, labels: Floats) -> Floats:
+        """Return the derivative of each row's cost by its scores."""
+
+    @abstractmethod
+    def evidence(self, scores: Floats) -> Floats:
+        """Return the evidence for each class, from which errors are counted."""
+
+    def scale_scores(self, scores: Floats, labels: Floats, penalty: float) -> float:
+        """Return the factor for the classifiers before the first step; the penalty is that on their present size."""
+        return 1.0
+
+    def set_class_cost(self, scores: Floats, labels: Floats) -> Floats:
+        """Return the class costs of refined classifiers."""
+        return self.class_cost
+
+
+class OneVsAllCost(RefinementCost):
+    """The classification term of Eq. 3, for any loss; class costs do not change."""
+
+    def __init__(self, loss: Loss, class_cost: Floats, label_weight: float):
+        super().__init__(loss, class_cost, label_weight)
+        self.weight = np.mean(class_cost) / class_cost / len(class_cost)
+
+    def value(self, scores: Floats, labels: Floats) -> Floats:
+        return np.abs(labels) * self.loss.value(labels * scores) @ self.weight.astype(scores.dtype)
+
+    def gradient(self, scores: Floats, labels: Floats) -> Floats:
+        return labels * self.loss.gradient(labels * scores) * self.weight.astype(scores.dtype)
+
+    def evidence(self, scores: Floats) -> Floats:
+        return compute_evidence(scores, self.loss, self.class_cost)
+
+
+class SoftmaxCost(RefinementCost):
+    """The cross-entropy of one class against all others.
+
+    The label rule remains that of the loss; with one class cost for all classes, the class of largest score has the
+    largest evidence.  Its size is the one that makes the labels most probable.
+    """
+
+    takes_multilabel = False
+
+    def value(self, scores: Floats, labels: Floats) -> Floats:
+        right = np.take_along_axis(scores, labels.argmax(axis=1)[:, None], axis=1)[:, 0]
+        return logsumexp(scores, axis=1) - right
+
+    def gradient(self, scores: Floats, labels: Floats) -> Floats:
+        return softmax(scores, axis=1) - (labels > 0)
+
+    def evidence(self, scores: Floats) -> Floats:
+        return scores
+
+    def scale_scores(self, scores: Floats, labels: Floats, penalty: float) -> float:
+        # Where classes are separable, only the penalty keeps scores finite.
+        return _find_scale(lambda scale: self.value(scale * scores, labels) + scale**2 * penalty)
+
+    def set_class_cost(self, scores: Floats, labels: Floats) -> Floats:
+        evidence = compute_evidence(scores, self.loss, np.ones(scores.shape[1]))
+        # As if there were one more sample that could be of any class: a few without error are no reason for certainty.
+        doubt = 1 / (len(scores) + 1)
+
+        def doubtful_cost(scale: float) -> Floats:
+            scaled = scale * evidence
+            uniform_cost = logsumexp(scaled, axis=1) - np.mean(scaled, axis=1)
+            return (1 - doubt) * self.value(scaled, labels) + doubt * uniform_cost
+
+        # Prediction divides class costs by the weight of the labels.
+        return np.full_like(self.class_cost, 1 / _find_scale(doubtful_cost)) * self.label_weight
+
+
+def _find_scale(costs_at: Callable[[float], Floats]) -> float:
+    """Return the positive factor at which the mean of the rows' costs is lowest."""
+
+    def mean_cost(power: float) -> float:
+        return float(np.mean(costs_at(float(np.exp(power)))))
+
+    return float(np.exp(minimize_scalar(mean_cost, bounds=_SCALE_RANGE, method="bounded").x))
+
+
+REFINEMENT_COSTS: dict[str, type[RefinementCost]] = {"softmax": SoftmaxCost, "one_vs_all": OneVsAllCost}
+
 
 _BLOCK_ROWS = 64  # that one thread codes at a time, always the same, since products of matrices may depend on it
 
 
-class RefinedModel(NamedTuple):
-    """What refinement changes: D, W and b."""
+class Parameters(NamedTuple):
+    """What refinement changes, and everything in its shape: D, W and b, gradients and their averages."""
 
     dictionary: Floats  # (n_components, n_features) of unit norm
     coef_by_atom: Floats  # (n_components, n_classes)
     intercept: Floats  # (n_classes,)
 
-    def copy(self) -> RefinedModel:
+    def copy(self) -> Parameters:
         """Return the same in other memory."""
-        return RefinedModel(*(array.copy() for array in self))
+        return Parameters(*(array.copy() for array in self))
 
 
-class Judged(NamedTuple):
-    """What a pass over samples tells."""
+class Measured(NamedTuple):
+    """What is measured on samples."""
 
     scores: Floats  # (n_rows, n_classes)
     misfit: Floats  # (n_rows,)
 
 
 class _Coded(NamedTuple):
-    """A mini-batch on its way; blocks of rows are filled in side by side."""
+    """What is computed for a mini-batch; threads fill in blocks of rows side by side."""
 
     codes: RowCodes
     scores: Floats
     solution: Floats  # beta, in the places of the codes
     score_gradient: Floats
     residuals: Floats  # r
-    images: Floats  # D'beta
+    code_gradient_in_features: Floats  # D'beta
 
     @classmethod
     def empty(cls, n_rows: int, n_places: int, n_classes: int, n_features: int, dtype: np.dtype) -> _Coded:
         codes = RowCodes.empty(n_rows, n_places, dtype)
         scores, score_gradient = np.empty((2, n_rows, n_classes), dtype)
-        residuals, images = np.zeros((2, n_rows, n_features), dtype)
-        return cls(codes, scores, np.empty_like(codes.values), score_gradient, residuals, images)
+        residuals, in_features = np.zeros((2, n_rows, n_features), dtype)
+        return cls(codes, scores, np.empty_like(codes.values), score_gradient, residuals, in_features)
 
 
 class TaskGradient:
     """Codes samples as new ones are coded, and differentiates the cost of their scores."""
 
-    def __init__(self, sparse_coder: SparseCoder, n_nonzero_coefs: int, cost: RefinementCost, n_jobs: int | None):
-        self.sparse_coder = sparse_coder
-        self.n_nonzero_coefs = n_nonzero_coefs
-        self.ridge = float(getattr(sparse_coder, "ridge", 0.0))
+    def __init__(self, encoder: Encoder, cost: RefinementCost, n_jobs: int | None):
+        self.encoder = encoder  # of the dictionary before refinement
         self.cost = cost
         self.n_jobs = n_jobs
 
-    def judge(self, model: RefinedModel, X: Floats) -> Judged:
+    def measure(self, parameters: Parameters, X: Floats) -> Measured:
         """Return the scores of samples, and the misfits of their codes."""
-        gram = compute_gram(model.dictionary, self.n_jobs)
-        scores = np.empty((len(X), len(model.intercept)), X.dtype)
+        encoder = self._make_encoder(parameters)
+        scores = np.empty((len(X), len(parameters.intercept)), X.dtype)
         misfit = np.empty(len(X), X.dtype)
 
-        def work(rows: slice, _: None) -> None:
-            codes, residuals = self._encode(model, gram, X[rows])
-            score_rows(codes.indices, codes.values, model.coef_by_atom, scores[rows])
-            misfit[rows] = measure_misfit(self.sparse_coder, np.vecdot(residuals, residuals), codes)
+        def measure_rows(rows: slice, _: None) -> None:
+            codes, residuals = _encode(encoder, X[rows])
+            score_rows(codes.indices, codes.values, parameters.coef_by_atom, scores[rows])
+            misfit[rows] = encoder.sparse_coder.measure_misfit(np.vecdot(residuals, residuals), codes)
 
-        map_blocks(work, _cut(len(X)), lambda: None, n_jobs=self.n_jobs)
-        return Judged(scores + model.intercept, misfit)
+        map_blocks(measure_rows, _cut(len(X)), lambda: None, n_jobs=self.n_jobs)
+        return Measured(scores + parameters.intercept, misfit)
 
-    def differentiate(self, model: RefinedModel, X: Floats, labels: Floats) -> tuple[RefinedModel, Floats]:
-        """Return the gradient of the mean cost, in the shape of a model, and the scores."""
+    def differentiate(self, parameters: Parameters, X: Floats, labels: Floats) -> tuple[Parameters, Floats]:
+        """Return the gradient of the mean cost, and the scores."""
         n_rows, n_features = X.shape
-        n_classes, dtype = len(model.intercept), X.dtype
-        gram = compute_gram(model.dictionary, self.n_jobs)
-        coded = _Coded.empty(n_rows, self.n_nonzero_coefs, n_classes, n_features, dtype)
+        n_classes, dtype = len(parameters.intercept), X.dtype
+        encoder = self._make_encoder(parameters)
+        n_places = encoder.n_nonzero_coefs
+        ridge, pivot = dtype.type(encoder.sparse_coder.ridge), dtype.type(PIVOT_FLOOR[dtype])
+        coded = _Coded.empty(n_rows, n_places, n_classes, n_features, dtype)
 
         def differentiate_rows(rows: slice, factor: Floats) -> None:
-            codes, coded.residuals[rows] = self._encode(model, gram, X[rows])
+            codes, coded.residuals[rows] = _encode(encoder, X[rows])
             coded.codes.indices[rows], coded.codes.values[rows] = codes
-            score_rows(*codes, model.coef_by_atom, coded.scores[rows])
-            coded.scores[rows] += model.intercept
+            score_rows(*codes, parameters.coef_by_atom, coded.scores[rows])
+            coded.scores[rows] += parameters.intercept
             coded.score_gradient[rows] = self.cost.gradient(coded.scores[rows], labels[rows]) / n_rows
             solution = coded.solution[rows]
             code_gradient = np.zeros_like(solution)
-            differentiate_scores_rows(*codes, model.coef_by_atom, coded.score_gradient[rows], code_gradient)
-            ridge, pivot = dtype.type(self.ridge), dtype.type(PIVOT_FLOOR[dtype])
-            solve_support_rows(gram, ridge, pivot, *codes, code_gradient, factor, solution)
-            combine_rows(*codes, solution, model.dictionary, coded.images[rows])
+            differentiate_scores_rows(*codes, parameters.coef_by_atom, coded.score_gradient[rows], code_gradient)
+            solve_support_rows(encoder.gram, ridge, pivot, *codes, code_gradient, factor, solution)
+            combine_rows(*codes, solution, parameters.dictionary, coded.code_gradient_in_features[rows])
 
-        budget = (self.n_nonzero_coefs, self.n_nonzero_coefs)
-        map_blocks(differentiate_rows, _cut(n_rows), lambda: np.empty(budget, dtype), n_jobs=self.n_jobs)
-        return self._add_up(model, coded), coded.scores
+        map_blocks(differentiate_rows, _cut(n_rows), lambda: np.empty((n_places, n_places), dtype), n_jobs=self.n_jobs)
+        return self._add_up(parameters, coded), coded.scores
 
-    def _encode(self, model: RefinedModel, gram: Floats, X: Floats) -> tuple[RowCodes, Floats]:
-        """Return label-free codes of a block, and what they leave over."""
-        codes = self.sparse_coder.encode(
-            gram,
-            X @ model.dictionary.T,
-            *no_classes(len(X), len(gram), X.dtype),
-            n_nonzero_coefs=self.n_nonzero_coefs,
-            energies=np.vecdot(X, X),
-        )
-        residuals = X.copy()
-        combine_rows(*codes, -codes.values, model.dictionary, residuals)
-        return codes, residuals
+    def _make_encoder(self, parameters: Parameters) -> Encoder:
+        coder, n_nonzero_coefs = self.encoder.sparse_coder, self.encoder.n_nonzero_coefs
+        return Encoder.of(parameters.dictionary, coder, n_nonzero_coefs, self.n_jobs)
 
-    def _add_up(self, model: RefinedModel, coded: _Coded) -> RefinedModel:
-        codes, gradient = coded.codes, RefinedModel(*(np.zeros_like(array) for array in model))
+    def _add_up(self, parameters: Parameters, coded: _Coded) -> Parameters:
+        codes, gradient = coded.codes, Parameters(*(np.zeros_like(array) for array in parameters))
         add_outer_rows(*codes, coded.score_gradient, gradient.coef_by_atom)
-        add_gradient_rows(*codes, coded.solution, coded.residuals, coded.images, gradient.dictionary)
+        add_gradient_rows(*codes, coded.solution, coded.residuals, coded.code_gradient_in_features, gradient.dictionary)
         gradient.intercept[:] = coded.score_gradient.sum(axis=0)
         return gradient
+
+
+def _encode(encoder: Encoder, X: Floats) -> tuple[RowCodes, Floats]:
+    """Return label-free codes of a block, and their residuals."""
+    codes = encoder.encode_block(X @ encoder.dictionary.T, np.vecdot(X, X))
+    residuals = X.copy()
+    combine_rows(*codes, -codes.values, encoder.dictionary, residuals)
+    return codes, residuals
 
 
 def _cut(n_rows: int) -> list[slice]:

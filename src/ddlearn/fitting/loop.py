@@ -1,86 +1,222 @@
-"""The alternating minimisation (Algorithm 2 of the paper): codes, classifiers, dictionary, scales, and again.
+"""Algorithm 2 of the paper: codes, classifiers, dictionary and scales are improved in turn until the objective settles.
 
 Each step lowers the MAP objective (Eq. 3) in one group of variables and leaves the others alone.  With a monotone
-dictionary update and guarded classifier trainers none can raise it; the steps that the paper prints literally can,
-and the history shows it.
+dictionary update and guarded classifier trainers no step can raise it; the steps as the paper prints them can, and the
+history shows it.
+
+The first half of this file holds the steps on one part of the training set, wherever the part is.  The second half
+puts them together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from ..codes import RowCodes
-from ..coding import SparseCoder, count_stride
-from ..dictionary import (
-    SamplePool,
-    TakeSamples,
-    WorstSamples,
-    draw_dictionary,
-    rank_of_worst,
-)
+from ..classifiers import ClassifierTrainer
+from ..codes import Floats, Model, RowCodes, measure_residuals
+from ..coding.alignment import Registration
+from ..coding.coders import SparseCoder
+from ..coding.discriminative import DiscriminativeCoder, DiscriminativeCoding
+from ..coding.encoder import Encoder, count_stride
+from ..coding.masked import MaskedCoder
+from ..coding.robust import RobustCoder, Robustness
+from ..dictionary import DictionaryUpdate, WorstSamples, count_users, rank_of_worst
+from ..inference.rules import compute_evidence, count_errors
+from ..losses import Loss
 from ..objective import (
     Floors,
     MapObjective,
+    Scales,
     estimate_class_cost,
-    set_floors,
     sum_class_terms,
+    sum_costs,
+    sum_noise_terms,
 )
-from ..parallel import Parts, single_threaded_blas
-from ..parallel.quantiles import find_median, select_ranks
-from ..strategies import TRAINER_METHODS, UPDATE_METHODS, works_on_sums
-from . import steps as steps
-from .data import (
-    Floats,
-    RowState,
-    TrainingPart,
-    TrainingSet,
-    get_row_state,
-    put_row_state,
-)
-from .refinement import RefinementProgress
-from .steps import FitSettings, StepCounts, Tally
+from ..parallel import Parts, find_median, select_ranks, single_threaded_blas
+from .data import RowState, TrainingFacts, TrainingPart, TrainingSet, get_row_state, put_row_state, take_rows
 
-# The error on label-free codes is watched on so many training samples at most: it costs a coding of its own, and a
-# standard error of half a per cent, where the error is five per cent, is enough to see the gap.
-_N_WATCHED = 2000
-# The first atoms are drawn from so many samples, or a few more; of larger classes only every second, third, ... one
-# takes part, so that what is known of the candidates fits anywhere.
-_MOST_CANDIDATES = 2**20
+# The label-free error is monitored on at most this many samples, since it needs an extra coding pass. Where it is five
+# per cent, its standard error is then half a per cent.
+_N_MONITORED = 2000
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """How to fit: strategies and checked numbers."""
+
+    loss: Loss
+    sparse_coder: SparseCoder
+    n_nonzero_coefs: int
+    coding: DiscriminativeCoding
+    dictionary_update: DictionaryUpdate
+    classifier_trainer: ClassifierTrainer
+    scales: Scales
+    classification_weight: float | None  # None: to be estimated from the first codes
+    fit_intercept: bool
+    is_multilabel: bool
+    max_iter: int
+    tol: float
+    registration: Registration | None  # of training samples
+    n_jobs: int | None
+
+    @property
+    def weight(self) -> float:
+        """The weight of the labels, 1 while it is not known."""
+        return 1.0 if self.classification_weight is None else self.classification_weight
+
+
+def code_label_free(part: TrainingPart, settings: FitSettings, encoder: Encoder) -> TrainingPart:
+    """Code samples as new ones are, without their labels."""
+    return replace(part, codes=encoder.encode(part.X, n_jobs=settings.n_jobs, first_row=part.first_row))
+
+
+def register(part: TrainingPart, settings: FitSettings, encoder: Encoder, n_rounds: int | None) -> TrainingPart:
+    """Register images: n_rounds more rounds from the current positions, or from scratch until convergence if None."""
+    if settings.registration is None:
+        return part
+    coder = RobustCoder(MaskedCoder(encoder), Robustness(), noise_scale=0.0)
+    positions = None if n_rounds is None else part.positions
+    X, positions = settings.registration.register_all(part.original, coder, positions, n_rounds, settings.n_jobs)
+    return replace(part, X=X, positions=positions)
+
+
+class StepCounts(NamedTuple):
+    """How many coding steps were taken, and how many undone."""
+
+    n_accepted: int
+    n_rejected: int
+
+
+def code_discriminatively(
+    part: TrainingPart, settings: FitSettings, encoder: Encoder, model: Model
+) -> tuple[TrainingPart, StepCounts]:
+    """Discriminative sparse coding (Algorithm 1), starting from the current codes."""
+    part = register(part, settings, encoder, n_rounds=1)
+    dtype = part.X.dtype
+    coder = DiscriminativeCoder(
+        encoder, model.weigh_labels(settings.weight).astype(dtype), settings.loss, settings.coding
+    )
+    labels = part.labels.astype(dtype)
+    codes, record = coder.encode(part.X, labels, part.noise_variance, part.codes, n_jobs=settings.n_jobs)
+    return replace(part, codes=codes), StepCounts(record.n_accepted, record.n_rejected)
+
+
+def sum_statistics(
+    part: TrainingPart, settings: FitSettings, n_components: int, variance_unit: float
+) -> tuple[Any, NDArray[np.intp]]:
+    """Return the statistics that an additive dictionary update needs, and how many samples use each atom."""
+    precision = variance_unit / part.noise_variance  # only ratios matter, and these fit in any dtype
+    statistics = settings.dictionary_update.statistics(  # type: ignore[attr-defined]
+        part.X, part.codes, precision, n_components, n_jobs=settings.n_jobs
+    )
+    return statistics, count_users(part.codes, n_components)
+
+
+def scale_codes(part: TrainingPart, atom_scale: Floats) -> TrainingPart:
+    """Multiply the codes of each atom by a factor."""
+    codes = RowCodes(part.codes.indices, part.codes.values * atom_scale[part.codes.indices])
+    return replace(part, codes=codes)
+
+
+def measure_part(
+    part: TrainingPart, settings: FitSettings, model: Model
+) -> tuple[TrainingPart, tuple[float, NDArray[np.float64]]]:
+    """Measure misfits; return their sum, and the sum of costs per class."""
+    residuals = measure_residuals(part.X, part.codes, model.dictionary, settings.n_jobs)
+    misfits = settings.sparse_coder.measure_misfit(residuals, part.codes)
+    costs = sum_costs(part.labels.astype(part.X.dtype), model.scores(part.codes), settings.loss)
+    return replace(part, misfits=misfits), (float(np.sum(misfits, dtype=np.float64)), costs)
+
+
+def estimate_noise(part: TrainingPart, settings: FitSettings, mean_misfit: float, floor: float) -> TrainingPart:
+    """Set the noise variances from the misfits of the samples, or from their mean."""
+    variance = settings.scales.estimate_noise(part.misfits, mean_misfit, part.X.shape[1], floor)
+    return replace(part, noise_variance=variance)
+
+
+def sum_noise(part: TrainingPart) -> tuple[float, float]:
+    """Return what a part adds to the first two terms of the objective."""
+    return sum_noise_terms(part.misfits, part.noise_variance, part.X.shape[1])
+
+
+def count_wrong(part: TrainingPart, settings: FitSettings, model: Model) -> tuple[int, int]:
+    """Return how many samples (multilabel: labels) are misclassified from their codes, and how many are labelled."""
+    if not part.labels.any():
+        return 0, 0
+    evidence = compute_evidence(model.scores(part.codes), settings.loss, model.class_cost)
+    return count_errors(part.labels, evidence, settings.is_multilabel)
+
+
+class Counts(NamedTuple):
+    """What is counted for the record of an iteration."""
+
+    n_at_floor: int
+    n_wrong: int  # with the codes that saw the labels
+    n_labelled: int
+    n_monitored_wrong: int  # with codes as new samples have them
+    n_monitored: int
+
+
+def count_part(
+    part: TrainingPart, settings: FitSettings, encoder: Encoder, model: Model, floor: float, stride: int
+) -> Counts:
+    """Count samples at the noise floor and misclassified ones; every ``stride``-th row is monitored."""
+    monitored = slice(-part.first_row % stride, None, stride)  # a view: to draw samples would copy them
+    some = replace(part, X=part.X[monitored], labels=part.labels[monitored], first_row=0)
+    label_free = count_wrong(code_label_free(some, settings, encoder), settings, model) if len(some.X) else (0, 0)
+    is_at_floor = part.noise_variance <= part.noise_variance.dtype.type(floor)
+    return Counts(int(np.count_nonzero(is_at_floor)), *count_wrong(part, settings, model), *label_free)
+
+
+def sum_residual_energy(part: TrainingPart, dictionary: Floats, stride: int) -> tuple[float, float, float]:
+    """Return the energies of every ``stride``-th sample, of its residual, and of the residual along all atoms."""
+    monitored = slice(-part.first_row % stride, None, stride)
+    X = part.X[monitored]
+    residuals = X - part.codes.rows(monitored).to_csr(len(dictionary)) @ dictionary
+    energies = (np.sum(np.square(array), dtype=np.float64) for array in (X, residuals, residuals @ dictionary.T))
+    return tuple(map(float, energies))  # type: ignore[return-value]
+
+
+def measure_part_residuals(part: TrainingPart, settings: FitSettings, dictionary: Floats) -> Floats:
+    """Return squared residuals for another dictionary."""
+    return measure_residuals(part.X, part.codes, dictionary, settings.n_jobs)
+
+
+def find_worst(
+    part: TrainingPart, settings: FitSettings, dictionary: Floats, n_wanted: int, largest_error: float
+) -> WorstSamples:
+    """Return the worst represented samples of a part."""
+    errors = measure_part_residuals(part, settings, dictionary)
+    return WorstSamples.find(part.X, errors, part.first_row, n_wanted, largest_error)
 
 
 @dataclass(frozen=True)
 class FitState:
-    """All unknowns of Eq. 3: those that samples share here, those of each sample in their parts."""
+    """All unknowns of Eq. 3: those that samples share, and those of each sample in their parts."""
 
-    dictionary: Floats
-    coef: Floats
-    intercept: Floats
-    class_cost: Floats
+    model: Model
+    encoder: Encoder  # of the model's dictionary
     parts: Parts[TrainingPart]
 
     def collect_rows(self) -> RowState:
-        """Return the unknowns of all samples; from wherever they are, they come here."""
+        """Return the unknowns of all samples, wherever they are."""
         return RowState.join(self.parts.collect(get_row_state))
 
     def put_rows(self, rows: RowState, row_slices: list[slice]) -> FitState:
         """Return a state with these unknowns of the samples."""
         return replace(self, parts=self.parts.map_each(put_row_state, [rows.rows(block) for block in row_slices]))
 
-    @property
-    def codes(self) -> RowCodes:
-        """The codes of all samples."""
-        return self.collect_rows().codes
-
-    @property
-    def noise_variance(self) -> Floats:
-        """The noise variances of all samples."""
-        return self.collect_rows().noise_variance
+    def with_dictionary(self, model: Model, n_jobs: int | None) -> FitState:
+        """Return a state with another dictionary, whose Gram matrix is computed here."""
+        encoder = Encoder.of(model.dictionary, self.encoder.sparse_coder, self.encoder.n_nonzero_coefs, n_jobs)
+        return replace(self, model=model, encoder=encoder)
 
 
 class IterationRecord(NamedTuple):
@@ -93,24 +229,24 @@ class IterationRecord(NamedTuple):
     objective : float
         The MAP objective, the sum of the next four.
     representation : float
-        Misfits (squared residuals, and twice the penalty of the coder if it has one) over twice their variances.
-    noise : float
+        Misfits (squared residuals plus twice the penalty of the coder) over twice their variances.
+    log_noise : float
         Logarithms of the variances.
     classification : float
-        Classification costs over their scales.
-    cost : float
-        Logarithms of those scales.
+        Classification costs over the class costs.
+    log_class_cost : float
+        Logarithms of the class costs.
     floor_share : float
         Share of the samples whose noise variance is at its floor.
     n_accepted : int
         Coding steps taken.
     n_rejected : int
-        Coding steps undone, since they would have raised a sample's objective.
+        Coding steps undone because they would have raised a sample's objective.
     training_error : float
-        Error on the training samples with the codes that saw their labels.
+        Error on the training samples with codes that saw their labels.
     label_free_error : float
-        Error on (at most 2000) training samples coded as test samples are.  Far above ``training_error``, it shows
-        how much the training codes owe to the labels.
+        Error on at most 2000 training samples coded as test samples are.  If it is far above ``training_error``, the
+        training codes owe much to the labels.
     n_replaced : int
         Atoms replaced by samples.
     coding_seconds : float
@@ -135,9 +271,9 @@ class IterationRecord(NamedTuple):
     iteration: int
     objective: float
     representation: float
-    noise: float
+    log_noise: float
     classification: float
-    cost: float
+    log_class_cost: float
     floor_share: float
     n_accepted: int
     n_rejected: int
@@ -151,8 +287,9 @@ class IterationRecord(NamedTuple):
 
 
 class FitProgress(NamedTuple):
-    """Where the loop is, and how it came there: all that it needs to go on, but for the random numbers."""
+    """Where the loop is, and how it came there: all that it needs to go on."""
 
+    settings: FitSettings  # with all that was estimated from the first codes
     state: FitState
     floors: Floors
     history: list[IterationRecord]
@@ -161,33 +298,158 @@ class FitProgress(NamedTuple):
 
     @property
     def n_iter(self) -> int:
-        """Outer iterations done."""
+        """The number of iterations done."""
         return len(self.history) - 1
 
     @property
     def objective(self) -> MapObjective:
         """The terms of the objective at the state."""
-        last = self.history[-1]
-        return MapObjective(last.representation, last.noise, last.classification, last.cost)
+        return MapObjective(*(getattr(self.history[-1], name) for name in MapObjective._fields))
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether there is nothing left to do."""
+        return self.converged or self.stopped or self.n_iter >= self.settings.max_iter
 
 
-class FinishedLoop(NamedTuple):
-    """Where the loop ended, and refinement begins."""
-
-    progress: FitProgress
-    rng: np.random.RandomState  # as it was there
-
-
-class Settled(NamedTuple):
-    """A state with scales that suit it, the objective there, and what was counted on the way."""
+class ScaledState(NamedTuple):
+    """A state with the scales that minimise the objective, the objective, and what was counted."""
 
     state: FitState
     objective: MapObjective
-    tally: Tally
+    counts: Counts
+
+
+def begin(
+    training: TrainingSet,
+    settings: FitSettings,
+    dictionary: Floats,
+    coef: Floats | None = None,
+    intercept: Floats | None = None,
+) -> FitProgress:
+    """Code the samples without labels, train classifiers on the codes, and set scales and floors."""
+    facts = training.facts
+    settings = replace(settings, sparse_coder=_adapt_coder(training, settings, dictionary))
+    coef = np.zeros((facts.n_classes, len(dictionary)), facts.dtype) if coef is None else coef
+    intercept = np.zeros(facts.n_classes, facts.dtype) if intercept is None else intercept
+    encoder = Encoder.of(dictionary, settings.sparse_coder, settings.n_nonzero_coefs, settings.n_jobs)
+    parts = training.parts.map(code_label_free, settings, encoder)
+    if settings.classification_weight is None:
+        settings = replace(settings, classification_weight=_estimate_weight(parts, facts, dictionary))
+    state = FitState(Model(dictionary, coef, intercept, np.empty(0)), encoder, parts)
+    state = train_classifiers(state, settings, training)
+    state, mean_misfit, costs = _measure(state, settings, training)
+    misfits = state.parts.map(attrgetter("misfits"))
+    floors = settings.scales.set_floors(
+        misfits, facts.n_samples, facts.dtype, costs, facts.n_labelled, facts.n_features
+    )
+    scaled = _set_scales(state, settings, training, floors, mean_misfit, costs)
+    return FitProgress(settings, scaled.state, floors, [make_record(0, scaled, facts.n_samples)])
+
+
+def _adapt_coder(training: TrainingSet, settings: FitSettings, dictionary: Floats) -> SparseCoder:
+    """Return the coder with the parameters filled in that are estimated from the samples."""
+    coder, n_samples = settings.sparse_coder, training.facts.n_samples
+    if coder.is_adapted:
+        return coder
+    rows = np.arange(0, n_samples, count_stride(n_samples))
+    samples = np.concatenate([taken for _, taken in training.parts.collect(take_rows, rows)])
+    return coder.adapt(samples, dictionary, settings.n_nonzero_coefs)
+
+
+def _estimate_weight(parts: Parts[TrainingPart], facts: TrainingFacts, dictionary: Floats) -> float:
+    """Return how much less the representation tells than white noise would let it.
+
+    Labels move codes, and codes move a sample along atoms.  The residuals there, relative to their mean over all
+    directions, are what the white noise of the model gets wrong.
+    """
+    stride = -(-facts.n_samples // _N_MONITORED)
+    energy, off_atoms, along_atoms = parts.add_up(sum_residual_energy, dictionary, stride)
+    if off_atoms <= np.finfo(facts.dtype).eps * energy:
+        return 1.0  # the samples are atoms, which say nothing about the noise
+    excess = facts.n_features * along_atoms / (len(dictionary) * off_atoms)
+    balance = (facts.n_features + 2) / (2 * facts.n_classes)  # where labels and features weigh the same
+    return float(max(min(excess, balance), 1.0))
+
+
+def run(
+    progress: FitProgress, training: TrainingSet, on_iteration: Callable[[FitProgress], FitProgress]
+) -> FitProgress:
+    """Repeat the four steps until the objective settles; ``on_iteration`` may mark the progress as stopped."""
+    while not progress.is_finished:
+        progress = on_iteration(iterate(progress, training))
+    return progress
+
+
+def iterate(progress: FitProgress, training: TrainingSet) -> FitProgress:
+    """Do the four steps once."""
+    settings, floors = progress.settings, progress.floors
+    start = perf_counter()
+    state, coding = encode(progress.state, settings)
+    coded = perf_counter()
+    state = train_classifiers(state, settings, training)
+    trained = perf_counter()
+    state, n_replaced = update_dictionary(state, settings, training, floors)
+    improved = perf_counter()
+    scaled = update_scales(state, settings, training, floors)
+    record = make_record(
+        progress.n_iter + 1,
+        scaled,
+        training.facts.n_samples,
+        **coding._asdict(),
+        n_replaced=n_replaced,
+        coding_seconds=coded - start,
+        classifier_seconds=trained - coded,
+        dictionary_seconds=improved - trained,
+        scale_seconds=perf_counter() - improved,
+    )
+    change = abs(progress.objective.total - scaled.objective.total)
+    # The first iteration trades representation for classification, and the two may cancel by chance.
+    converged = progress.n_iter > 0 and change <= settings.tol * scaled.objective.size
+    return FitProgress(settings, scaled.state, floors, [*progress.history, record], converged)
+
+
+def encode(state: FitState, settings: FitSettings) -> tuple[FitState, StepCounts]:
+    """Step 1, discriminative sparse coding, starting from the current codes."""
+    parts, counts = state.parts.map_and_add_up(code_discriminatively, settings, state.encoder, state.model)
+    return replace(state, parts=parts), counts
+
+
+def train_classifiers(state: FitState, settings: FitSettings, training: TrainingSet) -> FitState:
+    """Step 2, one linear classifier per class on the codes, starting from the current ones."""
+    trainer, model = settings.classifier_trainer, state.model
+    start = settings.loss, model.coef, model.intercept
+    options: dict[str, Any] = {"fit_intercept": settings.fit_intercept, "n_jobs": settings.n_jobs}
+    if trainer.is_additive:
+        coef, intercept = trainer.train_on(state.parts, *start, **options)
+    else:
+        labels = np.concatenate(state.parts.gather("labels")).astype(training.facts.dtype)
+        coef, intercept = trainer.train(state.collect_rows().codes, labels, *start, **options)
+    return replace(state, model=replace(model, coef=coef, intercept=intercept))
+
+
+def refit_classifiers(state: FitState, settings: FitSettings, training: TrainingSet, floors: Floors) -> FitState:
+    """Train on label-free codes, as new samples have them; the class costs are then those of such codes."""
+    # Registered from scratch, as new samples are.
+    parts = state.parts.map(register, settings, state.encoder, None).map(code_label_free, settings, state.encoder)
+    state = train_classifiers(replace(state, parts=parts), settings, training)
+    return update_scales(state, settings, training, floors).state
+
+
+def update_dictionary(
+    state: FitState, settings: FitSettings, training: TrainingSet, floors: Floors
+) -> tuple[FitState, int]:
+    """Step 3, improve the atoms; return the new state and how many atoms were replaced."""
+    update = _update_from_sums if settings.dictionary_update.is_additive else _update_from_samples
+    dictionary, parts, replaced, atom_scale = update(state, settings, training, floors)
+    coef = state.model.coef / atom_scale  # leaves scores as they were
+    coef[:, replaced] = 0  # the coefficients of a replaced atom mean nothing for the new one
+    model = replace(state.model, dictionary=dictionary, coef=coef)
+    return replace(state, parts=parts).with_dictionary(model, settings.n_jobs), len(replaced)
 
 
 class _UpdatedAtoms(NamedTuple):
-    """What the dictionary step returns, as :class:`~ddlearn.dictionary.UpdatedDictionary` for samples in parts."""
+    """As :class:`~ddlearn.UpdatedDictionary`, for samples in parts."""
 
     dictionary: Floats
     parts: Parts[TrainingPart]
@@ -195,294 +457,117 @@ class _UpdatedAtoms(NamedTuple):
     atom_scale: Floats
 
 
-class AlternatingFit:
-    """Algorithm 2 on one training set: the four steps, and the loop over them.
-
-    Callbacks get this object when the fit begins.  One that keeps checkpoints sets ``restored`` to where the loop shall
-    go on from, puts ``rng`` in the state it had there, and adds to ``keepers`` what is to be told of each iteration.
-    The same goes for a refinement that comes after it, with ``restored_refinement`` and ``refinement_keepers``; of
-    these, each is told the end of the loop, too, and whether the epoch is the last.
-    """
-
-    def __init__(self, training: TrainingSet, settings: FitSettings, rng: np.random.RandomState):
-        self.training = training
-        self.facts = training.facts
-        self.settings = settings
-        self.rng = rng
-        self.restored: FitProgress | None = None
-        self.keepers: list[Callable[[FitProgress], None]] = []
-        self.dictionary_sizes: list[Any] = []  # what a search for the number of atoms has tried
-        self.restored_refinement: RefinementProgress | None = None
-        self.refinement_keepers: list[Callable[[FinishedLoop, RefinementProgress, bool], None]] = []
-
-    def draw_dictionary(self, init: str | ArrayLike, n_components: int) -> Floats:
-        """Return the first atoms."""
-        pool = SamplePool(self.facts.n_features, self.facts.dtype, self._find_candidates)
-        return draw_dictionary(init, pool, n_components, self.rng)
-
-    def _find_candidates(self) -> tuple[NDArray[np.signedinteger], TakeSamples]:
-        """Return the classes of the samples that the first atoms are drawn from, and what fetches some of them."""
-        parts, facts = self.training.parts, self.facts
-        counts = np.array(parts.collect(steps.count_classes))
-        n_of_class = counts.sum(axis=0)
-        stride = -(-facts.n_samples // _MOST_CANDIDATES)
-        strides = np.where(n_of_class * len(n_of_class) > _MOST_CANDIDATES, stride, 1)
-        n_before = np.cumsum(counts, axis=0) - counts
-        found = parts.map_each(steps.find_candidates, [(before, strides) for before in n_before])
-        candidates = found.collect(steps.get_itself)
-        class_index = np.concatenate([each.class_index for each in candidates])
-        rows = np.concatenate(
-            [block.start + each.rows for block, each in zip(facts.row_slices, candidates, strict=True)]
-        )
-
-        def take(positions: NDArray[np.intp]) -> Floats:
-            samples = np.empty((len(positions), facts.n_features), facts.dtype)
-            for places, taken in parts.collect(steps.take_rows, rows[positions]):
-                samples[places] = taken
-            return samples
-
-        return class_index, take
-
-    def initialise(
-        self, dictionary: Floats, coef: Floats | None = None, intercept: Floats | None = None
-    ) -> tuple[Settled, Floors]:
-        """Code the samples without labels, train classifiers on the codes, and set scales and floors."""
-        self.settings = replace(self.settings, sparse_coder=self._adapt_coder(dictionary))
-        facts, settings = self.facts, self.settings
-        coef = np.zeros((facts.n_classes, len(dictionary)), facts.dtype) if coef is None else coef
-        intercept = np.zeros(facts.n_classes, facts.dtype) if intercept is None else intercept
-        parts = self.training.parts.map(steps.code_label_free, settings, dictionary)
-        if settings.estimate_weight:
-            weight = self._estimate_weight(parts, dictionary)
-            self.settings = settings = replace(settings, classification_weight=weight, estimate_weight=False)
-        state = self.train_classifiers(FitState(dictionary, coef, intercept, np.empty(0), parts))
-        state, mean_misfit, costs = self._measure(state)
-        floors = set_floors(
-            state.parts.map(steps.get_misfits),
-            facts.n_samples,
-            facts.dtype,
-            costs,
-            facts.n_labelled,
-            facts.n_features,
-            noise_floor=settings.noise_floor,
-            cost_floor=settings.cost_floor,
-        )
-        return self._settle(state, floors, mean_misfit, costs), floors
-
-    def _estimate_weight(self, parts: Parts[TrainingPart], dictionary: Floats) -> float:
-        """Return how much less the representation tells than white noise would let it.
-
-        Labels move codes, and codes move a sample along atoms.  What residuals have there, relative to their mean over
-        all directions, is what the white noise of the model gets wrong.
-        """
-        facts = self.facts
-        stride = -(-facts.n_samples // _N_WATCHED)
-        energy, off_atoms, along_atoms = parts.add_up(steps.sum_residual_energy, dictionary, stride)
-        if off_atoms <= np.finfo(facts.dtype).eps * energy:
-            return 1.0  # samples are atoms, and tell nothing of the noise
-        excess = facts.n_features * along_atoms / (len(dictionary) * off_atoms)
-        balance = (facts.n_features + 2) / (2 * facts.n_classes)  # where labels and features tell the same
-        return float(max(min(excess, balance), 1.0))
-
-    def _adapt_coder(self, dictionary: Floats) -> SparseCoder:
-        """Return the coder with the numbers that the samples decide, if there are any."""
-        coder, n_samples = self.settings.sparse_coder, self.facts.n_samples
-        if getattr(coder, "is_adapted", True):
-            return coder
-        rows = np.arange(0, n_samples, count_stride(n_samples))
-        samples = np.concatenate([taken for _, taken in self.training.parts.collect(steps.take_rows, rows)])
-        return coder.adapt(samples, dictionary, self.settings.n_nonzero_coefs)
-
-    def encode(self, state: FitState) -> tuple[FitState, StepCounts]:
-        """Discriminative sparse coding, starting from the codes there are."""
-        parts, counts = state.parts.map_and_add_up(
-            steps.code_discriminatively, self.settings, state.dictionary, state.coef, state.intercept, state.class_cost
-        )
-        return replace(state, parts=parts), counts
-
-    def train_classifiers(self, state: FitState) -> FitState:
-        """One linear classifier per class on the codes, starting from those there are."""
-        settings = self.settings
-        trainer = settings.classifier_trainer
-        start = settings.loss, state.coef, state.intercept
-        fit_intercept, n_jobs = settings.fit_intercept, settings.n_jobs
-        if works_on_sums(trainer, *TRAINER_METHODS):
-            coef, intercept = trainer.train_on(state.parts, *start, fit_intercept=fit_intercept, n_jobs=n_jobs)
-        else:
-            labels = np.concatenate(state.parts.collect(steps.get_labels)).astype(self.facts.dtype)
-            coef, intercept = trainer.train(state.codes, labels, *start, fit_intercept=fit_intercept, n_jobs=n_jobs)
-        return replace(state, coef=coef, intercept=intercept)
-
-    def refit_classifiers(self, state: FitState, floors: Floors) -> FitState:
-        """Train on label-free codes, such as new samples have; their costs make the class costs."""
-        # Registered from the start, as new samples are.
-        parts = state.parts.map(steps.register, self.settings, state.dictionary, None)
-        parts = parts.map(steps.code_label_free, self.settings, state.dictionary)
-        return self.update_scales(self.train_classifiers(replace(state, parts=parts)), floors).state
-
-    def update_dictionary(self, state: FitState, floors: Floors) -> tuple[FitState, int]:
-        """Improve the atoms; return the new state and how many atoms were replaced."""
-        from_sums = works_on_sums(self.settings.dictionary_update, *UPDATE_METHODS)
-        updated = self._update_from_sums(state, floors) if from_sums else self._update_whole(state)
-        coef = state.coef / updated.atom_scale  # scores stay what they were
-        coef[:, updated.replaced] = 0  # what a replaced atom said has nothing to do with the new one
-        return replace(state, dictionary=updated.dictionary, parts=updated.parts, coef=coef), len(updated.replaced)
-
-    def _update_whole(self, state: FitState) -> _UpdatedAtoms:
-        """Give all samples to the update at once, which is possible where they are here."""
-        rows = state.collect_rows()
-        X = self.collect_samples(state)
-        updated = self.settings.dictionary_update.update(
-            X, rows.codes, state.dictionary, 1 / rows.noise_variance, self.rng, n_jobs=self.settings.n_jobs
-        )
-        new_rows = rows._replace(codes=updated.codes)
-        parts = state.put_rows(new_rows, self.facts.row_slices).parts
-        return _UpdatedAtoms(updated.dictionary, parts, updated.replaced, updated.atom_scale)
-
-    def _update_from_sums(self, state: FitState, floors: Floors) -> _UpdatedAtoms:
-        """Update from sums over the samples; then replace atoms that nobody uses."""
-        update = self.settings.dictionary_update
-        n_components = len(state.dictionary)
-        statistics, usage = state.parts.add_up(steps.sum_statistics, self.settings, n_components, floors.noise_variance)
-        # The matrices here are small: more BLAS threads bring little, and on a busy machine they cost tenfold.
-        with single_threaded_blas():
-            dictionary, atom_scale = update.update_from(statistics, state.dictionary)  # type: ignore[attr-defined]
-        has_new_codes = getattr(update, "updates_codes", False)
-        parts = state.parts.map(steps.scale_codes, atom_scale) if has_new_codes else state.parts
-
-        def find_worst(outlier_fraction: float, n_wanted: int) -> WorstSamples:
-            errors = parts.map(steps.measure_errors, self.settings, dictionary)
-            rank = rank_of_worst(self.facts.n_samples, outlier_fraction)
-            largest = float(select_ranks(errors, [rank], self.facts.dtype)[0])
-            return parts.add_up(steps.find_worst, self.settings, dictionary, n_wanted, largest)
-
-        replaced = np.empty(0, np.intp)
-        if hasattr(update, "replace_unused"):
-            dictionary, replaced = update.replace_unused(dictionary, np.flatnonzero(usage == 0), find_worst)
-        return _UpdatedAtoms(dictionary, parts, replaced, atom_scale)
-
-    def update_scales(self, state: FitState, floors: Floors) -> Settled:
-        """Noise variances and class costs, in closed form; and the objective, which needs the same sums."""
-        state, mean_misfit, costs = self._measure(state)
-        return self._settle(state, floors, mean_misfit, costs)
-
-    def _settle(self, state: FitState, floors: Floors, mean_misfit: float, costs: Floats) -> Settled:
-        """Set the scales from what has been measured."""
-        facts = self.facts
-        state = replace(state, class_cost=estimate_class_cost(costs, facts.n_labelled, floors.class_cost))
-        parts, (noise_terms, tally) = state.parts.map_and_add_up(
-            steps.settle_scales,
-            self.settings,
-            state.dictionary,
-            state.coef,
-            state.intercept,
-            state.class_cost,
-            mean_misfit,
-            floors.noise_variance,
-            -(-facts.n_samples // _N_WATCHED),
-        )
-        return Settled(replace(state, parts=parts), self._add_terms(noise_terms, state, costs), tally)
-
-    def evaluate(self, state: FitState) -> MapObjective:
-        """Return the four terms of Eq. 3."""
-        state, _, costs = self._measure(state)
-        return self._add_terms(state.parts.add_up(steps.sum_noise), state, costs)
-
-    def _measure(self, state: FitState) -> tuple[FitState, float, Floats]:
-        """Measure misfits, which the parts keep; return their mean, and each class's sum of costs."""
-        parts, (sum_of_misfits, costs) = state.parts.map_and_add_up(
-            steps.measure_part, self.settings, state.dictionary, state.coef, state.intercept
-        )
-        return replace(state, parts=parts), sum_of_misfits / self.facts.n_samples, costs
-
-    def _add_terms(self, noise_terms: tuple[float, float], state: FitState, costs: Floats) -> MapObjective:
-        weight = self.settings.classification_weight
-        return MapObjective(*noise_terms, *sum_class_terms(costs, state.class_cost, self.facts.n_labelled, weight))
-
-    def find_median_noise(self, state: FitState) -> float:
-        """Return the median of the noise variances."""
-        return find_median(state.parts.map(steps.get_noise_variance), self.facts.n_samples, self.facts.dtype)
-
-    def collect_samples(self, state: FitState) -> Floats:
-        """Return all samples as they are seen, which must be here."""
-        if self.settings.registration is None:
-            return self.training.X
-        return np.concatenate(state.parts.collect(steps.get_seen))
-
-    def begin(self, settled: Settled, floors: Floors) -> FitProgress:
-        """Return the progress before the first iteration."""
-        return FitProgress(settled.state, floors, [self._record(0, settled)])
-
-    def run(self, progress: FitProgress, on_iteration: Callable[[FitProgress], bool]) -> FitProgress:
-        """Repeat the four steps until the objective settles; ``on_iteration`` may return True to stop."""
-        while not self.is_finished(progress):
-            progress = self.iterate(progress)
-            if on_iteration(progress):
-                progress = progress._replace(stopped=True)
-            for keep in self.keepers:
-                keep(progress)
-        return progress
-
-    def is_finished(self, progress: FitProgress) -> bool:
-        """Whether there is nothing left to do."""
-        return progress.converged or progress.stopped or progress.n_iter >= self.settings.max_iter
-
-    def iterate(self, progress: FitProgress) -> FitProgress:
-        """Do the four steps once."""
-        start = perf_counter()
-        state, coding = self.encode(progress.state)
-        coded = perf_counter()
-        state = self.train_classifiers(state)
-        trained = perf_counter()
-        state, n_replaced = self.update_dictionary(state, progress.floors)
-        improved = perf_counter()
-        settled = self.update_scales(state, progress.floors)
-        record = self._record(
-            progress.n_iter + 1,
-            settled,
-            n_accepted=coding.n_accepted,
-            n_rejected=coding.n_rejected,
-            n_replaced=n_replaced,
-            coding_seconds=coded - start,
-            classifier_seconds=trained - coded,
-            dictionary_seconds=improved - trained,
-        )
-        record = record._replace(scale_seconds=perf_counter() - improved)
-        objective = settled.objective
-        change = abs(progress.objective.total - objective.total)
-        # The first iteration trades representation for classification, which may cancel by chance.
-        converged = progress.n_iter > 0 and change <= self.settings.tol * objective.size
-        return FitProgress(settled.state, progress.floors, [*progress.history, record], converged)
-
-    def _record(
-        self,
-        iteration: int,
-        settled: Settled,
-        *,
-        n_accepted: int = 0,
-        n_rejected: int = 0,
-        n_replaced: int = 0,
-        coding_seconds: float = 0.0,
-        classifier_seconds: float = 0.0,
-        dictionary_seconds: float = 0.0,
-    ) -> IterationRecord:
-        objective, tally = settled.objective, settled.tally
-        return IterationRecord(
-            iteration=iteration,
-            objective=objective.total,
-            **objective._asdict(),
-            floor_share=tally.n_at_floor / self.facts.n_samples,
-            n_accepted=n_accepted,
-            n_rejected=n_rejected,
-            training_error=_divide(tally.n_wrong, tally.n_judged),
-            label_free_error=_divide(tally.n_watched_wrong, tally.n_watched),
-            n_replaced=n_replaced,
-            coding_seconds=coding_seconds,
-            classifier_seconds=classifier_seconds,
-            dictionary_seconds=dictionary_seconds,
-            scale_seconds=0.0,
-        )
+def _update_from_samples(
+    state: FitState, settings: FitSettings, training: TrainingSet, floors: Floors
+) -> _UpdatedAtoms:
+    """Pass all samples to the update at once, which is possible only in this process."""
+    rows = state.collect_rows()
+    X = collect_samples(state, settings, training)
+    updated = settings.dictionary_update.update(
+        X, rows.codes, state.model.dictionary, 1 / rows.noise_variance, n_jobs=settings.n_jobs
+    )
+    parts = state.put_rows(rows._replace(codes=updated.codes), training.facts.row_slices).parts
+    return _UpdatedAtoms(updated.dictionary, parts, updated.replaced, updated.atom_scale)
 
 
-def _divide(n_wrong: int, n_judged: int) -> float:
-    return n_wrong / n_judged if n_judged else float("nan")  # none of the watched samples is labelled
+def _update_from_sums(state: FitState, settings: FitSettings, training: TrainingSet, floors: Floors) -> _UpdatedAtoms:
+    """Update from sums over the samples, then replace unused atoms."""
+    update: Any = settings.dictionary_update
+    old = state.model.dictionary
+    statistics, usage = state.parts.add_up(sum_statistics, settings, len(old), floors.noise_variance)
+    # The matrices here are small: more BLAS threads bring little, and on a busy machine they cost tenfold.
+    with single_threaded_blas():
+        dictionary, atom_scale = update.update_from(statistics, old)
+    parts = state.parts.map(scale_codes, atom_scale) if update.updates_codes else state.parts
+    dictionary, replaced = replace_unused(np.flatnonzero(usage == 0), dictionary, parts, settings, training)
+    return _UpdatedAtoms(dictionary, parts, replaced, atom_scale)
+
+
+def replace_unused(
+    unused: NDArray[np.intp],
+    dictionary: Floats,
+    parts: Parts[TrainingPart],
+    settings: FitSettings,
+    training: TrainingSet,
+) -> tuple[Floats, NDArray[np.intp]]:
+    """Put badly represented samples in the places of unused atoms; return the atoms that were replaced, too."""
+
+    def find(outlier_fraction: float, n_wanted: int) -> WorstSamples:
+        errors = parts.map(measure_part_residuals, settings, dictionary)
+        rank = rank_of_worst(training.facts.n_samples, outlier_fraction)
+        largest = float(select_ranks(errors, [rank], training.facts.dtype)[0])
+        return parts.add_up(find_worst, settings, dictionary, n_wanted, largest)
+
+    return settings.dictionary_update.replace_unused(dictionary, unused, find)  # type: ignore[attr-defined]
+
+
+def update_scales(state: FitState, settings: FitSettings, training: TrainingSet, floors: Floors) -> ScaledState:
+    """Step 4, noise variances and class costs in closed form; and the objective, which needs the same sums."""
+    state, mean_misfit, costs = _measure(state, settings, training)
+    return _set_scales(state, settings, training, floors, mean_misfit, costs)
+
+
+def _measure(state: FitState, settings: FitSettings, training: TrainingSet) -> tuple[FitState, float, Floats]:
+    """Measure misfits, which the parts keep; return their mean, and the sum of costs per class."""
+    parts, (sum_of_misfits, costs) = state.parts.map_and_add_up(measure_part, settings, state.model)
+    return replace(state, parts=parts), sum_of_misfits / training.facts.n_samples, costs
+
+
+def _set_scales(
+    state: FitState, settings: FitSettings, training: TrainingSet, floors: Floors, mean_misfit: float, costs: Floats
+) -> ScaledState:
+    class_cost = estimate_class_cost(costs, training.facts.n_labelled, floors.class_cost)
+    model = replace(state.model, class_cost=class_cost)
+    stride = -(-training.facts.n_samples // _N_MONITORED)
+    parts, (noise_terms, counts) = state.parts.map_and_add_up(
+        _scale_part, settings, state.encoder, model, mean_misfit, floors.noise_variance, stride
+    )
+    class_terms = sum_class_terms(costs, class_cost, training.facts.n_labelled, settings.weight)
+    return ScaledState(replace(state, model=model, parts=parts), MapObjective(*noise_terms, *class_terms), counts)
+
+
+def _scale_part(
+    part: TrainingPart,
+    settings: FitSettings,
+    encoder: Encoder,
+    model: Model,
+    mean_misfit: float,
+    floor: float,
+    stride: int,
+) -> tuple[TrainingPart, tuple[tuple[float, float], Counts]]:
+    """Set the noise variances; return the terms of the objective that depend on them, and the counts."""
+    part = estimate_noise(part, settings, mean_misfit, floor)
+    return part, (sum_noise(part), count_part(part, settings, encoder, model, floor, stride))
+
+
+def find_median_noise(state: FitState, training: TrainingSet) -> float:
+    """Return the median of the noise variances."""
+    return find_median(state.parts.map(attrgetter("noise_variance")), training.facts.n_samples, training.facts.dtype)
+
+
+def collect_samples(state: FitState, settings: FitSettings, training: TrainingSet) -> Floats:
+    """Return all samples as they are coded; they must be in this process."""
+    return training.X if settings.registration is None else np.concatenate(state.parts.gather("X"))
+
+
+def make_record(iteration: int, scaled: ScaledState, n_samples: int, **measured: Any) -> IterationRecord:
+    """Return the record of an iteration; what was not measured is zero."""
+    counts = scaled.counts
+    values: dict[str, Any] = dict.fromkeys(IterationRecord._fields, 0) | scaled.objective._asdict() | measured
+    seconds = {name: float(value) for name, value in values.items() if name.endswith("_seconds")}
+    return IterationRecord(
+        **values
+        | seconds
+        | {
+            "iteration": iteration,
+            "objective": scaled.objective.total,
+            "floor_share": counts.n_at_floor / n_samples,
+            "training_error": divide(counts.n_wrong, counts.n_labelled),
+            "label_free_error": divide(counts.n_monitored_wrong, counts.n_monitored),
+        }
+    )
+
+
+def divide(n_wrong: int, n_labelled: int) -> float:
+    """Return an error, NaN if no sample is labelled."""
+    return n_wrong / n_labelled if n_labelled else float("nan")

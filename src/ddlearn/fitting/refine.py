@@ -1,47 +1,46 @@
 r"""Task-driven refinement: dictionary and classifiers follow the gradient of the cost of label-free codes.
 
-The MAP fit codes training samples with their labels, new samples are coded without.  Refinement starts from the fit and
-lowers the classification cost of the codes that new samples get, in mini-batches of training samples, which may be
-distorted anew each time they are seen.
+The MAP fit codes training samples with their labels, while new samples are coded without.  Refinement starts from the
+fit and lowers the classification cost of codes as new samples have them, in mini-batches of training samples, which may
+be distorted anew each time they are used.
+
+The steps are Adam's (Kingma and Ba, 2015), with step sizes that decrease along a cosine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from ..codes import Floats
 from ..coding.jitter import Jitter, displace
 from ..inference.rules import count_errors
-from ..kernels.gradient import normalise_rows
+from ..kernels.gradient import normalise_rows, step_rows
 from ..losses import Loss
 from ..parallel import map_blocks, single_threaded_blas
 from ..strategies import check_number
-from .costs import REFINEMENT_COSTS, RefinementCost
-from .descent import (
-    Moments,
-    StepSizes,
-    anneal,
-    descend,
-)
-from .gradient import RefinedModel, TaskGradient
+from .gradient import REFINEMENT_COSTS, Parameters, RefinementCost, TaskGradient
 
-__all__ = ["EpochRecord", "Refiner", "resolve_refiner"]
-
-Floats = NDArray[np.floating]
 Rows = NDArray[np.intp]
 
+CLASSIFIERS = "classifiers"  # the value of refine that trains only these on label-free codes
 _BLOCK_IMAGES = 64  # distorted by one thread at a time
-MOST_SEEDS = 2**31 - 1  # the seed of a refinement is below
+MOST_SEEDS = 2**31 - 1  # seeds are below this
 _HOLD_OUT_SEED = 0
-_MOST_JUDGED = 5000  # training samples from which scales are estimated where nothing is held out
+_MOST_MEASURED = 5000  # samples from which scales are estimated
+# The usual decay rates of Adam's averages, and what keeps its quotient finite.
+_KEEP_MEAN = 0.9
+_KEEP_SQUARE = 0.999
+_TINY = 1e-8
+_BLOCK_ATOMS = 64
 
 
 class EpochRecord(NamedTuple):
@@ -50,17 +49,17 @@ class EpochRecord(NamedTuple):
     Parameters
     ----------
     epoch : int
-        Its number, from 1; 0 is the model before refinement.
+        Its number; 0 is the model before refinement.
     training_cost : float
         Mean cost of the mini-batches, each before its step; NaN before the first epoch.
     training_error : float
-        Share of their samples (multilabel: labels) that got a wrong class.
+        Share of their samples (multilabel: labels) that were misclassified.
     validation_cost : float
-        Mean cost of the samples held out, after the epoch; NaN if there are none.
+        Mean cost of the held-out samples after the epoch; NaN if there are none.
     validation_error : float
-        Share of them that got a wrong class.
+        Share of the held-out samples that were misclassified.
     seconds : float
-        How long the epoch took.
+        Duration of the epoch.
 
     Examples
     --------
@@ -99,13 +98,15 @@ class Refiner(BaseEstimator):
     weight_decay : float, default=1e-5
         How much half the squared norm of the classifiers costs, for samples of unit norm.
     averaging : float, default=0.0
-        How much of the running average of all models a step keeps, which is what comes out in the end; 0 averages
-        nothing, 0.99 is about the last hundred steps.
+        Decay of the running average of models, which is the result; 0 disables averaging, 0.99 averages about the last
+        hundred steps.
     validation_fraction : float, default=0.1
-        Share of the training samples whose labels are held back, from the fit too, to see which epoch is best; with 0
-        the last one is kept.
+        Share of the labelled samples to hold out, from the joint fit too, to select the best epoch; with 0 the last
+        epoch is kept.
     patience : int or None, default=None
-        Stop after so many epochs that were not better on the samples held out; None stops never.
+        Epochs without improvement on the held-out samples before stopping; None disables early stopping.
+    jitter : {"affine", "elastic"}, Jitter or None, default=None
+        How training images are distorted at random each time they are used; test-time views use half of it.
 
     See Also
     --------
@@ -130,6 +131,7 @@ class Refiner(BaseEstimator):
         averaging: float = 0.0,
         validation_fraction: float = 0.1,
         patience: int | None = None,
+        jitter: str | Jitter | None = None,
     ):
         self.epochs = epochs
         self.cost = cost
@@ -140,6 +142,7 @@ class Refiner(BaseEstimator):
         self.averaging = averaging
         self.validation_fraction = validation_fraction
         self.patience = patience
+        self.jitter = jitter
 
     def check_parameters(self) -> None:
         """Raise unless all parameters make sense."""
@@ -160,49 +163,108 @@ class Refiner(BaseEstimator):
             raise ValueError(f"cost={self.cost!r} is not known; choose one of {sorted(REFINEMENT_COSTS)} or None.")
 
     def hold_out(self, labels: NDArray[np.int8]) -> Rows:
-        """Return which of the samples that have labels only judge the epochs: of each class, but never all of it."""
+        """Return the rows of labelled samples to hold out: some of each class, but never all."""
         rows = np.flatnonzero(labels.any(axis=1))
-        # The same for every fit, so that one that is resumed holds out the same.
+        # The same seed for every fit, so that a resumed fit holds out the same samples.
         rows = np.random.default_rng(_HOLD_OUT_SEED).permutation(rows)
         class_index = labels[rows].argmax(axis=1)
         of_class = [rows[class_index == index] for index in range(labels.shape[1])]
         held_out = [
-            own[: min(round(self.validation_fraction * len(own)), len(own) - 1)] for own in of_class if len(own)
+            members[: min(round(self.validation_fraction * len(members)), len(members) - 1)]
+            for members in of_class
+            if len(members)
         ]
         return np.sort(np.concatenate(held_out))
 
     def choose_cost(self, is_multilabel: bool, loss: Loss) -> type[RefinementCost]:
         """Return the cost that suits targets and loss."""
-        suits_softmax = not is_multilabel and getattr(loss, "has_linear_evidence", True)
+        suits_softmax = not is_multilabel and loss.has_linear_evidence
         name = self.cost or ("softmax" if suits_softmax else "one_vs_all")
         if is_multilabel and not REFINEMENT_COSTS[name].takes_multilabel:
             raise ValueError(
-                f"cost={name!r} supposes one class for each sample, but targets are multilabel: use cost='one_vs_all'."
+                f"cost={name!r} needs one class per sample, but targets are multilabel: use cost='one_vs_all'."
             )
         return REFINEMENT_COSTS[name]
 
 
-def resolve_refiner(refine: int | Refiner | None, is_multilabel: bool, loss: Loss) -> Refiner | None:
-    """Return how to refine a model of such targets and that loss, if at all."""
-    if refine is None or (isinstance(refine, Integral) and refine == 0 and not isinstance(refine, bool)):
+def resolve_refiner(refine: Any) -> Refiner | None:
+    """Return how to refine, or None if only classifiers, or nothing, are to be trained on label-free codes."""
+    if refine is None or (isinstance(refine, str) and refine == CLASSIFIERS):
         return None
     if isinstance(refine, Integral) and not isinstance(refine, bool):
         refine = Refiner(int(refine))
     if not isinstance(refine, Refiner):
-        raise TypeError(f"refine must be None, a number of epochs, or a Refiner object, got {refine!r}.")
+        raise TypeError(f"refine must be 'classifiers', None, a number of epochs, or a Refiner object, got {refine!r}.")
     refine.check_parameters()
-    refine.choose_cost(is_multilabel, loss)
     return refine
+
+
+class Moments(NamedTuple):
+    """Adam's running averages of the gradient and its square, and how many gradients they have seen."""
+
+    mean: Parameters
+    square: Parameters
+    n_steps: int
+
+    @classmethod
+    def zero(cls, model: Parameters) -> Moments:
+        """Return the averages before the first step."""
+        mean, square = (Parameters(*map(np.zeros_like, model)) for _ in range(2))
+        return cls(mean, square, 0)
+
+    def copy(self) -> Moments:
+        """Return the same in other memory."""
+        return Moments(self.mean.copy(), self.square.copy(), self.n_steps)
+
+
+class StepSizes(NamedTuple):
+    """The sizes of a step."""
+
+    dictionary: float
+    coef: float
+    intercept: float
+
+
+def anneal(share_done: float) -> float:
+    """Return the step size as a share of the first."""
+    return 0.5 * (1 + np.cos(np.pi * share_done))
+
+
+def descend(model: Parameters, gradient: Parameters, moments: Moments, sizes: StepSizes, n_jobs: int | None) -> Moments:
+    """Change a model in place by one step, with atoms of unit norm after it; return the averages."""
+    n_steps = moments.n_steps + 1
+    as_number = model.dictionary.dtype.type  # a float64 among float32 would make the kernel compute in float64
+    keep = as_number(_KEEP_MEAN), as_number(_KEEP_SQUARE)
+    # Averages that began with zero are too small by what they still hold of it.
+    scales = as_number(1 / (1 - _KEEP_MEAN**n_steps)), as_number(1 / (1 - _KEEP_SQUARE**n_steps))
+
+    def step(rows: slice, name: str, size: float) -> None:
+        slopes, means, squares, values = (
+            np.atleast_2d(getattr(parameters, name))[rows]
+            for parameters in (gradient, moments.mean, moments.square, model)
+        )
+        step_rows(slopes, means, squares, *keep, *scales, as_number(size), as_number(_TINY), values)
+
+    def step_atoms(atoms: slice, _: None) -> None:
+        step(atoms, "dictionary", sizes.dictionary)
+        normalise_rows(model.dictionary[atoms])
+        step(atoms, "coef_by_atom", sizes.coef)
+
+    starts = range(0, len(model.dictionary), _BLOCK_ATOMS)
+    blocks = [slice(start, min(start + _BLOCK_ATOMS, len(model.dictionary))) for start in starts]
+    map_blocks(step_atoms, blocks, lambda: None, n_jobs=n_jobs)
+    step(slice(0, 1), "intercept", sizes.intercept)
+    return moments._replace(n_steps=n_steps)
 
 
 @dataclass(frozen=True)
 class RefinementProgress:
-    """Where refinement is, and how it came there: all that it needs to go on."""
+    """The state of a refinement: all that it needs to go on."""
 
-    model: RefinedModel
-    average: RefinedModel
+    model: Parameters
+    average: Parameters
     moments: Moments
-    best: RefinedModel
+    best: Parameters
     history: list[EpochRecord]
     seed: int
     stopped: bool = False  # whether a callback asked to stop
@@ -244,39 +306,37 @@ class Refinement:
         self.jitter = jitter
         self.fit_intercept = fit_intercept
         self.image_shape = image_shape
-        self.keepers: list[Callable[[RefinementProgress, bool], None]] = []  # told of epochs, and which is the last
 
-    def begin(self, model: RefinedModel, seed: int) -> RefinementProgress:
-        """Scale the classifiers, and judge the model that there is."""
-        some = _spread(self.training)  # not those held out: the first model would be judged by what it was scaled for
-        scores = self.gradient.judge(model, self._take(some)).scores
+    def begin(self, model: Parameters, seed: int) -> RefinementProgress:
+        """Scale the classifiers, and measure the model as it is."""
+        some = _spread(self.training)  # not the held-out samples, on which the scaled model is evaluated
+        scores = self.gradient.measure(model, self._take(some)).scores
         penalty = self._decay / 2 * float(np.sum(np.square(model.coef_by_atom), dtype=np.float64))
         scale = self.gradient.cost.scale_scores(scores, self._take_labels(some), penalty)
         scale = scores.dtype.type(scale)
-        model = RefinedModel(model.dictionary.copy(), model.coef_by_atom * scale, model.intercept * scale)
+        model = Parameters(model.dictionary.copy(), model.coef_by_atom * scale, model.intercept * scale)
         record = self._record(0, model, (float("nan"), float("nan")), perf_counter())
         return RefinementProgress(model, model.copy(), Moments.zero(model), model.copy(), [record], seed)
 
-    def run(self, progress: RefinementProgress, on_epoch: Callable[[RefinementProgress], bool]) -> RefinementProgress:
-        """Go through the epochs; ``on_epoch`` may return True to stop."""
-        while not self._is_finished(progress):
-            progress = self.pass_over(progress)
-            if on_epoch(progress):
-                progress = replace(progress, stopped=True)
-            for keep in self.keepers:
-                keep(progress, self._is_finished(progress))
+    def run(
+        self, progress: RefinementProgress, on_epoch: Callable[[RefinementProgress], RefinementProgress]
+    ) -> RefinementProgress:
+        """Run the epochs; ``on_epoch`` may mark the progress as stopped."""
+        while not self.is_finished(progress):
+            progress = on_epoch(self.run_epoch(progress))
         return progress
 
-    def _is_finished(self, progress: RefinementProgress) -> bool:
+    def is_finished(self, progress: RefinementProgress) -> bool:
+        """Whether there is nothing left to do."""
         patience = self.refiner.patience
         is_idle = patience is not None and progress.n_epochs - progress.best_epoch >= patience
         return progress.stopped or is_idle or progress.n_epochs >= self.refiner.epochs
 
-    def pass_over(self, progress: RefinementProgress) -> RefinementProgress:
-        """See all training samples once."""
+    def run_epoch(self, progress: RefinementProgress) -> RefinementProgress:
+        """Use all training samples once."""
         start = perf_counter()
         epoch = progress.n_epochs + 1
-        model, average, moments, training_result = self._go_down(progress)
+        model, average, moments, training_result = self._run_batches(progress)
         refined = _scale_atoms(average)
         _check_finite(refined, epoch)
         record = self._record(epoch, refined, training_result, start)
@@ -284,13 +344,13 @@ class Refinement:
         best = refined if find_best(history).epoch == epoch else progress.best
         return RefinementProgress(model, average, moments, best, history, progress.seed)
 
-    def _go_down(self, progress: RefinementProgress) -> tuple[RefinedModel, RefinedModel, Moments, tuple[float, float]]:
-        """Take a step for each mini-batch; return where that leads, and the mean cost and error on the way."""
+    def _run_batches(self, progress: RefinementProgress) -> tuple[Parameters, Parameters, Moments, tuple[float, float]]:
+        """Take a step for each mini-batch; return the result, and the mean cost and error of the mini-batches."""
         # A generator for each epoch, so that a resumed refinement draws what an uninterrupted one does.
         rng = np.random.default_rng([progress.seed, progress.n_epochs + 1])
         model, average, moments = progress.model.copy(), progress.average.copy(), progress.moments.copy()
         n_batches = -(-len(self.training) // self.refiner.batch_size)
-        cost, n_wrong, n_judged = 0.0, 0, 0
+        cost, n_wrong, n_counted = 0.0, 0, 0
         with single_threaded_blas():
             for position, rows in enumerate(np.array_split(rng.permutation(self.training), n_batches)):
                 labels = self._take_labels(rows)
@@ -299,11 +359,11 @@ class Refinement:
                 moments = self._step(model, gradient, moments, share_done)
                 _move_average(average, model, self.refiner.averaging)
                 cost += float(np.sum(self.gradient.cost.value(scores, labels)))
-                wrong, judged = self._count_errors(scores, labels)
-                n_wrong, n_judged = n_wrong + wrong, n_judged + judged
-        return model, average, moments, (cost / len(self.training), n_wrong / max(n_judged, 1))
+                wrong, counted = self._count_errors(scores, labels)
+                n_wrong, n_counted = n_wrong + wrong, n_counted + counted
+        return model, average, moments, (cost / len(self.training), n_wrong / max(n_counted, 1))
 
-    def _step(self, model: RefinedModel, gradient: RefinedModel, moments: Moments, share_done: float) -> Moments:
+    def _step(self, model: Parameters, gradient: Parameters, moments: Moments, share_done: float) -> Moments:
         gradient.coef_by_atom[:] += model.coef_by_atom.dtype.type(self._decay) * model.coef_by_atom
         if not self.fit_intercept:
             gradient.intercept[:] = 0
@@ -317,19 +377,15 @@ class Refinement:
 
     @property
     def _decay(self) -> float:
-        """What half the squared norm of the classifiers costs, for samples of whatever norm."""
+        """The cost of half the squared norm of the classifiers, for samples of any norm."""
         return self.refiner.weight_decay * self._squared_unit
 
     @cached_property
     def _squared_unit(self) -> float:
-        """The mean squared norm of samples that have labels, by which classifiers scale."""
+        """The mean squared norm of labelled samples, with which classifiers scale."""
         rows = np.flatnonzero(self.labels.any(axis=1))
         some = self._take(_spread(rows))
         return float(np.mean(np.vecdot(some, some))) or 1.0
-
-    def _choose_judged(self) -> Rows:
-        """Return samples to estimate scales from: those held out, or where there are none some others."""
-        return _spread(self.held_out if len(self.held_out) else self.training)
 
     def _take(self, rows: Rows) -> Floats:
         return np.ascontiguousarray(self.X[rows])
@@ -351,55 +407,55 @@ class Refinement:
         return out
 
     def _count_errors(self, scores: Floats, labels: Floats) -> tuple[int, int]:
-        return count_errors(labels, self.gradient.cost.weigh(scores), self.is_multilabel)
+        return count_errors(labels, self.gradient.cost.evidence(scores), self.is_multilabel)
 
-    def _record(self, epoch: int, model: RefinedModel, training: tuple[float, float], start: float) -> EpochRecord:
+    def _record(self, epoch: int, model: Parameters, training: tuple[float, float], start: float) -> EpochRecord:
         validation = float("nan"), float("nan")
         if len(self.held_out):
-            scores = self.gradient.judge(model, self._take(self.held_out)).scores
+            scores = self.gradient.measure(model, self._take(self.held_out)).scores
             labels = self._take_labels(self.held_out)
-            n_wrong, n_judged = self._count_errors(scores, labels)
-            validation = float(np.mean(self.gradient.cost.value(scores, labels))), n_wrong / max(n_judged, 1)
+            n_wrong, n_counted = self._count_errors(scores, labels)
+            validation = float(np.mean(self.gradient.cost.value(scores, labels))), n_wrong / max(n_counted, 1)
         return EpochRecord(epoch, *training, *validation, perf_counter() - start)
 
-    def measure(self, model: RefinedModel) -> tuple[Floats, Floats]:
-        """Return the class costs that go with a model, and misfits of some samples."""
-        some = self._choose_judged()
-        judged = self.gradient.judge(model, self._take(some))
-        class_cost = self.gradient.cost.set_class_cost(judged.scores, self._take_labels(some))
-        return class_cost, judged.misfit
+    def measure(self, model: Parameters) -> tuple[Floats, Floats]:
+        """Return the class costs of a model and the misfits of some samples, held-out ones if there are any."""
+        some = _spread(self.held_out if len(self.held_out) else self.training)
+        measured = self.gradient.measure(model, self._take(some))
+        class_cost = self.gradient.cost.set_class_cost(measured.scores, self._take_labels(some))
+        return class_cost, measured.misfit
 
 
 def find_best(history: list[EpochRecord]) -> EpochRecord:
     """Return the record of the epoch whose model is kept.
 
-    It has the lowest cost on the samples held out, which tells more than how many of a few are wrong; it is the last if
-    none are held out.
+    It has the lowest cost on the held-out samples, which is less noisy than their error, or is the last if there are
+    none.
     """
     return min(reversed(history), key=lambda record: record.validation_cost)
 
 
-def _check_finite(model: RefinedModel, epoch: int) -> None:
+def _check_finite(model: Parameters, epoch: int) -> None:
     if not all(np.isfinite(array).all() for array in model):
         raise ValueError(
-            f"Refinement went astray in epoch {epoch}: there are values that are not finite. Lower the Refiner's "
-            "step_size or classifier_step_size."
+            f"Refinement diverged in epoch {epoch}: the model has values that are not finite. Lower step_size or "
+            "classifier_step_size of the Refiner."
         )
 
 
 def _spread(rows: Rows) -> Rows:
     """Return some of the rows, evenly spread: samples may be sorted by class."""
-    return rows[:: -(-len(rows) // _MOST_JUDGED)]
+    return rows[:: -(-len(rows) // _MOST_MEASURED)]
 
 
-def _move_average(average: RefinedModel, model: RefinedModel, keep: float) -> None:
+def _move_average(average: Parameters, model: Parameters, keep: float) -> None:
     """Move the average, in place, towards the model."""
     for old, new in zip(average, model, strict=True):
         old *= old.dtype.type(keep)
         old += old.dtype.type(1 - keep) * new
 
 
-def _scale_atoms(average: RefinedModel) -> RefinedModel:
+def _scale_atoms(average: Parameters) -> Parameters:
     """Return an average as a model: means of atoms are shorter than atoms."""
     model = average.copy()
     normalise_rows(model.dictionary)

@@ -17,50 +17,53 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..coding.discriminative import ClassifierState
+from ..codes import Model
+from ..dictionary import draw_dictionary
 from ..losses import Loss
-from ..objective import compute_scores
 from ..parallel import PART_ROWS
-from . import steps as steps
-from .data import TrainingPart, TrainingSet, collect_labels
-from .loop import AlternatingFit, FitState
-from .steps import FitSettings
+from .data import TrainingPart, TrainingSet, collect_labels, fetch_candidates, index_classes
+from .loop import (
+    FitSettings,
+    FitState,
+    begin,
+    code_label_free,
+    count_wrong,
+    refit_classifiers,
+    register,
+    run,
+)
 
-__all__ = ["DictionarySize"]
-
-# One labelled sample in so many is judged, not learned from; by fewer than these many, nothing is known.
-_JUDGED = 4
-_FEWEST_JUDGED = 10
-# Of more samples, these many are enough to rank sizes.
+# Every fourth labelled sample is held out; with fewer than ten held-out samples the search is skipped.
+_HELD_OUT = 4
+_FEWEST_HELD_OUT = 10
+# Larger sets are cut to this many samples, which are enough to rank sizes.
 _MOST_LEARNED = 15000
-_MOST_JUDGED = 5000
-# There are no more atoms than labelled samples, and no more than this, since a fit takes eight times as long as with
-# 500.  Smaller sizes halve, so often at most.
+_MOST_HELD_OUT = 5000
+# At most as many atoms as labelled samples, and at most this many, with which a fit takes eight times as long as with
+# 500. Smaller sizes are halves of it, down to this many halvings.
 _MOST_ATOMS = 2000
 _MOST_HALVINGS = 6
-# A short fit stops when the objective changes by less than this, relative to the size of its terms; a fit, by default,
-# at a thirtieth of it.
+# The tolerance of a short fit, thirty times the default.
 _SHORT_FIT_TOL = 0.03
-# A class whose labels cost less than this share of what they cost without classifiers is solved, and how well does not
-# count.
+# A class whose labels cost less than this share of their cost without classifiers is solved; how well does not count.
 _SOLVED = 0.01
 
 
 class DictionarySize(NamedTuple):
-    """One size that was tried, and what it is worth.
+    """The result of trying one size.
 
     Parameters
     ----------
     n_components : int
         Number of atoms.
     code_length : float
-        The criterion: nats for the labels of a sample that the short fit did not see, up to a constant.
+        The criterion: nats for the labels of a held-out sample, up to a constant.
     standard_error : float
-        That of its difference from the shortest code of all sizes; 0 for that one.
+        Of the difference from the shortest code length; 0 for the size that has it.
     error : float
-        Share of these samples whose class is wrong.
+        Share of the held-out samples that were misclassified.
     seconds : float
-        How long it took.
+        Duration.
 
     Examples
     --------
@@ -80,12 +83,12 @@ class DictionarySize(NamedTuple):
     seconds: float
 
 
-class _Judged(NamedTuple):
-    """What a size costs each judged sample."""
+class _Trial(NamedTuple):
+    """What a size costs each held-out sample."""
 
     n_components: int
     code_length: float
-    influence: NDArray[np.float64]  # (n_judged,) of each sample on the code length, times their number
+    influence: NDArray[np.float64]  # (n_held_out,) of each sample on the code length, times their number
     error: float
     seconds: float = 0.0
 
@@ -98,81 +101,80 @@ class SizeSearch:
         self.init = init
         self.facts = training.facts
         self.seed = rng.randint(np.iinfo(np.int32).max)
-        self.learned, self.judged = _split(training, rng)
+        self.learned, self.held_out = _split(training, rng)
 
     def run(self) -> list[DictionarySize]:
         """Try sizes until more atoms do not help."""
-        if self.judged.facts.n_samples < _FEWEST_JUDGED:
+        if self.held_out.facts.n_samples < _FEWEST_HELD_OUT:
             return []
-        tried: list[_Judged] = []
+        tried: list[_Trial] = []
         for n_components in self._list_sizes():
             tried.append(self._try(n_components))
             if _has_passed_best(tried):
                 break
         best = tried[_find_best(tried)]
         return [
-            DictionarySize(size.n_components, size.code_length, _measure_doubt(size, best), size.error, size.seconds)
+            DictionarySize(size.n_components, size.code_length, _standard_error(size, best), size.error, size.seconds)
             for size in tried
         ]
 
     def _list_sizes(self) -> list[int]:
-        """Return sizes from small to large; the last is the largest that may be."""
-        # A coder with a penalty has no budget, but room, of which some may stay free.
-        has_budget = not hasattr(self.settings.sparse_coder, "measure_penalty")
-        smallest = max(self.settings.n_nonzero_coefs if has_budget else 1, self.facts.n_classes)
+        """Return sizes from small to large."""
+        # For a coder with a penalty, n_nonzero_coefs is only room in memory.
+        budget = 1 if self.settings.sparse_coder.has_penalty else self.settings.n_nonzero_coefs
+        smallest = max(budget, self.facts.n_classes)
         largest = max(min(self.facts.n_with_label, _MOST_ATOMS), smallest)
         sizes = [largest >> n_halvings for n_halvings in range(_MOST_HALVINGS, -1, -1)]
         return [size for size in sizes if size >= smallest]
 
-    def _try(self, n_components: int) -> _Judged:
-        """Fit for a moment, and judge."""
+    def _try(self, n_components: int) -> _Trial:
+        """Run a short fit, and measure it on the held-out samples."""
         start = perf_counter()
         # The same random numbers for all: smaller dictionaries begin with atoms of larger ones.
-        fitting = AlternatingFit(self.learned, self.settings, np.random.RandomState(self.seed))
-        n_tried = min(n_components, self.learned.facts.n_samples)
-        progress = fitting.begin(*fitting.initialise(fitting.draw_dictionary(self.init, n_tried)))
-        progress = fitting.run(progress, lambda _: False)
-        state = fitting.refit_classifiers(progress.state, progress.floors)
-        # The settings of the fit, which may have estimated some of them.
-        return self._judge(n_components, state, fitting.settings)._replace(seconds=perf_counter() - start)
+        rng, facts = np.random.RandomState(self.seed), self.learned.facts
+        n_atoms = min(n_components, facts.n_samples)
+        batches = fetch_candidates(self.learned, n_atoms, rng)
+        dictionary = draw_dictionary(self.init, batches, n_atoms, facts.n_features, facts.dtype, rng)
+        progress = run(begin(self.learned, self.settings, dictionary), self.learned, lambda progress: progress)
+        settings = progress.settings
+        state = refit_classifiers(progress.state, settings, self.learned, progress.floors)
+        return self._measure(n_components, state, settings)._replace(seconds=perf_counter() - start)
 
-    def _judge(self, n_components: int, state: FitState, settings: FitSettings) -> _Judged:
-        parts = self.judged.parts.map(steps.register, settings, state.dictionary, None)
-        parts = parts.map(steps.code_label_free, settings, state.dictionary)
-        classifiers = ClassifierState(state.coef, state.intercept, state.class_cost, settings.loss)
-        n_wrong, n_judged = parts.add_up(steps.count_mistakes, settings, classifiers)
-        costs = np.concatenate(parts.collect(_measure_costs, classifiers))
-        n_known = self.judged.facts.n_labelled
+    def _measure(self, n_components: int, state: FitState, settings: FitSettings) -> _Trial:
+        parts = self.held_out.parts.map(register, settings, state.encoder, None)
+        parts = parts.map(code_label_free, settings, state.encoder)
+        n_wrong, n_counted = parts.add_up(count_wrong, settings, state.model)
+        costs = np.concatenate(parts.collect(_measure_costs, settings, state.model))
+        n_known = self.held_out.facts.n_labelled
         mean = np.maximum(costs.sum(axis=0) / np.maximum(n_known, 1), _SOLVED * _cost_at_zero(settings.loss))
         code_length = float(n_known @ np.log(mean) / len(costs))
-        return _Judged(n_components, code_length, (costs / mean).sum(axis=1), n_wrong / n_judged)
+        return _Trial(n_components, code_length, (costs / mean).sum(axis=1), n_wrong / n_counted)
 
 
 def _cost_at_zero(loss: Loss) -> float:
     return float(loss.value(np.zeros(1))[0])
 
 
-def _measure_costs(part: TrainingPart, classifiers: ClassifierState) -> NDArray[np.float64]:
+def _measure_costs(part: TrainingPart, settings: FitSettings, model: Model) -> NDArray[np.float64]:
     labels = part.labels.astype(part.X.dtype)
-    scores = compute_scores(part.codes, classifiers.coef, classifiers.intercept)
-    return (np.abs(labels) * classifiers.loss.value(labels * scores)).astype(np.float64)
+    return (np.abs(labels) * settings.loss.value(labels * model.scores(part.codes))).astype(np.float64)
 
 
-def _find_best(tried: list[_Judged]) -> int:
+def _find_best(tried: list[_Trial]) -> int:
     return min(range(len(tried)), key=lambda position: tried[position].code_length)
 
 
-def _measure_doubt(size: _Judged, best: _Judged) -> float:
+def _standard_error(size: _Trial, best: _Trial) -> float:
     """Return the standard error of the difference of two code lengths, of the same samples."""
     difference = size.influence - best.influence
     return float(difference.std() / np.sqrt(len(difference)))
 
 
-def _has_passed_best(tried: list[_Judged]) -> bool:
+def _has_passed_best(tried: list[_Trial]) -> bool:
     """Return whether two sizes beyond the best have been tried, or one that is clearly worse."""
     position = _find_best(tried)
     last, best, n_beyond = tried[-1], tried[position], len(tried) - 1 - position
-    return n_beyond > 1 or (n_beyond == 1 and last.code_length - best.code_length > _measure_doubt(last, best))
+    return n_beyond > 1 or (n_beyond == 1 and last.code_length - best.code_length > _standard_error(last, best))
 
 
 def choose_size(tried: list[DictionarySize], default: int) -> int:
@@ -181,16 +183,16 @@ def choose_size(tried: list[DictionarySize], default: int) -> int:
 
 
 def _split(training: TrainingSet, rng: np.random.RandomState) -> tuple[TrainingSet, TrainingSet]:
-    """Return the samples to learn from and those to judge by: of each class, one in four."""
-    class_index = np.concatenate(training.parts.collect(steps.index_classes))
+    """Return the samples to learn from and the held-out ones, one in four of each class."""
+    class_index = np.concatenate(training.parts.collect(index_classes))
     shuffled = rng.permutation(len(class_index))
     by_class = shuffled[np.argsort(class_index[shuffled], kind="stable")]
     _, first, class_of_row = np.unique(class_index[by_class], return_index=True, return_inverse=True)
     turn = np.arange(len(by_class)) - first[class_of_row]
-    is_judged = np.zeros(len(class_index), bool)
-    is_judged[by_class] = (turn % _JUDGED == _JUDGED - 1) & (class_index[by_class] >= 0)
-    judged, learned = shuffled[is_judged[shuffled]], shuffled[~is_judged[shuffled]]
-    return _take(training, learned[:_MOST_LEARNED]), _take(training, judged[:_MOST_JUDGED])
+    is_held_out = np.zeros(len(class_index), bool)
+    is_held_out[by_class] = (turn % _HELD_OUT == _HELD_OUT - 1) & (class_index[by_class] >= 0)
+    held_out, learned = shuffled[is_held_out[shuffled]], shuffled[~is_held_out[shuffled]]
+    return _take(training, learned[:_MOST_LEARNED]), _take(training, held_out[:_MOST_HELD_OUT])
 
 
 def _take(training: TrainingSet, rows: NDArray[np.intp]) -> TrainingSet:

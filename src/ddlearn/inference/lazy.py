@@ -1,37 +1,25 @@
-"""Methods on rows that wait when the rows are a Dask array: predictions of each chunk, made where the chunk is."""
+"""Predictions for Dask arrays: lazy, each chunk where it is."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..parallel.dask import chunk_like, is_on_dask
+from ..parallel.dask import chunk_like
 
-# What a model knows that no new sample needs.
+# Attributes that new samples do not need.
 _NOT_NEEDED = ("codes_", "noise_variance_", "history_", "stream_")
 
 
-def lazy_on_dask(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a method on rows return a lazy Dask array for one.
+def predict_lazily(method: Callable[..., Any], model: Any, X: Any, mask: Any = None) -> Any:
+    """Return ``method(model, X)`` or ``method(model, X, mask)`` for the rows of a Dask array, as a lazy Dask array.
 
-    The method is ``method(self, X)`` or ``method(self, X, mask)``; rows must not depend on each other.
+    The rows must not depend on each other.
     """
-
-    @wraps(method)
-    def call(self: Any, X: Any, *masks: Any, **named: Any) -> Any:
-        if not is_on_dask(X):
-            return method(self, X, *masks, **named)
-        return _map_rows(method, self, X, *masks, **named)
-
-    return call
-
-
-def _map_rows(method: Callable[..., Any], model: Any, X: Any, mask: Any = None) -> Any:
     import dask.array as da
     from dask import delayed
 
@@ -41,7 +29,7 @@ def _map_rows(method: Callable[..., Any], model: Any, X: Any, mask: Any = None) 
             f"X has shape {X.shape}, but {type(model).__name__} is expecting {model.n_features_in_} features as input."
         )
     X = X.rechunk({1: -1})
-    # An atom is a sample as good as any: what comes of it tells the kind of what will come.
+    # The result for one sample, an atom, shows shape and dtype of all results.
     template = method(model, model.components_[:1].astype(X.dtype))
     arrays, vector = [X], None
     if mask is not None and np.ndim(mask) == 2:
@@ -64,7 +52,7 @@ def _map_rows(method: Callable[..., Any], model: Any, X: Any, mask: Any = None) 
 
 
 def _apply(*arrays: Any, method: Callable[..., Any], model: Any, mask: Any, empty: Any) -> Any:
-    """Call the method on a chunk; one without rows has nothing to check."""
+    """Call the method on a chunk, which may have no rows."""
     X = arrays[0]
     if len(X) == 0:
         return empty
@@ -74,7 +62,7 @@ def _apply(*arrays: Any, method: Callable[..., Any], model: Any, mask: Any, empt
 
 
 def _slim(model: Any) -> Any:
-    """Return the model with all that new samples need, and one thread: a worker has one for each chunk."""
+    """Return the model with what new samples need, and one thread: a worker has one for each chunk."""
     slim = copy.copy(model)
     for name in _NOT_NEEDED:
         vars(slim).pop(name, None)
@@ -85,7 +73,7 @@ def _slim(model: Any) -> Any:
 
 
 def score_lazily(predictions: Any, y: Any, sample_weight: Any) -> float:
-    """Return the share of right predictions of a Dask array; rows of labels must be right as a whole."""
+    """Return the share of correct predictions of a Dask array; rows of labels must be correct as a whole."""
     y = chunk_like(predictions, y)
     if y.ndim == 2 and y.shape[1] == 1 and predictions.ndim == 1:
         y = y[:, 0]

@@ -1,27 +1,29 @@
-"""From new samples to evidence: coding (``noisy_coding.py``), then a label rule (``inference.py``)."""
+"""From new samples to evidence: code them (``coding/encoder.py``), then apply a label rule (``rules.py``).
+
+A predictor is made once for each fitted model and kept.  It never changes, so several threads may use it at once.
+"""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from ..codes import RowCodes
-from ..coding import Floats
+from ..codes import Flags, Floats, RowCodes
+from ..coding.encoder import Encoder, measure_energies
 from ..coding.jitter import Jitter, displace
-from ..coding.masked import Flags
-from ..coding.robust import CodedBlock, NoisyCoder
-from .rules import InferenceRule
+from ..coding.robust import CodedBlock, RobustCoder
+from ..parallel import map_blocks, split_rows
+from .rules import InferenceRule, LabelModel
 
-__all__ = ["Explanation"]
-
-# Views of a new image differ by this share of the distortions of training images: it stands where it stands, and only
-# accidents of sampling are to be averaged out.
+# Test-time views use half the distortion of training: only sampling noise is to be averaged out.
 _STRENGTH_OF_VIEWS = 0.5
 _VIEW_SEED = 0  # all images are seen through the same distortions, so that none depends on the others
+_REMEDY = 'impute such values, or leave NaN out by robustness=Robustness(missing="mask")'
 
 
 class Explanation(NamedTuple):
@@ -30,17 +32,17 @@ class Explanation(NamedTuple):
     Parameters
     ----------
     samples : ndarray of shape (n_samples, n_features)
-        The samples as they were coded: after alignment, with zeros where features are missing.
+        The samples as they were coded: after alignment, with zeros in place of missing features.
     codes : csr_array of shape (n_samples, n_components)
         The label-free codes, the paper's x; the full rule starts from them.
     reconstruction : ndarray of shape (n_samples, n_features)
-        What the codes stand for.
+        The samples that the codes represent.
     error : ndarray of shape (n_samples, n_features)
         The gross errors found, the paper's e: sample less reconstruction where a feature is wrong, 0 elsewhere.
     is_missing : ndarray of shape (n_samples, n_features)
-        The features that were not known.
+        The missing features.
     is_used : ndarray of shape (n_samples, n_features)
-        The features that the codes were fitted to; looking for errors leaves out more than it calls wrong.
+        The features that the codes were fitted to; the search for errors leaves out more than it calls wrong.
     evidence : ndarray of shape (n_samples, n_classes)
         The evidence for each class.
     transforms : ndarray of shape (n_samples, 2, 3) or None
@@ -55,7 +57,7 @@ class Explanation(NamedTuple):
     >>> model = DDLClassifier(n_components=100, random_state=0).fit(X[100:], y[100:])
     >>> broken = X[:1].copy()
     >>> broken[0, :8] = 30.0  # the upper row of the image
-    >>> found = model.set_params(error_budget=0.2).explain(broken)
+    >>> found = model.set_params(robustness=0.2).explain(broken)
     >>> bool((found.error[0, :8] > 10).all())
     True
     """
@@ -70,63 +72,97 @@ class Explanation(NamedTuple):
     transforms: Floats | None
 
 
-def draw_views(
-    jitter: Jitter | None, image_shape: tuple[int, int] | None, n_views: int, dtype: np.dtype
-) -> Floats | None:
-    """Return the displacement fields of all views but the first, which is the image itself; None if it is alone."""
-    if jitter is None or image_shape is None or n_views == 1:
-        return None
+def draw_views(jitter: Jitter, image_shape: tuple[int, int], n_views: int, dtype: np.dtype) -> Floats:
+    """Return the displacement fields of all views but the first, which is the image itself."""
     fields = jitter.draw(n_views - 1, image_shape, np.random.default_rng(_VIEW_SEED), dtype)
     return dtype.type(_STRENGTH_OF_VIEWS) * fields
 
 
 @dataclass(frozen=True)
 class Predictor:
-    """Codes and judges new samples; all settings have been checked."""
+    """Codes new samples and weighs the evidence for each class; all settings have been checked."""
 
-    coder: NoisyCoder
+    model: LabelModel
     rule: InferenceRule
-    prior_evidence: Floats  # (n_classes,) for samples of which nothing is known
-    is_nan_missing: bool
-    views: Floats | None = None  # (n_views - 1, 2, height, width) displacement fields
+    robust: RobustCoder
+    prior_evidence: Floats  # (n_classes,) for samples without any known feature
+    views: Sequence[Floats] = ()  # displacement fields of shape (2, height, width) of all views but the first
+    n_jobs: int | None = None
+
+    @property
+    def encoder(self) -> Encoder:
+        """The dictionary with its coder."""
+        return self.model.coder.encoder
+
+    def evidence(self, X: Floats, mask: Flags | None = None) -> Floats:
+        """Return the evidence for each class."""
+        if mask is not None or not self.robust.is_idle:
+            return self._evidence_robustly(X, mask)
+
+        def weigh(rows: slice, _: None) -> Floats:
+            samples, codes = X[rows], self._encode_rows(X, rows)
+            evidence = self.rule.evidence(self.model, samples, codes)
+            return self._average_views(samples, evidence) if len(self.views) else evidence
+
+        return np.concatenate(map_blocks(weigh, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs))
 
     def encode(self, X: Floats) -> RowCodes:
         """Return label-free codes."""
-        return RowCodes.join(self.coder.map(lambda coded: coded.codes, X, None, self.is_nan_missing))
+        blocks = split_rows(len(X))
+        if self.robust.is_idle:
+            encode = lambda rows, _: self._encode_rows(X, rows)  # noqa: E731 - the two ways side by side
+        else:
+            encode = lambda rows, _: self._code_robustly(X, None, rows).codes  # noqa: E731
+        return RowCodes.join(map_blocks(encode, blocks, lambda: None, n_jobs=self.n_jobs))
 
-    def weigh(self, X: Floats, mask: Flags | None) -> Floats:
-        """Return the evidence for each class."""
-        blocks = self.coder.map(self._judge, X, mask, self.is_nan_missing)
-        _warn_of_blank_rows(sum(n_blank for _, n_blank in blocks), n_frames=6)
+    def _encode_rows(self, X: Floats, rows: slice) -> RowCodes:
+        energies = measure_energies(X[rows], rows.start, remedy=_REMEDY)
+        return self.encoder.encode_block(self.encoder.correlate(X[rows]), energies)
+
+    def _average_views(self, samples: Floats, evidence: Floats) -> Floats:
+        """Return the mean evidence of images, given that of the first view, and of distorted copies."""
+        total = evidence
+        for field in self.views:
+            view = displace(samples, np.broadcast_to(field, (len(samples), *field.shape)))
+            codes = self.encoder.encode_block(self.encoder.correlate(view), np.vecdot(view, view))
+            total = total + self.rule.evidence(self.model, view, codes)
+        return total / (len(self.views) + 1)
+
+    def _code_robustly(self, X: Floats, mask: Flags | None, rows: slice) -> CodedBlock:
+        samples, is_known = self.robust.find_known(X[rows], None if mask is None else mask[rows])
+        measure_energies(samples, rows.start, remedy=_REMEDY)  # raises if a row is not finite
+        return self.robust.code(samples, is_known)
+
+    def _weigh_robustly(self, coded: CodedBlock) -> Floats:
+        """Return the evidence of a block; the fit leaves out right features too, but all that are not wrong count."""
+        evidence = self.rule.evidence(self.model, coded.samples, coded.codes, coded.is_known & ~coded.is_wrong)
+        if len(self.views):
+            whole = np.flatnonzero(coded.is_known.all(axis=1) & ~coded.is_wrong.any(axis=1))
+            if whole.size:  # images with missing or wrong pixels have one view
+                evidence[whole] = self._average_views(coded.samples[whole], evidence[whole])
+        evidence[~coded.is_known.any(axis=1)] = self.prior_evidence
+        return evidence
+
+    def _evidence_robustly(self, X: Floats, mask: Flags | None) -> Floats:
+        def weigh(rows: slice, _: None) -> tuple[Floats, int]:
+            coded = self._code_robustly(X, mask, rows)
+            return self._weigh_robustly(coded), _count_blank(coded)
+
+        blocks = map_blocks(weigh, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs)
+        _warn_of_blank_rows(sum(n_blank for _, n_blank in blocks), n_frames=7)
         return np.concatenate([evidence for evidence, _ in blocks])
 
-    def _judge(self, coded: CodedBlock) -> tuple[Floats, int]:
-        # The fit leaves out right features too; what hypotheses cost is judged by all that are not wrong.
-        evidence = self.rule.weigh(coded.samples, coded.is_known & ~coded.is_wrong, coded.codes)
-        if self.views is not None:
-            self._average_views(coded, evidence)
-        is_blank = ~coded.is_known.any(axis=1)
-        evidence[is_blank] = self.prior_evidence
-        return evidence, int(np.count_nonzero(is_blank))
-
-    def _average_views(self, coded: CodedBlock, evidence: Floats) -> None:
-        """Add the evidence of distorted copies, as they stand after registration; only of images that are whole."""
-        whole = np.flatnonzero(coded.is_known.all(axis=1) & ~coded.is_wrong.any(axis=1))
-        if self.views is None or whole.size == 0:
-            return
-        is_kept = np.ones_like(coded.is_kept[whole])
-        total = evidence[whole]
-        for field in self.views:
-            view = displace(coded.samples[whole], np.broadcast_to(field, (len(whole), *field.shape)))
-            total += self.rule.weigh(view, is_kept, self.coder.coder.encode(view, is_kept))
-        evidence[whole] = total / (len(self.views) + 1)
-
     def explain(self, X: Floats, mask: Flags | None) -> Explanation:
-        """Return the parts that samples were taken apart into."""
-        blocks = self.coder.map(lambda coded: (coded, *self._judge(coded)), X, mask, self.is_nan_missing)
-        _warn_of_blank_rows(sum(n_blank for _, _, n_blank in blocks), n_frames=4)
-        coded = [block for block, _, _ in blocks]
-        dictionary = self.coder.coder.dictionary
+        """Return the parts into which the model takes samples apart."""
+
+        def work(rows: slice, _: None) -> tuple[CodedBlock, Floats]:
+            coded = self._code_robustly(X, mask, rows)
+            return coded, self._weigh_robustly(coded)
+
+        blocks = map_blocks(work, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs)
+        coded = [block for block, _ in blocks]
+        _warn_of_blank_rows(sum(map(_count_blank, coded)), n_frames=4)
+        dictionary = self.encoder.dictionary
         codes = RowCodes.join([block.codes for block in coded]).to_csr(len(dictionary))
         samples = np.concatenate([block.samples for block in coded])
         reconstruction = codes @ dictionary
@@ -138,16 +174,20 @@ class Predictor:
             error=np.where(is_wrong, samples - reconstruction, 0),
             is_missing=~np.concatenate([block.is_known for block in coded]),
             is_used=np.concatenate([block.is_kept for block in coded]),
-            evidence=np.concatenate([evidence for _, evidence, _ in blocks]),
-            transforms=self.coder.to_affine(np.concatenate([block.parameters for block in coded])),
+            evidence=np.concatenate([evidence for _, evidence in blocks]),
+            transforms=self.robust.to_affine(np.concatenate([block.parameters for block in coded])),
         )
+
+
+def _count_blank(coded: CodedBlock) -> int:
+    return int(np.count_nonzero(~coded.is_known.any(axis=1)))
 
 
 def _warn_of_blank_rows(n_blank: int, n_frames: int) -> None:
     if n_blank:
         warnings.warn(
-            f"In {n_blank} sample(s) all features are missing: they are judged by the class frequencies of the "
-            "training samples.",
+            f"In {n_blank} sample(s) all features are missing: their class is predicted from the class frequencies of "
+            "the training samples.",
             UserWarning,
             stacklevel=n_frames,  # the line that called the model
         )

@@ -1,0 +1,320 @@
+"""The constructor parameters of DDLClassifier, resolved and checked: what a fit and a prediction are made with.
+
+The samples of a fit are in memory, on the workers of a Dask cluster, or come in batches.  What one of these modes cannot
+honour, it refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from scipy.special import logit
+from sklearn.base import clone
+
+from ..classifiers import ClassifierTrainer, resolve_trainer
+from ..codes import Floats, Model
+from ..coding.alignment import Alignment, resolve_alignment
+from ..coding.discriminative import DiscriminativeCoder, DiscriminativeCoding
+from ..coding.encoder import Encoder, check_budget, resolve_sparse_coder
+from ..coding.jitter import Jitter, resolve_jitter
+from ..coding.masked import MaskedCoder
+from ..coding.robust import RobustCoder, Robustness
+from ..dictionary import DICTIONARY_UPDATES, DictionaryUpdate, resolve_dictionary_update
+from ..fitting.data import TrainingFacts
+from ..fitting.loop import FitSettings
+from ..fitting.refine import CLASSIFIERS, resolve_refiner
+from ..fitting.run import FitPlan
+from ..inference.predictor import Predictor, draw_views
+from ..inference.rules import INFERENCE_RULES, InferenceRule, LabelModel
+from ..losses import resolve_loss
+from ..objective import Scales
+from ..strategies import check_number, resolve
+
+if TYPE_CHECKING:
+    from .classifier import DDLClassifier
+
+Mode = Literal["memory", "dask", "batches"]
+
+AUTO = "auto"  # in place of a value that is chosen or estimated
+# Default size: one atom per two labelled samples, at most 500. With more atoms than labelled samples, each atom would
+# be learned from a sample or two.
+_SAMPLES_PER_ATOM = 2
+_MOST_ATOMS = 500
+# No class is impossible or certain because the training samples happened to have none or nothing else.
+_SMALLEST_PRIOR = 1e-6
+# The dictionary update that suits where the samples are.
+_AUTO_UPDATES: dict[Mode, str] = {"memory": "ksvd", "dask": "block_coordinate", "batches": "atom"}
+# Only fit reads these; partial_fit cannot begin with them.
+_READ_BY_FIT_ALONE = ("max_iter", "tol", "warm_start")
+
+
+def is_auto(value: Any) -> bool:
+    """Whether a value is left to be chosen or estimated."""
+    return isinstance(value, str) and value == AUTO
+
+
+def resolve_scales(scales: Scales | None) -> Scales:
+    """Return the object, by default with its default parameters."""
+    return resolve("scales", Scales() if scales is None else scales, {}, Scales)
+
+
+def resolve_coding(coding: DiscriminativeCoding | None) -> DiscriminativeCoding:
+    """Return the object, by default with its default parameters."""
+    return resolve("coding", DiscriminativeCoding() if coding is None else coding, {}, DiscriminativeCoding)
+
+
+def resolve_inference(inference: str | InferenceRule) -> InferenceRule:
+    """Return the label rule of that name, or the object itself."""
+    return resolve("inference", inference, INFERENCE_RULES, InferenceRule)
+
+
+def resolve_robustness(robustness: float | Robustness | None) -> Robustness:
+    """Return the object; a number is an error budget."""
+    if robustness is None or (isinstance(robustness, Real) and not isinstance(robustness, bool)):
+        return Robustness(robustness or 0)
+    return resolve("robustness", robustness, {}, Robustness)
+
+
+def _resolve_nested_alignment(alignment: Any) -> Any:
+    return Alignment(alignment) if isinstance(alignment, str) else alignment
+
+
+# Parameters that are objects, or a shorthand for one: how the object is made.
+_OBJECTS: dict[str, Callable[[DDLClassifier], Any]] = {
+    "loss": lambda model: resolve_loss(model.loss),
+    "sparse_coder": lambda model: resolve_sparse_coder(model.sparse_coder),
+    "coding": lambda model: resolve_coding(model.coding),
+    "dictionary_update": lambda model: _resolve_update(model, "memory"),
+    "classifier_trainer": lambda model: resolve_trainer(model.classifier_trainer, model.loss),
+    "scales": lambda model: resolve_scales(model.scales),
+    "refine": lambda model: resolve_refiner(model.refine),
+    "inference": lambda model: resolve_inference(model.inference),
+    "robustness": lambda model: resolve_robustness(model.robustness),
+    "alignment": lambda model: _resolve_nested_alignment(model.alignment),
+}
+
+
+def resolve_object(model: DDLClassifier, name: str) -> Any:
+    """Return the object that a parameter is a shorthand for; None if there is none."""
+    value = getattr(model, name)
+    if name not in _OBJECTS or hasattr(value, "get_params"):
+        return value
+    try:
+        return _OBJECTS[name](model)
+    except (TypeError, ValueError):  # which fit reports
+        return None
+
+
+def _resolve_update(model: DDLClassifier, mode: Mode) -> DictionaryUpdate:
+    update = model.dictionary_update
+    return resolve_dictionary_update(_AUTO_UPDATES[mode] if is_auto(update) else update)
+
+
+def check_mode(model: DDLClassifier, mode: Mode) -> None:
+    """Raise if a parameter cannot be honoured where the samples are."""
+    refiner = resolve_refiner(model.refine)
+    if mode == "memory":
+        return
+    where = {
+        "dask": "needs all samples in one place, but those of a Dask array are on its workers",
+        "batches": "cannot be honoured by partial_fit, which sees each sample once",
+    }[mode]
+
+    def refuse(name: str, remedy: str) -> None:
+        raise ValueError(f"{name}={getattr(model, name)!r} {where}: {remedy}.")
+
+    if refiner is not None:
+        refuse("refine", f"use refine={CLASSIFIERS!r}, or fit samples in memory")
+    update, trainer = _resolve_update(model, mode), resolve_trainer(model.classifier_trainer, model.loss)
+    if not update.is_additive or (mode == "batches" and update.updates_codes):
+        fitting = [
+            repr(name)
+            for name, known in DICTIONARY_UPDATES.items()
+            if known.is_additive and not (mode == "batches" and known.updates_codes)
+        ]
+        refuse("dictionary_update", f"use 'auto' or {' or '.join(fitting)}, which need only sums over samples")
+    if not trainer.is_additive or (mode == "batches" and not isinstance(trainer, ClassifierTrainer)):
+        refuse("classifier_trainer", "use 'auto', or derive it from ClassifierTrainer")
+    if mode == "dask" and searches_size(model):
+        refuse("n_components", "use a number, such as that of a fit to some of them in memory")
+    if mode == "batches":
+        _check_batches(model, refuse)
+
+
+def _check_batches(model: DDLClassifier, refuse: Callable[[str, str], None]) -> None:
+    if model.store_codes:
+        refuse("store_codes", "use store_codes=None")
+    if isinstance(model.alignment, Alignment) and model.alignment.training:
+        refuse("alignment", "use Alignment(training=False), or fit")
+    if hasattr(model, "components_"):
+        return  # fitted before, by what these parameters say
+    defaults = type(model)()
+    for name in _READ_BY_FIT_ALONE:
+        if getattr(model, name) != getattr(defaults, name):
+            refuse(name, f"leave it at {getattr(defaults, name)!r}, or use fit")
+
+
+def check_inference(model: DDLClassifier, n_classes: int, n_features: int, is_multilabel: bool) -> None:
+    """Raise if new samples cannot be treated as the parameters say."""
+    rule = resolve_inference(model.inference)
+    rule.check_parameters(n_classes)
+    if is_multilabel and not rule.takes_multilabel:
+        raise ValueError(
+            f"inference={model.inference!r} hypothesises one class at a time, which is impossible with multilabel "
+            "targets: use inference='fast'."
+        )
+    resolve_coding(model.coding).check_parameters()
+    if not is_auto(model.classification_weight):
+        check_number("classification_weight", model.classification_weight, Real)
+    if model.classification_weight == 0:
+        raise ValueError("classification_weight must be above 0: for codes without labels use make_baseline.")
+    resolve_robustness(model.robustness).check_parameters(n_features)
+    check_number("n_views", model.n_views, Integral)
+    if model.n_views == 0:
+        raise ValueError("n_views must be at least 1, the sample itself; more are distorted copies of an image.")
+    _resolve_jitter(model, n_features)
+
+
+def _resolve_jitter(model: DDLClassifier, n_features: int) -> Jitter | None:
+    """Return the distortion of training images and views: that of the refiner, for views by default "affine"."""
+    refiner = resolve_refiner(model.refine)
+    jitter = refiner.jitter if refiner is not None else None
+    if jitter is None and model.n_views > 1:
+        jitter = "affine"
+    return resolve_jitter(jitter, model.image_shape, n_features)
+
+
+def resolve_fit(
+    model: DDLClassifier, facts: TrainingFacts, n_components: int, is_multilabel: bool, mode: Mode
+) -> FitSettings:
+    """Resolve the strategies and check the numbers."""
+    check_number("max_iter", model.max_iter, Integral)
+    check_number("tol", model.tol, Real)
+    scales, coding = resolve_scales(model.scales), resolve_coding(model.coding)
+    scales.check_parameters()
+    # Clones: a later set_params must not change the fitted model.
+    loss = clone(resolve_loss(model.loss), safe=False)
+    sparse_coder = clone(resolve_sparse_coder(model.sparse_coder), safe=False)
+    registration = resolve_alignment(model.alignment, model.image_shape, facts.n_features, sparse_coder)
+    weight = model.classification_weight
+    return FitSettings(
+        loss=loss,
+        sparse_coder=sparse_coder,
+        n_nonzero_coefs=check_budget(model.n_nonzero_coefs, n_components, sparse_coder),
+        coding=clone(coding),
+        dictionary_update=_resolve_update(model, mode),
+        classifier_trainer=resolve_trainer(model.classifier_trainer, loss),
+        scales=clone(scales),
+        classification_weight=None if is_auto(weight) else float(weight),  # type: ignore[arg-type]
+        fit_intercept=model.fit_intercept,
+        is_multilabel=is_multilabel,
+        max_iter=model.max_iter,
+        tol=model.tol,
+        registration=registration if registration is not None and registration.alignment.training else None,
+        n_jobs=1 if mode == "dask" else model.n_jobs,  # a worker runs one thread for each part
+    )
+
+
+def resolve_plan(
+    model: DDLClassifier, facts: TrainingFacts, n_components: int, settings: FitSettings, mode: Mode
+) -> FitPlan:
+    """Return what comes before and after the loop."""
+    refiner = resolve_refiner(model.refine)
+    if refiner is not None:
+        refiner.choose_cost(settings.is_multilabel, settings.loss)  # raises if the cost does not suit
+    return FitPlan(
+        n_components=n_components,
+        searches_size=searches_size(model),
+        init=model.init,
+        warm_start=_resolve_warm_start(model, n_components, facts),
+        refits=model.refine is not None,
+        refiner=refiner,
+        jitter=None if refiner is None else resolve_jitter(refiner.jitter, model.image_shape, facts.n_features),
+        image_shape=model.image_shape,
+        stores_codes=mode == "memory" if model.store_codes is None else bool(model.store_codes),
+    )
+
+
+def _is_warm(model: DDLClassifier) -> bool:
+    return model.warm_start and hasattr(model, "components_")
+
+
+def _resolve_warm_start(model: DDLClassifier, n_components: int, facts: TrainingFacts) -> Model | None:
+    if not _is_warm(model):
+        return None
+    shapes = (n_components, facts.n_features), (facts.n_classes, n_components)
+    if (model.components_.shape, model.coef_.shape) != shapes:
+        raise ValueError(
+            f"warm_start=True, but the previous fit had components of shape {model.components_.shape} and coef of shape "
+            f"{model.coef_.shape}, while this one needs {shapes[0]} and {shapes[1]}: set warm_start=False."
+        )
+    intercept = model.intercept_ if model.fit_intercept else np.zeros_like(model.intercept_)
+    return Model(model.components_, model.coef_, intercept, model.class_cost_).astype(facts.dtype)
+
+
+def searches_size(model: DDLClassifier) -> bool:
+    """Whether the number of atoms is searched for; an earlier fit or given atoms may have decided it."""
+    return is_auto(model.n_components) and isinstance(model.init, str) and not _is_warm(model)
+
+
+def count_components(model: DDLClassifier, n_labelled: int) -> int:
+    """Return the number of atoms, or the default where it is searched for."""
+    if model.n_components is None or is_auto(model.n_components):
+        if _is_warm(model):
+            return len(model.components_)
+        if not isinstance(model.init, str) and model.init is not None:
+            return len(np.atleast_2d(model.init))
+        n_nonzero_coefs = check_budget(model.n_nonzero_coefs, np.iinfo(np.int32).max)
+        return max(min(n_labelled // _SAMPLES_PER_ATOM, _MOST_ATOMS), min(n_nonzero_coefs, n_labelled))
+    if not isinstance(model.n_components, Integral) or model.n_components < 1:
+        raise ValueError(f"n_components must be None, 'auto' or an integer of at least 1, got {model.n_components!r}.")
+    return int(model.n_components)
+
+
+def get_label_weight(model: DDLClassifier) -> float:
+    """Return the weight of the labels for new samples: the parameter, or what the fit has estimated."""
+    if not is_auto(model.classification_weight):
+        return model.classification_weight  # type: ignore[return-value]
+    if not hasattr(model, "classification_weight_"):
+        raise ValueError(
+            "classification_weight='auto' is estimated by fit, but this model has no classification_weight_: fit it "
+            "again or pass a number."
+        )
+    return model.classification_weight_
+
+
+def make_predictor(model: DDLClassifier, dtype: np.dtype) -> Predictor:
+    """Return how a fitted model codes and classifies new samples of a precision."""
+    n_features = model.components_.shape[1]
+    check_inference(model, len(model.coef_), n_features, model.is_multilabel_)
+    fitted = Model(model.components_, model.coef_, model.intercept_, model.class_cost_)
+    fitted = fitted.weigh_labels(get_label_weight(model)).astype(dtype)
+    encoder = Encoder.of(fitted.dictionary, model.sparse_coder_, model.n_nonzero_coefs_, model.n_jobs)
+    coder = DiscriminativeCoder(encoder, fitted, model.loss_, clone(resolve_coding(model.coding)))
+    robust = RobustCoder(
+        MaskedCoder(encoder),
+        clone(resolve_robustness(model.robustness)),
+        noise_scale=float(np.sqrt(model.median_noise_variance_)),
+        registration=resolve_alignment(model.alignment, model.image_shape, n_features, model.sparse_coder_),
+    )
+    jitter = _resolve_jitter(model, n_features)
+    views: Any = ()
+    if model.n_views > 1 and jitter is not None and model.image_shape is not None:
+        views = draw_views(jitter, model.image_shape, model.n_views, dtype)
+    return Predictor(
+        LabelModel(coder, model.noise_floor_, model.median_noise_variance_),
+        clone(resolve_inference(model.inference)),
+        robust,
+        _prior_evidence(model),
+        views,
+        model.n_jobs,
+    )
+
+
+def _prior_evidence(model: DDLClassifier) -> Floats:
+    """Return the evidence of the class frequencies, for samples without any known feature."""
+    prior = np.clip(model.class_prior_, _SMALLEST_PRIOR, 1 - _SMALLEST_PRIOR)
+    return logit(prior) if model.is_multilabel_ else np.log(prior)

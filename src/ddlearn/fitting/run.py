@@ -1,0 +1,236 @@
+"""One fit from the first atoms to the fitted attributes: size, loop (Algorithm 2), then training on label-free codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..codes import Model
+from ..coding.jitter import Jitter
+from ..dictionary import draw_dictionary
+from ..objective import Floors
+from .data import Labels, Targets, TrainingSet, collect_labels, fetch_candidates, hide_labels
+from .gradient import Parameters, TaskGradient
+from .loop import (
+    FitProgress,
+    FitSettings,
+    FitState,
+    begin,
+    collect_samples,
+    find_median_noise,
+    refit_classifiers,
+    run,
+)
+from .refine import MOST_SEEDS, Refinement, RefinementProgress, Refiner
+from .size import DictionarySize, SizeSearch, choose_size
+
+Attributes = dict[str, Any]
+# Called at the end of an iteration or epoch with its name and a function that makes the fitted attributes; returns
+# whether to stop.
+Report = Callable[[str, Callable[[], Attributes]], bool]
+
+
+@dataclass(frozen=True)
+class FitPlan:
+    """What comes before and after the loop."""
+
+    n_components: int
+    searches_size: bool  # whether n_components is chosen by the search, if there are enough samples for one
+    init: str | ArrayLike
+    warm_start: Model | None  # begin with its dictionary and classifiers
+    refits: bool  # train the classifiers on label-free codes in the end
+    refiner: Refiner | None
+    jitter: Jitter | None  # of the refiner
+    image_shape: tuple[int, int] | None
+    stores_codes: bool
+
+
+class Snapshot(NamedTuple):
+    """Where a fit is: what a checkpoint stores, and from where a fit goes on."""
+
+    progress: FitProgress
+    sizes: list[DictionarySize]  # that the search has tried
+    rng: np.random.RandomState  # as it was at the end of the iteration
+    refinement: RefinementProgress | None = None
+    is_last: bool = False
+
+
+class HeldOut(NamedTuple):
+    """All labels, and the rows whose labels are hidden from the fit and select the best epoch of refinement."""
+
+    labels: Labels
+    rows: NDArray[np.intp]
+
+
+def hold_out(training: TrainingSet, refiner: Refiner | None) -> tuple[TrainingSet, HeldOut | None]:
+    """Hide the labels that refinement holds out: were they known to the loop, the unrefined model would look best."""
+    if refiner is None:
+        return training, None
+    labels = collect_labels(training)
+    rows = refiner.hold_out(labels)
+    return hide_labels(training, labels, rows), HeldOut(labels, rows)
+
+
+class FitRun:
+    """One fit.  Callbacks get it when the fit begins, and may set where to resume and what keeps snapshots."""
+
+    def __init__(
+        self,
+        training: TrainingSet,
+        targets: Targets,
+        settings: FitSettings,
+        plan: FitPlan,
+        held_out: HeldOut | None,
+        rng: np.random.RandomState,
+    ):
+        self.training = training
+        self.targets = targets
+        self.held_out = held_out
+        self.settings = settings
+        self.plan = plan
+        self.rng = rng
+        self.resume_from: Snapshot | None = None
+        self.keepers: list[Callable[[Snapshot], None]] = []
+
+    def run(self, report: Report) -> Attributes:
+        """Fit, and return the fitted attributes."""
+        progress, sizes = self._begin()
+
+        def on_iteration(progress: FitProgress) -> FitProgress:
+            stops = report("iteration", lambda: {"history_": progress.history} | self._model_attributes(progress))
+            progress = progress._replace(stopped=progress.stopped or stops)
+            self._keep(Snapshot(progress, sizes, self.rng, is_last=progress.is_finished))
+            return progress
+
+        progress = run(progress, self.training, on_iteration)
+        attributes = self._loop_attributes(progress, sizes)
+        if self.plan.refits:
+            state = refit_classifiers(progress.state, progress.settings, self.training, progress.floors)
+            refitted = progress._replace(state=state)
+        else:
+            refitted = progress
+        attributes |= self._model_attributes(refitted)
+        if self.plan.refiner is not None:
+            attributes |= self._refine(Snapshot(progress, sizes, deepcopy(self.rng)), refitted, attributes, report)
+        return attributes
+
+    def _keep(self, snapshot: Snapshot) -> None:
+        for keep in self.keepers:
+            keep(snapshot)
+
+    def _begin(self) -> tuple[FitProgress, list[DictionarySize]]:
+        """Return the state before the first iteration, or the one to resume from."""
+        if self.resume_from is not None:
+            return self.resume_from.progress, self.resume_from.sizes
+        plan, facts = self.plan, self.training.facts
+        sizes: list[DictionarySize] = []
+        if plan.searches_size:
+            # With random numbers of its own: the fit is the same as with this n_components given.
+            sizes = SizeSearch(self.training, self.settings, plan.init, deepcopy(self.rng)).run()
+        if plan.warm_start is not None:
+            past = plan.warm_start
+            return begin(self.training, self.settings, past.dictionary, past.coef, past.intercept), sizes
+        n_components = choose_size(sizes, plan.n_components)
+        batches = fetch_candidates(self.training, n_components, self.rng)
+        dictionary = draw_dictionary(plan.init, batches, n_components, facts.n_features, facts.dtype, self.rng)
+        return begin(self.training, self.settings, dictionary), sizes
+
+    def _loop_attributes(self, progress: FitProgress, sizes: list[DictionarySize]) -> Attributes:
+        """Return the attributes that describe the loop."""
+        attributes: Attributes = {
+            "n_iter_": progress.n_iter,
+            "converged_": progress.converged,
+            "history_": progress.history,
+        }
+        if self.plan.searches_size:
+            attributes["dictionary_sizes_"] = sizes
+        if self.plan.stores_codes:
+            rows = progress.state.collect_rows()
+            attributes["codes_"] = rows.codes.to_csr(len(progress.state.model.dictionary))
+            attributes["noise_variance_"] = rows.noise_variance
+        return attributes
+
+    def _model_attributes(self, progress: FitProgress) -> Attributes:
+        """Return the attributes that prediction needs."""
+        facts, settings, model, floors = self.training.facts, progress.settings, progress.state.model, progress.floors
+        return describe_settings(settings, len(model.dictionary)) | {
+            "classes_": self.targets.classes,
+            "class_prior_": facts.n_positive / facts.n_with_label,
+            "n_samples_seen_": facts.n_samples,
+            "median_noise_variance_": find_median_noise(progress.state, self.training),
+            "noise_floor_": float(floors.noise_variance),
+            "cost_floor_": float(floors.class_cost),
+            "components_": model.dictionary,
+            "coef_": model.coef,
+            "intercept_": model.intercept,
+            "class_cost_": model.class_cost,
+        }
+
+    def _refine(
+        self, end_of_loop: Snapshot, refitted: FitProgress, attributes: Attributes, report: Report
+    ) -> Attributes:
+        """Refine the model, and return the attributes that this changes."""
+        refinement = self._prepare_refinement(refitted.state, refitted.settings)
+        # Drawn in any case, so that a generator of the user ends as if there had been no interruption.
+        seed = int(self.rng.randint(MOST_SEEDS))
+        model = refitted.state.model
+        start = self.resume_from.refinement if self.resume_from is not None else None
+        if start is None:
+            start = refinement.begin(Parameters(model.dictionary, model.coef_by_atom, model.intercept), seed)
+
+        def refined(progress: RefinementProgress) -> Attributes:
+            return self._refined_attributes(refinement, progress, refitted.floors)
+
+        def on_epoch(progress: RefinementProgress) -> RefinementProgress:
+            stops = report("epoch", lambda: attributes | refined(progress))
+            progress = replace(progress, stopped=progress.stopped or stops)
+            self._keep(end_of_loop._replace(refinement=progress, is_last=refinement.is_finished(progress)))
+            return progress
+
+        return refined(refinement.run(start, on_epoch))
+
+    def _prepare_refinement(self, state: FitState, settings: FitSettings) -> Refinement:
+        plan = self.plan
+        assert plan.refiner is not None and self.held_out is not None
+        make_cost = plan.refiner.choose_cost(settings.is_multilabel, settings.loss)
+        cost = make_cost(settings.loss, state.model.class_cost, settings.weight)
+        return Refinement(
+            plan.refiner,
+            TaskGradient(state.encoder, cost, settings.n_jobs),
+            collect_samples(state, settings, self.training),
+            self.held_out.labels,
+            self.held_out.rows,
+            is_multilabel=settings.is_multilabel,
+            fit_intercept=settings.fit_intercept,
+            jitter=plan.jitter,
+            image_shape=plan.image_shape,
+        )
+
+    def _refined_attributes(self, refinement: Refinement, progress: RefinementProgress, floors: Floors) -> Attributes:
+        best = progress.best
+        class_cost, misfit = refinement.measure(best)
+        noise_variance = np.maximum(misfit / (self.training.facts.n_features + 2), floors.noise_variance)
+        return {
+            "components_": best.dictionary,
+            "coef_": np.ascontiguousarray(best.coef_by_atom.T),
+            "intercept_": best.intercept,
+            "class_cost_": class_cost,
+            "median_noise_variance_": float(np.median(noise_variance)),
+            "refinement_": progress.history,
+        }
+
+
+def describe_settings(settings: FitSettings, n_components: int) -> Attributes:
+    """Return the attributes that hold strategies, and what was estimated from the first codes."""
+    return {
+        "loss_": settings.loss,
+        "sparse_coder_": settings.sparse_coder,
+        "n_nonzero_coefs_": min(settings.n_nonzero_coefs, n_components),
+        "classification_weight_": float(settings.weight),
+        "is_multilabel_": settings.is_multilabel,
+    }
