@@ -28,8 +28,7 @@ from sklearn.utils import check_array
 
 from .codes import RowCodes
 from .coding import SparseCoder, measure_misfit, resolve_sparse_coder
-from .kernels.codes import score_rows
-from .kernels.sweep import measure_errors
+from .kernels.codes import measure_errors, score_rows
 from .losses import Loss, resolve_loss
 from .parallel import Parts, map_blocks, split_rows
 from .parallel.quantiles import find_median

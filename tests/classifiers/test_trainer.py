@@ -19,7 +19,8 @@ from ddlearn.classifiers import (
 )
 from ddlearn.classifiers.problem import LabelledCodes
 from ddlearn.codes import RowCodes
-from ddlearn.kernels.classifiers import add_gradient, add_hessian, compute_scores
+from ddlearn.kernels.classifiers import add_gradient, add_hessian
+from ddlearn.kernels.codes import score_class
 from ddlearn.losses import (
     LOSSES,
     Logistic,
@@ -578,7 +579,7 @@ def test_kernel_sums_equal_dense_products(inputs):
     assert_allclose(gradient, 3 + dense.T @ per_sample, atol=1e-12)
 
     classifier, scores = np.linspace(-1, 1, size), np.empty(len(dense))
-    compute_scores(codes.indices, codes.values, classifier, scores)
+    score_class(codes.indices, codes.values, classifier, scores)
     assert_allclose(scores, dense @ classifier, atol=1e-12)
 
 

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from ..codes import RowCodes
-from ..kernels.classifiers import add_gradient, add_hessian, compute_scores
+from ..kernels.classifiers import add_gradient, add_hessian
+from ..kernels.codes import score_class
 from ..losses import Loss
 from ..parallel import Parts, map_blocks
 
@@ -61,7 +62,7 @@ def _select(part: HasLabelledCodes, class_number: int) -> tuple[RowCodes, Array]
 
 def _measure_scores(codes: RowCodes, classifier: Array) -> Array:
     scores = np.empty(len(codes.indices))
-    compute_scores(codes.indices, codes.values, np.ascontiguousarray(classifier), scores)
+    score_class(codes.indices, codes.values, np.ascontiguousarray(classifier), scores)
     return scores
 
 

@@ -14,6 +14,7 @@ from scipy.linalg import eigh
 
 from ..codes import RowCodes
 from ..kernels import sweep as kernel
+from ..kernels.codes import drop_zeros
 from .interface import Array
 from .maintenance import MaintainedUpdate
 from .sums import scale_to_one, sum_data
@@ -79,7 +80,7 @@ class KSVDUpdate(MaintainedUpdate):
             seen=np.full(n_components, -1, dtype=np.int64),
             partners=np.empty(n_components, dtype=np.int64),
         )
-        kernel.drop_zeros(*codes)
+        drop_zeros(*codes)
         return np.ones(n_components, dtype=X.dtype)
 
 
@@ -141,7 +142,7 @@ class ExactKSVDUpdate(MaintainedUpdate):
         starts, users = _index_users(codes, n_components)
         for atom in np.flatnonzero(np.diff(starts)):
             self._improve_atom(atom, users[starts[atom] : starts[atom + 1]], X, codes, dictionary)
-        kernel.drop_zeros(*codes)
+        drop_zeros(*codes)
         return np.ones(n_components, dtype=X.dtype)
 
     @staticmethod
