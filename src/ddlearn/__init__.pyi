@@ -27,6 +27,7 @@ from .coding.errors import GreedyErrors as GreedyErrors
 from .coding.errors import check_error_route as check_error_route
 from .coding.jitter import Jitter as Jitter
 from .dictionary import DICTIONARY_UPDATES as DICTIONARY_UPDATES
+from .dictionary import AdditiveUpdate as AdditiveUpdate
 from .dictionary import AtomUpdate as AtomUpdate
 from .dictionary import BlockCoordinateUpdate as BlockCoordinateUpdate
 from .dictionary import DictionaryUpdate as DictionaryUpdate

@@ -19,26 +19,6 @@ def check_number(name: str, value: Any, kind: type) -> None:
         raise ValueError(f"{name} must be {word} of at least 0, got {value!r}.")
 
 
-# What strategies do with all samples at once, and what with sums over samples that lie apart.
-UPDATE_METHODS = ("update", "update_from")
-TRAINER_METHODS = ("train", "train_on")
-
-
-def works_on_sums(strategy: Any, whole: str, from_sums: str) -> bool:
-    """Whether a strategy that is declared additive may be given sums.
-
-    One that derives from such a strategy and has its own way with all samples at once has none with sums.
-    """
-    if not getattr(strategy, "is_additive", False):
-        return False
-    for each in type(strategy).__mro__:
-        if from_sums in vars(each):
-            return True
-        if whole in vars(each):
-            return False
-    return hasattr(strategy, from_sums)
-
-
 def find_copy_problems(strategy: Any, base: str) -> Iterator[str]:
     """Tell if an object cannot be cloned and pickled, as grid searches and worker processes do."""
     try:

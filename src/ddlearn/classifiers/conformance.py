@@ -12,7 +12,7 @@ from sklearn.base import clone
 from ..codes import RowCodes
 from ..losses import LOSSES, Loss, resolve_loss
 from ..parallel import LocalParts
-from ..strategies import TRAINER_METHODS, report_problems, works_on_sums
+from ..strategies import report_problems
 from .problem import Array, LabelledCodes
 from .registry import look_up_trainer, resolve_trainer, supports_loss
 from .trainer import ClassifierTrainer
@@ -103,7 +103,7 @@ def _find_symmetry_problems(trainer: ClassifierTrainer, loss: Loss) -> Iterator[
 
 
 def _find_additive_problems(trainer: ClassifierTrainer, loss: Loss) -> Iterator[str]:
-    if not works_on_sums(trainer, *TRAINER_METHODS):
+    if not trainer.is_additive:
         return
     (codes, labels), start = _draw_trial(), _draw_start(0)
     halves = LocalParts([LabelledCodes(codes.rows(rows), labels[rows]) for rows in (slice(0, 33), slice(33, None))])

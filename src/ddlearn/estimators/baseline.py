@@ -156,7 +156,7 @@ class KSVD(DictionaryTransformer):
             errors.append(self._error(X, codes, dictionary))
             if len(errors) > 1 and abs(errors[-2] - errors[-1]) <= self.tol * errors[-2]:
                 break
-            dictionary = update.update(X, codes, dictionary, precision, rng, n_jobs=self.n_jobs).dictionary
+            dictionary = update.update(X, codes, dictionary, precision, n_jobs=self.n_jobs).dictionary
         else:
             codes = encode_rows(X, dictionary, coder, n_nonzero_coefs, n_jobs=self.n_jobs)
             errors.append(self._error(X, codes, dictionary))

@@ -82,12 +82,7 @@ from ..inference.rules import (
 from ..losses import Loss, resolve_loss
 from ..objective import NOISE_MODELS, Floors
 from ..parallel import is_on_dask, refuse_dask
-from ..strategies import (
-    TRAINER_METHODS,
-    UPDATE_METHODS,
-    check_number,
-    works_on_sums,
-)
+from ..strategies import check_number
 from .presets import collect_parameters
 from .transformer import DictionaryTransformer
 
@@ -623,11 +618,11 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         update = resolve_dictionary_update(self.dictionary_update)
         trainer = resolve_trainer(self.classifier_trainer, loss)
         additive = [name for name, each in DICTIONARY_UPDATES.items() if each.is_additive]
-        for name, strategy, methods, choices in (
-            ("dictionary_update", update, UPDATE_METHODS, additive),
-            ("classifier_trainer", trainer, TRAINER_METHODS, ["auto"]),
+        for name, strategy, choices in (
+            ("dictionary_update", update, additive),
+            ("classifier_trainer", trainer, ["auto"]),
         ):
-            if not works_on_sums(strategy, *methods):
+            if not strategy.is_additive:
                 raise ValueError(
                     f"{name}={getattr(self, name)!r} needs all samples in one place, but those of a Dask array lie on "
                     f"its workers: use {name}={' or '.join(map(repr, choices))}, which needs only sums over them."

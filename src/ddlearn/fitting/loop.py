@@ -7,7 +7,7 @@ and the history shows it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -17,13 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..codes import RowCodes
 from ..coding import SparseCoder, count_stride
-from ..dictionary import (
-    SamplePool,
-    TakeSamples,
-    WorstSamples,
-    draw_dictionary,
-    rank_of_worst,
-)
+from ..dictionary import WorstSamples, draw_dictionary, order_candidates, rank_of_worst
 from ..objective import (
     Floors,
     MapObjective,
@@ -33,7 +27,6 @@ from ..objective import (
 )
 from ..parallel import Parts, single_threaded_blas
 from ..parallel.quantiles import find_median, select_ranks
-from ..strategies import TRAINER_METHODS, UPDATE_METHODS, works_on_sums
 from . import steps as steps
 from .data import (
     Floats,
@@ -217,11 +210,23 @@ class AlternatingFit:
 
     def draw_dictionary(self, init: str | ArrayLike, n_components: int) -> Floats:
         """Return the first atoms."""
-        pool = SamplePool(self.facts.n_features, self.facts.dtype, self._find_candidates)
-        return draw_dictionary(init, pool, n_components, self.rng)
+        facts = self.facts
+        batches = self._fetch_candidates(n_components)
+        return draw_dictionary(init, batches, n_components, facts.n_features, facts.dtype, self.rng)
 
-    def _find_candidates(self) -> tuple[NDArray[np.signedinteger], TakeSamples]:
-        """Return the classes of the samples that the first atoms are drawn from, and what fetches some of them."""
+    def _fetch_candidates(self, n_at_once: int) -> Iterator[Floats]:
+        """Yield samples in the order in which to try them as first atoms."""
+        class_index, rows = self._list_candidates()
+        order = order_candidates(class_index, self.rng)
+        for start in range(0, len(order), n_at_once):
+            wanted = rows[order[start : start + n_at_once]]
+            samples = np.empty((len(wanted), self.facts.n_features), self.facts.dtype)
+            for places, taken in self.training.parts.collect(steps.take_rows, wanted):
+                samples[places] = taken
+            yield samples
+
+    def _list_candidates(self) -> tuple[NDArray[np.signedinteger], NDArray[np.intp]]:
+        """Return the classes and the rows of the samples that may become first atoms."""
         parts, facts = self.training.parts, self.facts
         counts = np.array(parts.collect(steps.count_classes))
         n_of_class = counts.sum(axis=0)
@@ -234,14 +239,7 @@ class AlternatingFit:
         rows = np.concatenate(
             [block.start + each.rows for block, each in zip(facts.row_slices, candidates, strict=True)]
         )
-
-        def take(positions: NDArray[np.intp]) -> Floats:
-            samples = np.empty((len(positions), facts.n_features), facts.dtype)
-            for places, taken in parts.collect(steps.take_rows, rows[positions]):
-                samples[places] = taken
-            return samples
-
-        return class_index, take
+        return class_index, rows
 
     def initialise(
         self, dictionary: Floats, coef: Floats | None = None, intercept: Floats | None = None
@@ -306,7 +304,7 @@ class AlternatingFit:
         trainer = settings.classifier_trainer
         start = settings.loss, state.coef, state.intercept
         fit_intercept, n_jobs = settings.fit_intercept, settings.n_jobs
-        if works_on_sums(trainer, *TRAINER_METHODS):
+        if trainer.is_additive:
             coef, intercept = trainer.train_on(state.parts, *start, fit_intercept=fit_intercept, n_jobs=n_jobs)
         else:
             labels = np.concatenate(state.parts.collect(steps.get_labels)).astype(self.facts.dtype)
@@ -322,8 +320,8 @@ class AlternatingFit:
 
     def update_dictionary(self, state: FitState, floors: Floors) -> tuple[FitState, int]:
         """Improve the atoms; return the new state and how many atoms were replaced."""
-        from_sums = works_on_sums(self.settings.dictionary_update, *UPDATE_METHODS)
-        updated = self._update_from_sums(state, floors) if from_sums else self._update_whole(state)
+        is_additive = self.settings.dictionary_update.is_additive
+        updated = self._update_from_sums(state, floors) if is_additive else self._update_whole(state)
         coef = state.coef / updated.atom_scale  # scores stay what they were
         coef[:, updated.replaced] = 0  # what a replaced atom said has nothing to do with the new one
         return replace(state, dictionary=updated.dictionary, parts=updated.parts, coef=coef), len(updated.replaced)
@@ -333,7 +331,7 @@ class AlternatingFit:
         rows = state.collect_rows()
         X = self.collect_samples(state)
         updated = self.settings.dictionary_update.update(
-            X, rows.codes, state.dictionary, 1 / rows.noise_variance, self.rng, n_jobs=self.settings.n_jobs
+            X, rows.codes, state.dictionary, 1 / rows.noise_variance, n_jobs=self.settings.n_jobs
         )
         new_rows = rows._replace(codes=updated.codes)
         parts = state.put_rows(new_rows, self.facts.row_slices).parts
@@ -347,8 +345,7 @@ class AlternatingFit:
         # The matrices here are small: more BLAS threads bring little, and on a busy machine they cost tenfold.
         with single_threaded_blas():
             dictionary, atom_scale = update.update_from(statistics, state.dictionary)  # type: ignore[attr-defined]
-        has_new_codes = getattr(update, "updates_codes", False)
-        parts = state.parts.map(steps.scale_codes, atom_scale) if has_new_codes else state.parts
+        parts = state.parts.map(steps.scale_codes, atom_scale) if update.updates_codes else state.parts
 
         def find_worst(outlier_fraction: float, n_wanted: int) -> WorstSamples:
             errors = parts.map(steps.measure_errors, self.settings, dictionary)
@@ -356,9 +353,9 @@ class AlternatingFit:
             largest = float(select_ranks(errors, [rank], self.facts.dtype)[0])
             return parts.add_up(steps.find_worst, self.settings, dictionary, n_wanted, largest)
 
-        replaced = np.empty(0, np.intp)
-        if hasattr(update, "replace_unused"):
-            dictionary, replaced = update.replace_unused(dictionary, np.flatnonzero(usage == 0), find_worst)
+        dictionary, replaced = update.replace_unused(  # type: ignore[attr-defined]
+            dictionary, np.flatnonzero(usage == 0), find_worst
+        )
         return _UpdatedAtoms(dictionary, parts, replaced, atom_scale)
 
     def update_scales(self, state: FitState, floors: Floors) -> Settled:

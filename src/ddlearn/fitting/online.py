@@ -438,9 +438,7 @@ class OnlineFit:
             largest = float(np.partition(errors, rank)[rank])
             return parts.add_up(steps.find_worst, self.settings, dictionary, n_wanted, largest)
 
-        replaced = np.empty(0, np.intp)
-        if hasattr(update, "replace_unused"):
-            dictionary, replaced = update.replace_unused(dictionary, unused, find_worst)
+        dictionary, replaced = update.replace_unused(dictionary, unused, find_worst)
         stream = replace(stream, dictionary=dictionary, statistics=statistics, n_since_use=n_since_use)
         return (_replace_atoms(stream, replaced) if replaced.size else stream), len(replaced)
 

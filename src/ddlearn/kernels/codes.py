@@ -154,7 +154,8 @@ def drop_zeros(indices, values):
 def add_combination(factors, chosen, n_chosen, rows, out):
     """Add factors[:n_chosen] @ rows[chosen[:n_chosen]] to ``out``.
 
-    Four rows at a time, so that ``out`` is read and written once for four.  Where fewer are left, the last row fills the gap with a factor of zero.
+    Four rows at a time, so that ``out`` is read and written once for four.  Where fewer are left, the last row
+    fills the gap with a factor of zero.
     """
     # (Rows are indexed, not sliced: a slice costs an atomic reference count, as much as the whole loop.)
     zero = out.dtype.type(0)
