@@ -13,9 +13,9 @@ from ..codes import RowCodes
 from ..losses import LOSSES, Loss, resolve_loss
 from ..parallel import LocalParts
 from ..strategies import report_problems
-from .problem import Array, LabelledCodes
-from .registry import look_up_trainer, resolve_trainer, supports_loss
-from .trainer import ClassifierTrainer
+from .problem import Floats as Array
+from .problem import LabelledCodes
+from .trainer import ClassifierTrainer, look_up_trainer, resolve_trainer
 
 # check_classifier_trainer looks at one small problem: 80 samples of 3 overlapping classes, 7 atoms, the last unused.
 _TRIAL_CLASSES = np.arange(80) % 3
@@ -179,7 +179,7 @@ def check_classifier_trainer(trainer: str | ClassifierTrainer, loss: str | Loss 
     if isinstance(trainer, str):
         trainer = look_up_trainer(trainer)
     losses: list[str | Loss] = (
-        [loss] if loss is not None else [name for name in LOSSES if supports_loss(trainer, resolve_loss(name))]
+        [loss] if loss is not None else [name for name in LOSSES if trainer.supports(resolve_loss(name))]
     )
     if not losses:
         raise ValueError(

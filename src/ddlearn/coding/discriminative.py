@@ -106,7 +106,7 @@ class ClassifierState:
 
     @property
     def is_quadratic(self) -> bool:
-        return bool(getattr(self.loss, "is_quadratic", False))
+        return self.loss.is_quadratic
 
 
 class Rows(NamedTuple):
@@ -293,7 +293,7 @@ def expand_loss(
     r"""Return the class weights :math:`h` and pulls :math:`p` of the parabola at the current scores."""
     loss = classifiers.loss
     margin = labels * (scores + classifiers.intercept)
-    curvature = getattr(loss, "surrogate_curvature", loss.curvature)(margin)
+    curvature = loss.surrogate_curvature(margin)
     scale = noise_variance[:, None] / classifiers.class_cost
     weight = scale * np.abs(labels) * curvature
     pull = weight * scores - scale * labels * loss.gradient(margin)

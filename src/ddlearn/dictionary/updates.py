@@ -571,7 +571,7 @@ def resolve_dictionary_update(update: str | DictionaryUpdate) -> DictionaryUpdat
             )
         return DICTIONARY_UPDATES[update]()
     base = AdditiveUpdate if getattr(update, "is_additive", False) else DictionaryUpdate
-    missing = [name for name in dir(base) if name not in dir(update) and not name.startswith("_")]
+    missing = [name for name in vars(base) if not name.startswith("_") and not hasattr(update, name)]
     if isinstance(update, type) or missing:
         raise TypeError(
             f"dictionary_update={update!r} cannot serve as a dictionary update: it must be a name from "

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..classifiers.problem import LabelledCodes
 from ..codes import RowCodes
 from ..coding import measure_energies
 from ..parallel import (
@@ -35,13 +36,11 @@ Labels = NDArray[np.int8]
 
 
 @dataclass(frozen=True)
-class TrainingPart:
+class TrainingPart(LabelledCodes):
     """Some consecutive training samples, and the unknowns of Eq. 3 that belong to them."""
 
     images: Floats  # (n, n_features) the samples as they came
-    labels: Labels  # (n, n_classes) of -1, 0 (not known) and +1
     X: Floats  # what is seen of the samples: themselves, unless they are registered
-    codes: RowCodes
     misfits: Floats  # (n,) squared residuals, and twice the penalty on the codes
     noise_variance: Floats  # (n,)
     positions: Floats | None = None  # parameters of the maps through which the samples are seen
@@ -52,7 +51,7 @@ class TrainingPart:
         """Return a part of which nothing but the data is known."""
         X = np.asarray(X)  # a memory map without its subclass, which Numba does not know
         nothing = np.empty(0, X.dtype)
-        return cls(X, labels, X, RowCodes.empty(0, 0, X.dtype), nothing, nothing, first_row=first_row)
+        return cls(RowCodes.empty(0, 0, X.dtype), labels, X, X, nothing, nothing, first_row=first_row)
 
     def __len__(self) -> int:
         return len(self.X)

@@ -24,8 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..classifiers import ClassifierTrainer
-from ..classifiers.memory import RememberedCosts, train_with_memory
+from ..classifiers.memory import CostParabolas, train_with_memory
 from ..coding.discriminative import ClassifierState
 from ..dictionary import (
     AtomUpdate,
@@ -64,7 +63,7 @@ class StreamClassifiers:
     coef: Floats
     intercept: Floats
     class_cost: Floats
-    memory: RememberedCosts
+    memory: CostParabolas
 
     def forget_atoms(self, atoms: NDArray[np.intp]) -> StreamClassifiers:
         """Return classifiers that have never seen these atoms."""
@@ -231,10 +230,10 @@ class OnlineFit:
 
     def __init__(self, training: TrainingSet, settings: FitSettings, forgetting: float):
         trainer, update = settings.classifier_trainer, settings.dictionary_update
-        if not isinstance(trainer, ClassifierTrainer):
+        if not trainer.is_additive:
             raise ValueError(
                 f"classifier_trainer={trainer!r} needs all samples in one place, but those of earlier batches are "
-                "gone: use 'auto', or derive it from ClassifierTrainer."
+                "gone: use 'auto', or an additive trainer."
             )
         if settings.registration is not None:
             raise ValueError(
@@ -242,7 +241,7 @@ class OnlineFit:
                 "set align_training=False, or use fit."
             )
         # What earlier samples add to the sums cannot be rescaled together with their codes.
-        is_from_sums = getattr(update, "is_additive", False) and not update.updates_codes
+        is_from_sums = update.is_additive and not update.updates_codes
         self.training = training
         self.facts = training.facts
         self.settings = replace(settings, dictionary_update=update if is_from_sums else AtomUpdate())
@@ -254,7 +253,7 @@ class OnlineFit:
         progress = fitting.begin(*fitting.initialise(fitting.draw_dictionary(init, n_components)))
         self.settings = fitting.settings  # the first codes may have decided something
         state = progress.state
-        nothing = RememberedCosts.nothing(self.facts.n_classes, n_components, self.settings.loss)
+        nothing = CostParabolas.nothing(self.facts.n_classes, n_components, self.settings.loss)
         classifiers = StreamClassifiers(state.coef, state.intercept, state.class_cost, nothing)
         return Stream(
             dictionary=state.dictionary,
@@ -283,7 +282,7 @@ class OnlineFit:
         squared_norm = n_past * mean_energy / n_components
         n_labelled, n_positive = np.full(self.facts.n_classes, float(n_past)), n_past * model.class_prior
         costs = n_past * model.class_cost
-        memory = RememberedCosts.of_classifiers(
+        memory = CostParabolas.of_classifiers(
             np.column_stack([model.coef, model.intercept]).astype(np.float64),
             costs,
             np.array([n_labelled - n_positive, n_positive]),

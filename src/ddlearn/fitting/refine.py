@@ -173,7 +173,7 @@ class Refiner(BaseEstimator):
 
     def choose_cost(self, is_multilabel: bool, loss: Loss) -> type[RefinementCost]:
         """Return the cost that suits targets and loss."""
-        suits_softmax = not is_multilabel and getattr(loss, "has_linear_evidence", True)
+        suits_softmax = not is_multilabel and loss.has_linear_evidence
         name = self.cost or ("softmax" if suits_softmax else "one_vs_all")
         if is_multilabel and not REFINEMENT_COSTS[name].takes_multilabel:
             raise ValueError(
