@@ -126,7 +126,7 @@ def _measure_sweep(data: Labelled, n_components: int, n_nonzero_coefs: int) -> d
     seconds = []
     for _ in range(6):
         start = perf_counter()
-        update.update(data.X, codes, dictionary, precision, rng, n_jobs=1)
+        update.update(data.X, codes, dictionary, precision, n_jobs=1)
         seconds.append(perf_counter() - start)
     return {"iteration": min(seconds)}
 

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
-from .kernels.codes import score_rows
-from .kernels.sweep import measure_errors
+from .kernels.codes import measure_errors, score_rows
 from .parallel import map_blocks, split_rows
 
 Floats = NDArray[np.floating]

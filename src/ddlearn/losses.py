@@ -1,9 +1,8 @@
-r"""The classification costs :math:`\Omega(z)` of the paper (Section 3.1, Fig. 1) as strategy objects.
+r"""The classification costs :math:`\Omega(z)` of the paper (Section 3.1, Fig. 1).
 
-The margin of a sample for one class is :math:`z = l\,(w^T x + b)`.  Discriminative sparse coding needs a
-cost, its first derivative :math:`\Omega_1` and its second derivative :math:`\Omega_2`, element by element.
-The ratio :math:`\Omega_1/\Omega_2` of the paper is never formed: for the logistic cost it overflows where
-both derivatives are harmless.
+The margin of a sample for one class is :math:`z = l\,(w^T x + b)`.  Discriminative sparse coding needs a cost and its
+derivatives :math:`\Omega_1` and :math:`\Omega_2`, element by element.  The ratio :math:`\Omega_1/\Omega_2` of the paper
+is never formed: for the logistic cost it overflows where both derivatives are harmless.
 """
 
 from __future__ import annotations
@@ -38,9 +37,8 @@ Margins = NDArray[np.floating]
 class Loss(BaseEstimator, ABC):
     r"""A convex classification cost :math:`\Omega(z)` and its two derivatives.
 
-    Subclasses implement :meth:`value`, :meth:`gradient` and :meth:`curvature`.  Each maps an array of
-    margins to an array of the same shape and dtype, finite for every finite margin.  A class need not derive
-    from this one: an object with the three methods is a loss.  :func:`check_loss` says what is wrong with one.
+    Subclasses implement :meth:`value`, :meth:`gradient` and :meth:`curvature`.  Each maps an array of margins to an
+    array of the same shape and dtype, finite for every finite margin.  :func:`check_loss` tests them.
 
     Attributes
     ----------
@@ -48,6 +46,8 @@ class Loss(BaseEstimator, ABC):
         The cost is a parabola, so one Newton step of discriminative sparse coding is exact.
     has_linear_evidence : bool
         :math:`\Omega(-s) - \Omega(s)` grows no faster than the score, so that scores can be refined by softmax.
+    trainer : str
+        The classifier trainer that "auto" chooses, a key of ``CLASSIFIER_TRAINERS``; "square_lev" if quadratic.
 
     Examples
     --------
@@ -66,6 +66,7 @@ class Loss(BaseEstimator, ABC):
 
     is_quadratic = False
     has_linear_evidence = True
+    trainer = "newton"
 
     @abstractmethod
     def value(self, margin: Margins) -> Margins:
@@ -80,13 +81,13 @@ class Loss(BaseEstimator, ABC):
         r"""Return the second derivative :math:`\Omega_2(z)`, not negative."""
 
     def check_parameters(self) -> None:
-        """Raise a ValueError if a constructor parameter makes no sense; called before the loss is used."""
+        """Raise a ValueError if a constructor parameter is invalid; called before the loss is used."""
 
     def surrogate_curvature(self, margin: Margins) -> Margins:
-        r"""Return the curvature of the parabola that stands in for the cost in one coding step.
+        r"""Return the curvature of the parabola that replaces the cost in one coding step.
 
-        By default Newton's, :math:`\Omega_2(z)`.  A loss whose second derivative vanishes on whole intervals
-        returns an upper bound of it instead, which makes the parabola a majoriser of the cost.
+        By default :math:`\Omega_2(z)`, as in Newton's method.  A loss whose second derivative vanishes on intervals
+        returns an upper bound of it instead, so that the parabola is a majoriser of the cost.
         """
         return self.curvature(margin)
 
@@ -102,6 +103,7 @@ class Square(Loss):
     """
 
     is_quadratic = True
+    trainer = "square_lev"
 
     def value(self, margin: Margins) -> Margins:
         return (1 - margin) ** 2
@@ -128,6 +130,7 @@ class Exponential(Loss):
     """
 
     has_linear_evidence = False
+    trainer = "ada_boost"
     largest_exponent = 30.0
 
     def _split(self, margin: Margins) -> tuple[Margins, Margins]:
@@ -156,6 +159,8 @@ class Logistic(Loss):
     array([1000.,    0.])
     """
 
+    trainer = "logit_boost"
+
     def value(self, margin: Margins) -> Margins:
         return np.logaddexp(0, -margin)
 
@@ -176,7 +181,7 @@ class SmoothHinge(Loss):
     Parameters
     ----------
     sharpness : float, default=2.0
-        The paper's :math:`\rho`: the larger, the closer to the hinge.
+        The paper's :math:`\rho`; larger is closer to the hinge.
 
     See Also
     --------
@@ -188,6 +193,8 @@ class SmoothHinge(Loss):
     >>> SmoothHinge(sharpness=2.0).value(np.array([-1.0, 1.0, 2.0]))
     array([2.   , 0.125, 0.   ])
     """
+
+    trainer = "linear_svm"
 
     def __init__(self, sharpness: float = 2.0):
         self.sharpness = sharpness
@@ -233,6 +240,8 @@ class SoftplusHinge(Loss):
     array([2., 0.])
     """
 
+    trainer = "linear_svm"
+
     def __init__(self, sharpness: float = 5.0):
         self.sharpness = sharpness
 
@@ -270,7 +279,7 @@ def resolve_loss(loss: str | Loss) -> Loss:
     Parameters
     ----------
     loss : str or Loss
-        A key of ``LOSSES``, or an object with ``value``, ``gradient`` and ``curvature``.
+        A key of ``LOSSES``, or a loss object.
 
     Returns
     -------
@@ -286,13 +295,13 @@ def resolve_loss(loss: str | Loss) -> Loss:
         if loss not in LOSSES:
             raise ValueError(f"loss={loss!r} is not known; choose one of {sorted(LOSSES)} or pass a Loss object.")
         return LOSSES[loss]()
-    missing = [name for name in ("value", "gradient", "curvature") if not callable(getattr(loss, name, None))]
+    missing = [name for name in vars(Loss) if not name.startswith("_") and not hasattr(loss, name)]
     if missing or isinstance(loss, type):
         raise TypeError(
             f"loss={loss!r} cannot serve as a loss: it must be a name from {sorted(LOSSES)} or an object (not a class) "
-            f"with the methods value, gradient and curvature{'; missing: ' + ', '.join(missing) if missing else ''}."
+            f"that derives from Loss{'; missing: ' + ', '.join(missing) if missing else ''}."
         )
-    getattr(loss, "check_parameters", lambda: None)()
+    loss.check_parameters()
     return loss
 
 
@@ -351,7 +360,7 @@ def _find_derivative_problems(loss: Loss) -> Iterator[str]:
     wrong = np.diff(loss.gradient(margins)) < -_DERIVATIVE_TOLERANCE
     if wrong.any():
         yield f"gradient decreases after {_first(margins[:-1], wrong)}: the loss is not convex."
-    surrogate = getattr(loss, "surrogate_curvature", loss.curvature)(margins)
+    surrogate = loss.surrogate_curvature(margins)
     wrong = ~(surrogate >= (1 - _DERIVATIVE_TOLERANCE) * loss.curvature(margins))
     if wrong.any():
         yield f"surrogate_curvature is below curvature at {_first(margins, wrong)}: it must be an upper bound."
@@ -361,7 +370,7 @@ def _find_derivative_problems(loss: Loss) -> Iterator[str]:
     wrong = _differs_from_slope(loss.gradient, loss.curvature(_COMMON_MARGINS))
     if wrong.any():
         yield f"curvature is not the derivative of gradient at {_first(_COMMON_MARGINS, wrong)}."
-    if getattr(loss, "is_quadratic", False) and np.ptp(loss.curvature(margins)) > 0:
+    if loss.is_quadratic and np.ptp(loss.curvature(margins)) > 0:
         yield "is_quadratic is set, but the curvature is not constant."
 
 

@@ -17,9 +17,10 @@ from ddlearn.classifiers import (
     check_classifier_trainer,
     resolve_trainer,
 )
-from ddlearn.classifiers.problem import LabelledCodes
+from ddlearn.classifiers.problem import LabelledCodes, scale_ridge
 from ddlearn.codes import RowCodes
-from ddlearn.kernels.classifiers import add_gradient, add_hessian, compute_scores
+from ddlearn.kernels.classifiers import add_gradient, add_hessian
+from ddlearn.kernels.codes import score_class
 from ddlearn.losses import (
     LOSSES,
     Logistic,
@@ -54,6 +55,21 @@ class SquaredHinge(Loss):
         return 2 * (margin < 1).astype(margin.dtype)
 
 
+class HalfSquare(Loss):
+    """A user's quadratic loss."""
+
+    is_quadratic = True
+
+    def value(self, margin):
+        return (1 - margin) ** 2 / 2
+
+    def gradient(self, margin):
+        return margin - 1
+
+    def curvature(self, margin):
+        return np.ones_like(margin)
+
+
 def draw_codes(n_samples=N_SAMPLES, n_components=N_COMPONENTS, budget=BUDGET, seed=0, dtype=np.float64):
     """Codes with 0 to ``budget`` entries a row, so that unused places occur."""
     rng = np.random.default_rng(seed)
@@ -80,6 +96,10 @@ def draw_start(size=0.0, seed=7, dtype=np.float64):
     rng = np.random.default_rng(seed)
     coef = size * rng.normal(size=(N_CLASSES, N_COMPONENTS))
     return coef.astype(dtype), (size * rng.normal(size=N_CLASSES)).astype(dtype)
+
+
+def penalties_of(trainer, codes, labels, loss):
+    return scale_ridge(trainer.ridge, loss, LabelledCodes(codes, labels).summarise(N_COMPONENTS).squared_norms)
 
 
 def converged(name):
@@ -122,7 +142,7 @@ def test_logistic_loss_is_logistic_regression(trainer, fit_intercept):
     codes, labels = draw_problem()
     loss, trainer = Logistic(), converged(trainer)
     coef, intercept = trainer.train(codes, labels, loss, *draw_start(), fit_intercept=fit_intercept)
-    penalties = trainer.penalties(codes, labels, loss, N_COMPONENTS)
+    penalties = penalties_of(trainer, codes, labels, loss)
     dense = codes.to_csr(N_COMPONENTS).toarray()
     for j in range(N_CLASSES):
         peer = LogisticRegression(C=1 / penalties[j], fit_intercept=fit_intercept, tol=1e-10, max_iter=10_000)
@@ -150,7 +170,7 @@ def test_gradient_of_the_penalised_cost_vanishes_at_the_end(trainer, loss, fit_i
     coef, intercept = trainer.train(codes, labels, loss, *draw_start(), fit_intercept=fit_intercept)
     dense = codes.to_csr(N_COMPONENTS).toarray()
     slopes = labels * loss.gradient(labels * (dense @ coef.T + intercept))
-    penalties = trainer.penalties(codes, labels, loss, N_COMPONENTS)
+    penalties = penalties_of(trainer, codes, labels, loss)
     assert_allclose(slopes.T @ dense + penalties[:, None] * coef, 0, atol=1e-5)
     if fit_intercept:
         assert_allclose(slopes.sum(axis=0), 0, atol=1e-5)
@@ -160,7 +180,7 @@ def test_gradient_of_the_penalised_cost_vanishes_at_the_end(trainer, loss, fit_i
 def test_each_round_lowers_the_penalised_cost(trainer, loss):
     codes, labels = draw_problem()
     loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer](max_rounds=1, tol=0)
-    penalties = trainer.penalties(codes, labels, loss, N_COMPONENTS)
+    penalties = penalties_of(trainer, codes, labels, loss)
     classifiers = draw_start()
     costs = []
     for _ in range(8):
@@ -323,7 +343,7 @@ def test_responses_are_newtons_up_to_z_max(trainer, loss):
     # Also where the loss is straight, and Newton's response infinite.
     margins = np.linspace(-20, 20, 401)
     gradient, curvature = resolve_loss(loss).gradient(margins), resolve_loss(loss).curvature(margins)
-    weights = CLASSIFIER_TRAINERS[trainer](z_max=3.0).weigh(gradient, curvature)
+    weights = CLASSIFIER_TRAINERS[trainer](z_max=3.0).sample_weights(gradient, curvature)
     assert (np.abs(gradient) <= 3.0 * weights * (1 + 1e-12)).all()
     is_clipped = np.abs(gradient) > 3.0 * curvature
     assert_array_equal(weights[~is_clipped], curvature[~is_clipped])
@@ -402,6 +422,7 @@ def test_a_class_without_labels_or_with_one_label_only(trainer, loss):
         ("smooth_hinge", "LinearSVM"),
         ("softplus_hinge", "LinearSVM"),
         (SquaredHinge(), "Newton"),
+        (HalfSquare(), "SquareLev"),
     ],
 )
 def test_auto_is_the_method_that_the_paper_names(loss, trainer):
@@ -415,7 +436,7 @@ def test_a_loss_of_the_users_own_trains():
     coef, intercept = trainer.train(codes, labels, loss, *draw_start())
     dense = codes.to_csr(N_COMPONENTS).toarray()
     slopes = labels * loss.gradient(labels * (dense @ coef.T + intercept))
-    penalties = trainer.penalties(codes, labels, loss, N_COMPONENTS)
+    penalties = penalties_of(trainer, codes, labels, loss)
     assert_allclose(slopes.T @ dense + penalties[:, None] * coef, 0, atol=1e-6)
     check_classifier_trainer("newton", loss)
 
@@ -428,7 +449,7 @@ def test_a_trainer_that_does_not_suit_the_loss_names_one_that_does():
     with pytest.raises(ValueError, match="'boost' is not known; choose 'auto', one of"):
         resolve_trainer("boost", "logistic")
     for unusable in (LogitBoost, 3):
-        with pytest.raises(TypeError, match="object \\(not a class\\) with the method train"):
+        with pytest.raises(TypeError, match=r"object \(not a class\) that derives from ClassifierTrainer"):
             resolve_trainer(unusable, "logistic")
 
 
@@ -436,11 +457,17 @@ def test_objects_are_used_as_they_are():
     trainer = Newton(ridge=0.5)
     assert resolve_trainer(trainer, "logistic") is trainer
 
-    class OnlyTrains:
-        def train(self, codes, labels, loss, coef, intercept, *, fit_intercept=True, n_jobs=None):
-            return coef, intercept
 
-    assert isinstance(resolve_trainer(OnlyTrains(), "logistic"), OnlyTrains)
+class OnlyTrains:
+    def train(self, codes, labels, loss, coef, intercept, *, fit_intercept=True, n_jobs=None):
+        return coef, intercept
+
+
+def test_an_object_must_declare_all_that_a_trainer_declares():
+    with pytest.raises(TypeError, match="derives from ClassifierTrainer; missing: supports, is_additive"):
+        resolve_trainer(OnlyTrains(), "logistic")
+    declared = type("Declared", (OnlyTrains,), {"supports": lambda self, loss: True, "is_additive": False})()
+    assert resolve_trainer(declared, "logistic") is declared
 
 
 # Wrong input is met with words
@@ -481,6 +508,8 @@ def test_registered_trainers_conform(trainer):
 
 class _Careless(Newton):
     """Trains, then spoils the result."""
+
+    is_additive = False
 
     def __init__(self, spoil=None):
         super().__init__()
@@ -578,7 +607,7 @@ def test_kernel_sums_equal_dense_products(inputs):
     assert_allclose(gradient, 3 + dense.T @ per_sample, atol=1e-12)
 
     classifier, scores = np.linspace(-1, 1, size), np.empty(len(dense))
-    compute_scores(codes.indices, codes.values, classifier, scores)
+    score_class(codes.indices, codes.values, classifier, scores)
     assert_allclose(scores, dense @ classifier, atol=1e-12)
 
 
@@ -609,7 +638,7 @@ def test_classes_that_wait_for_memory_get_the_same_classifiers(monkeypatch):
 class WeighsByOthers(LogitBoost):
     """Looks at other samples for the weight of one, and stops before that makes no difference any more."""
 
-    def weigh(self, gradient, curvature):
+    def sample_weights(self, gradient, curvature):
         return np.full_like(curvature, curvature.mean())
 
 

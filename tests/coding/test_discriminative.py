@@ -19,6 +19,7 @@ from ddlearn import (
     sparse_encode,
 )
 from ddlearn.coding.discriminative import ClassifierState, DiscriminativeCoder, expand_loss
+from ddlearn.losses import Loss
 from ddlearn.parallel import TILE_ROWS
 
 every_loss = pytest.mark.parametrize("loss", [loss_class() for loss_class in LOSSES.values()], ids=list(LOSSES))
@@ -282,8 +283,8 @@ def test_a_users_loss_runs(problem):
     assert objectives(problem, SquaredHinge(), codes).sum() < record.objective_before.sum()
 
 
-class Bare:
-    """A loss that derives from nothing."""
+class Bare(Loss):
+    """A loss that declares nothing."""
 
     value, gradient, curvature = (
         staticmethod(getattr(Logistic(), name)) for name in ("value", "gradient", "curvature")

@@ -147,7 +147,7 @@ def test_the_more_labels_count_the_better_they_are_learned(digits):
 
 
 class Unchanged(DictionaryUpdate):
-    def update(self, X, codes, dictionary, precision, rng, *, n_jobs=None):
+    def update(self, X, codes, dictionary, precision, *, n_jobs=None):
         return UpdatedDictionary(dictionary, codes, np.empty(0, int), np.ones(len(dictionary), X.dtype))
 
 

@@ -108,11 +108,11 @@ def untimed(record):
 
 
 class Jitter(KSVDUpdate):
-    """A user's update that draws random numbers."""
+    """A user's update that adds noise."""
 
-    def update(self, X, codes, dictionary, precision, rng, *, n_jobs=None):
-        moved = dictionary + 0.01 * rng.standard_normal(dictionary.shape).astype(X.dtype)
-        return super().update(X, codes, normalise(moved), precision, rng, n_jobs=n_jobs)
+    def update(self, X, codes, dictionary, precision, *, n_jobs=None):
+        noise = np.random.RandomState(0).standard_normal(dictionary.shape).astype(X.dtype)
+        return super().update(X, codes, normalise(dictionary + 0.01 * noise), precision, n_jobs=n_jobs)
 
 
 # -- interrupted and resumed -------------------------------------------------------------------------------------------

@@ -18,12 +18,11 @@ from ddlearn import (
     save,
 )
 from ddlearn.classifiers import resolve_trainer
-from ddlearn.classifiers.memory import RememberedCosts, train_with_memory
+from ddlearn.classifiers.memory import CostParabolas, train_with_memory
 from ddlearn.classifiers.problem import (
     ExpansionRequest,
     LabelledCodes,
-    expand_part,
-    survey_and_expand,
+    summarise_and_expand,
 )
 from ddlearn.codes import RowCodes
 from ddlearn.datasets import make_planted
@@ -134,15 +133,17 @@ def test_a_memory_touches_the_costs_it_remembers(name):
     # Value and gradient where training ended; for a square loss everywhere.
     loss, part = resolve_loss(name), make_labelled_codes()
     trainer = resolve_trainer("auto", loss)
-    nothing = RememberedCosts.nothing(3, N_COMPONENTS, loss)
+    nothing = CostParabolas.nothing(3, N_COMPONENTS, loss)
     start = np.zeros((3, N_COMPONENTS)), np.zeros(3)
     coef, intercept, memory = train_with_memory(trainer, nothing, [part], loss, *start, fit_intercept=True, n_jobs=None)
     places = [np.column_stack([coef, intercept])]
     if loss.is_quadratic:
         places.append(np.random.default_rng(1).standard_normal((3, N_COMPONENTS + 1)))
     for classifiers in places:
-        request = ExpansionRequest(loss, trainer.weigh, [0, 2], classifiers[[0, 2]], [False, False], None)
-        remembered, real = expand_part(memory, request), expand_part(part, request)
+        request = ExpansionRequest(
+            loss, loss.curvature, trainer.sample_weights, [0, 2], classifiers[[0, 2]], [False, False], None
+        )
+        remembered, real = memory.expand(request), part.expand(request)
         np.testing.assert_allclose(remembered.costs, real.costs, rtol=1e-9)
         np.testing.assert_allclose(remembered.gradients, real.gradients, atol=1e-9)
 
@@ -152,9 +153,9 @@ def test_with_no_memory_training_is_that_of_the_trainer(name):
     loss, part = resolve_loss(name), make_labelled_codes()
     trainer = resolve_trainer("auto", loss)
     start = np.zeros((3, N_COMPONENTS)), np.zeros(3)
-    nothing = RememberedCosts.nothing(3, N_COMPONENTS, loss)
+    nothing = CostParabolas.nothing(3, N_COMPONENTS, loss)
     found = train_with_memory(trainer, nothing, [part], loss, *start, fit_intercept=True, n_jobs=None)
-    expected = trainer.train(*part, loss, *start)
+    expected = trainer.train(part.codes, part.labels, loss, *start)
     assert np.array_equal(found[0], expected[0])
     assert np.array_equal(found[1], expected[1])
 
@@ -162,12 +163,14 @@ def test_with_no_memory_training_is_that_of_the_trainer(name):
 def test_the_memory_of_two_batches_is_the_sum():
     loss, parts = resolve_loss("logistic"), [make_labelled_codes(0), make_labelled_codes(1)]
     classifiers = np.random.default_rng(2).standard_normal((3, N_COMPONENTS + 1))
-    request = ExpansionRequest(loss, lambda gradient, curvature: curvature, range(3), classifiers, [True] * 3, None)
-    nothing = RememberedCosts.nothing(3, N_COMPONENTS, loss)
+    request = ExpansionRequest(
+        loss, loss.curvature, lambda gradient, curvature: curvature, range(3), classifiers, [True] * 3, None
+    )
+    nothing = CostParabolas.nothing(3, N_COMPONENTS, loss)
     one_by_one = nothing
     for part in parts:
-        one_by_one = one_by_one.add(*survey_and_expand(part, N_COMPONENTS, request), classifiers)
-    both = nothing.add(*LocalParts(parts).add_up(survey_and_expand, N_COMPONENTS, request), classifiers)
+        one_by_one = one_by_one.add(*summarise_and_expand(part, N_COMPONENTS, request), classifiers)
+    both = nothing.add(*LocalParts(parts).add_up(summarise_and_expand, N_COMPONENTS, request), classifiers)
     for name in ("squared_norms", "n_of_label", "constants", "linear", "hessians"):
         np.testing.assert_allclose(getattr(one_by_one, name), getattr(both, name), atol=1e-10)
 
@@ -314,6 +317,8 @@ def clone_with_stream(model, **parameters):
 
 def test_a_trainer_that_needs_all_samples_is_refused(planted):
     class Whole:
+        is_additive = False
+
         def supports(self, loss):
             return True
 

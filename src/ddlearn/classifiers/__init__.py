@@ -5,39 +5,24 @@ With the codes fixed the classes are independent of each other, and class :math:
 .. math:: \sum_i \Omega\bigl(l_{ij} (w_j^T x_i + b_j)\bigr) + \frac{\lambda_j}{2} \|w_j\|^2 .
 
 The paper names a method for each cost: square leverage, AdaBoost, LogitBoost, a linear SVM.  With linear base learners
-they are one mechanism: a round weighs the samples, fits a weighted least squares regressor to their working responses
-:math:`-\Omega_1 / \text{weight}`, and adds it to the classifier; a sum of linear learners is a linear classifier.  Only
-the weights differ.  As in coding, the ratio is never formed: the normal equations need the weights and
-:math:`\Omega_1` alone.
+they are one mechanism: a round fits a weighted least squares regressor to working responses
+:math:`-\Omega_1 / \text{weight}` and adds it to the classifier; a sum of linear learners is a linear classifier.  Only
+the sample weights differ.  As in coding, the ratio is never formed: the normal equations need only the weights and
+:math:`\Omega_1`.
 
 The small ridge :math:`\lambda_j` is not in the paper's objective.  It keeps classifiers finite where the classes are
-separable, and settles the directions that the codes leave open.  Whatever it does, the cost without it never rises.
+separable, and determines the directions that the codes leave open.  The cost without it never rises either.
 
-In the order of their imports: ``problem`` (the penalised cost of one class, its gradient and its Hessian), ``trainer``
-(the rounds, and the base class of all trainers), ``memory`` (what is remembered of samples that are gone), ``methods``
-(the paper's four, and Newton's), ``registry`` (trainers by name) and ``conformance`` (what is wrong with a trainer of
-one's own).
+``problem`` has the penalised cost of each class, its gradient and its Hessian, ``trainer`` the rounds and the methods,
+``memory`` stands in for samples that are gone.
 """
 
-from .conformance import check_classifier_trainer
-from .methods import (
-    AdaBoost,
-    LinearSVM,
-    LogitBoost,
-    Newton,
-    SquareLev,
-)
-from .registry import CLASSIFIER_TRAINERS, resolve_trainer
-from .trainer import ClassifierTrainer
-
-__all__ = [
-    "CLASSIFIER_TRAINERS",
-    "AdaBoost",
-    "ClassifierTrainer",
-    "LinearSVM",
-    "LogitBoost",
-    "Newton",
-    "SquareLev",
-    "check_classifier_trainer",
-    "resolve_trainer",
-]
+from .conformance import check_classifier_trainer as check_classifier_trainer
+from .trainer import CLASSIFIER_TRAINERS as CLASSIFIER_TRAINERS
+from .trainer import AdaBoost as AdaBoost
+from .trainer import ClassifierTrainer as ClassifierTrainer
+from .trainer import LinearSVM as LinearSVM
+from .trainer import LogitBoost as LogitBoost
+from .trainer import Newton as Newton
+from .trainer import SquareLev as SquareLev
+from .trainer import resolve_trainer as resolve_trainer

@@ -12,10 +12,10 @@ from sklearn.base import clone
 from ..codes import RowCodes
 from ..losses import LOSSES, Loss, resolve_loss
 from ..parallel import LocalParts
-from ..strategies import TRAINER_METHODS, report_problems, works_on_sums
-from .problem import Array, LabelledCodes
-from .registry import look_up_trainer, resolve_trainer, supports_loss
-from .trainer import ClassifierTrainer
+from ..strategies import report_problems
+from .problem import Floats as Array
+from .problem import LabelledCodes
+from .trainer import ClassifierTrainer, look_up_trainer, resolve_trainer
 
 # check_classifier_trainer looks at one small problem: 80 samples of 3 overlapping classes, 7 atoms, the last unused.
 _TRIAL_CLASSES = np.arange(80) % 3
@@ -103,7 +103,7 @@ def _find_symmetry_problems(trainer: ClassifierTrainer, loss: Loss) -> Iterator[
 
 
 def _find_additive_problems(trainer: ClassifierTrainer, loss: Loss) -> Iterator[str]:
-    if not works_on_sums(trainer, *TRAINER_METHODS):
+    if not trainer.is_additive:
         return
     (codes, labels), start = _draw_trial(), _draw_start(0)
     halves = LocalParts([LabelledCodes(codes.rows(rows), labels[rows]) for rows in (slice(0, 33), slice(33, None))])
@@ -179,7 +179,7 @@ def check_classifier_trainer(trainer: str | ClassifierTrainer, loss: str | Loss 
     if isinstance(trainer, str):
         trainer = look_up_trainer(trainer)
     losses: list[str | Loss] = (
-        [loss] if loss is not None else [name for name in LOSSES if supports_loss(trainer, resolve_loss(name))]
+        [loss] if loss is not None else [name for name in LOSSES if trainer.supports(resolve_loss(name))]
     )
     if not losses:
         raise ValueError(

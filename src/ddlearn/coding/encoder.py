@@ -1,4 +1,4 @@
-"""Traditional sparse coding (the paper's TSC): samples to codes without labels, in a dictionary with its Gram matrix."""
+"""Traditional sparse coding (the paper's TSC): samples to codes without labels, by a dictionary with its Gram matrix."""
 
 from __future__ import annotations
 

@@ -1,54 +1,58 @@
 r"""The dictionary step of the paper (Section 3.2, line "update D" of Algorithm 2): initial atoms and their update.
 
-Given the codes :math:`x_i` of the samples :math:`y_i`, the atoms :math:`d_k` (unit norm) shall lower
+Given the codes :math:`x_i` of the samples :math:`y_i`, an update lowers over the atoms :math:`d_k` of unit norm
 
 .. math:: \sum_i \frac{1}{\sigma_i^2} \Big\| y_i - \sum_k x_{ik} d_k \Big\|_2^2 ,
 
 the dictionary's part of the MAP objective (Eq. 3).  The paper prints one sweep of approximate K-SVD, which ignores the
-:math:`\sigma_i` and changes the codes, so it can raise the objective.  The strategies here are that
-sweep and those that use the weights, keep the codes, or both.  In code :math:`1/\sigma_i^2` is ``precision``, rows are
-samples and atoms, and codes are :class:`~ddlearn.codes.RowCodes`.
+:math:`\sigma_i` and changes the codes, so it can raise the objective.  Other updates use the weights, keep the codes,
+or both.  In code :math:`1/\sigma_i^2` is ``precision``, rows are samples and atoms, and codes are
+:class:`~ddlearn.codes.RowCodes`.
 
-In the order of their imports: ``interface`` (what an update is and returns), ``initial`` (the atoms to start from),
-``sums`` (over weighted samples), ``maintenance`` (useless atoms are replaced), ``ksvd`` (approximate, weighted and
-exact), ``fixed_codes`` (atom after atom, block coordinates, optimal directions), ``registry`` (names) and
-``conformance`` (the check of an update).
+``initial`` draws the first atoms, ``updates`` improves them, ``upkeep`` replaces useless ones.
 """
 
-from .conformance import check_dictionary_update
-from .fixed_codes import AtomUpdate, BlockCoordinateUpdate, MODUpdate
-from .initial import (
-    INITIAL_DICTIONARIES,
-    SamplePool,
-    TakeSamples,
-    draw_dictionary,
-    init_dictionary,
+from .conformance import check_dictionary_update as check_dictionary_update
+from .initial import INITIAL_DICTIONARIES as INITIAL_DICTIONARIES
+from .initial import draw_dictionary as draw_dictionary
+from .initial import init_dictionary as init_dictionary
+from .initial import order_candidates as order_candidates
+from .updates import (
+    DICTIONARY_UPDATES as DICTIONARY_UPDATES,
 )
-from .interface import DictionaryUpdate, UpdatedDictionary
-from .ksvd import ExactKSVDUpdate, KSVDUpdate, WeightedKSVDUpdate
-from .maintenance import WorstSamples, count_users, rank_of_worst
-from .registry import DICTIONARY_UPDATES, resolve_dictionary_update
-from .sums import CodeStatistics
-
-__all__ = [
-    "DICTIONARY_UPDATES",
-    "INITIAL_DICTIONARIES",
-    "AtomUpdate",
-    "BlockCoordinateUpdate",
-    "CodeStatistics",
-    "DictionaryUpdate",
-    "ExactKSVDUpdate",
-    "KSVDUpdate",
-    "MODUpdate",
-    "SamplePool",
-    "TakeSamples",
-    "UpdatedDictionary",
-    "WeightedKSVDUpdate",
-    "WorstSamples",
-    "check_dictionary_update",
-    "count_users",
-    "draw_dictionary",
-    "init_dictionary",
-    "rank_of_worst",
-    "resolve_dictionary_update",
-]
+from .updates import (
+    AdditiveUpdate as AdditiveUpdate,
+)
+from .updates import (
+    AtomUpdate as AtomUpdate,
+)
+from .updates import (
+    BlockCoordinateUpdate as BlockCoordinateUpdate,
+)
+from .updates import (
+    CodeStatistics as CodeStatistics,
+)
+from .updates import (
+    DictionaryUpdate as DictionaryUpdate,
+)
+from .updates import (
+    ExactKSVDUpdate as ExactKSVDUpdate,
+)
+from .updates import (
+    KSVDUpdate as KSVDUpdate,
+)
+from .updates import (
+    MODUpdate as MODUpdate,
+)
+from .updates import (
+    UpdatedDictionary as UpdatedDictionary,
+)
+from .updates import (
+    WeightedKSVDUpdate as WeightedKSVDUpdate,
+)
+from .updates import (
+    resolve_dictionary_update as resolve_dictionary_update,
+)
+from .upkeep import WorstSamples as WorstSamples
+from .upkeep import count_users as count_users
+from .upkeep import rank_of_worst as rank_of_worst

@@ -10,13 +10,13 @@ import numpy as np
 from sklearn.base import clone
 
 from ..codes import RowCodes
-from ..strategies import UPDATE_METHODS, report_problems, works_on_sums
-from .interface import Array, DictionaryUpdate, UpdatedDictionary
-from .registry import resolve_dictionary_update
+from ..strategies import report_problems
+from .updates import DictionaryUpdate, UpdatedDictionary, resolve_dictionary_update
+from .upkeep import Floats as Array
 
 
 class _Problem(NamedTuple):
-    """The arguments of an update, but for the random numbers."""
+    """The arguments of an update."""
 
     X: Array
     codes: RowCodes
@@ -45,7 +45,7 @@ def _make_problem(dtype: type[np.floating]) -> _Problem:
 
 
 def _run(update: DictionaryUpdate, problem: _Problem) -> UpdatedDictionary:
-    return update.update(*problem, np.random.RandomState(0), n_jobs=1)
+    return update.update(*problem, n_jobs=1)
 
 
 def _weighted_error(problem: _Problem, codes: RowCodes, dictionary: Array) -> float:
@@ -82,7 +82,7 @@ def _find_form_problems(update: DictionaryUpdate, dtype: type[np.floating]) -> I
     if not np.allclose(np.linalg.norm(new, axis=1), 1, atol=1e-5):
         yield "atoms are not of unit norm."
     if not np.array_equal(new, _run(update, problem).dictionary):
-        yield "two calls with the same arguments and random numbers differ."
+        yield "two calls with the same arguments differ."
 
 
 def _find_code_problems(update: DictionaryUpdate) -> Iterator[str]:
@@ -177,7 +177,7 @@ def check_dictionary_update(update: str | DictionaryUpdate) -> None:
     problems = [*_find_form_problems(update, np.float64), *_find_form_problems(update, np.float32)]
     if not problems:  # of results of the wrong form nothing else can be said
         problems += _find_code_problems(update)
-        if works_on_sums(update, *UPDATE_METHODS):
+        if update.is_additive:
             problems += _find_statistics_problems(update)
         problems += _find_copy_problems(update)
     report_problems(update, "dictionary update", problems)

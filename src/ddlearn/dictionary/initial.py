@@ -1,21 +1,27 @@
-"""The atoms to start from (line "initialize D" of Algorithm 2): samples of each class in turn, or random directions."""
+"""The first atoms (line "initialize D" of Algorithm 2): samples of each class in turn, or random directions.
+
+To draw from samples that are spread over several places takes two steps: :func:`order_candidates` decides which samples
+to try in which order, and :func:`draw_dictionary` takes them as they come until it has enough different directions.
+:func:`init_dictionary` does both for samples in one array.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .interface import Array, RandomNumbers
+Floats = NDArray[np.floating]
+# Both of NumPy's generators will do: only methods that they share are called.
+RandomNumbers = np.random.RandomState | np.random.Generator
 
-# How strongly a combination of samples is disturbed where there are fewer samples than atoms, relative to its norm.
+# Noise in a combination of samples, relative to its norm, where there are fewer samples than atoms.
 _FILLER_NOISE = 0.1
 
 
-def _order_by_turns(class_index: NDArray[np.integer], rng: RandomNumbers) -> NDArray[np.intp]:
-    """Return all rows: a random one of each class in turn, the classes' order drawn by lot; unlabelled rows last."""
+def order_candidates(class_index: NDArray[np.integer], rng: RandomNumbers) -> NDArray[np.intp]:
+    """Return the order in which to try samples: a random one of each class in turn; unlabelled ones (-1) last."""
     shuffled = rng.permutation(len(class_index))
     by_class = shuffled[np.argsort(class_index[shuffled], kind="stable")]
     classes, first, class_of_row = np.unique(class_index[by_class], return_index=True, return_inverse=True)
@@ -24,46 +30,26 @@ def _order_by_turns(class_index: NDArray[np.integer], rng: RandomNumbers) -> NDA
     return by_class[np.lexsort((lot, turn, class_index[by_class] < 0))]
 
 
-def _line_of(direction: Array) -> bytes:
+def _key_of_line(direction: Floats) -> bytes:
     """Return a key that two unit vectors share when they span the same line, to five digits."""
     sign = np.sign(direction[np.argmax(np.abs(direction))])
     return (np.round(sign * direction, 5) + 0.0).tobytes()  # adding zero turns -0.0 into 0.0
 
 
-TakeSamples = Callable[[NDArray[np.intp]], Array]  # fetches some of the candidates, by position
-
-
-class SamplePool(NamedTuple):
-    """Samples to draw from, wherever they are; they are looked for only if some are to be drawn."""
-
-    n_features: int
-    dtype: np.dtype
-    find_candidates: Callable[[], tuple[NDArray[np.integer], TakeSamples]]  # each one's class, -1 for an unlabelled one
-
-    @classmethod
-    def of(cls, X: Array, class_index: NDArray[np.integer] | None) -> SamplePool:
-        """Return the pool of all rows of an array."""
-        class_index = np.zeros(X.shape[0], dtype=np.intp) if class_index is None else class_index
-        return cls(X.shape[1], X.dtype, lambda: (class_index, lambda rows: X[rows]))
-
-
-def _draw_samples(pool: SamplePool, n_components: int, rng: RandomNumbers) -> Array:
-    lines: dict[bytes, Array] = {}
-    class_index, take = pool.find_candidates()
-    order = _order_by_turns(class_index, rng)
-    for start in range(0, len(order), n_components):
-        for sample in np.asarray(take(order[start : start + n_components]), dtype=np.float64):
-            norm = np.linalg.norm(sample)
-            if norm > 0 and len(lines) < n_components:
-                lines.setdefault(_line_of(sample / norm), sample / norm)
+def _take_samples(batches: Iterable[Floats], n_components: int, n_features: int, rng: RandomNumbers) -> Floats:
+    lines: dict[bytes, Floats] = {}
+    for sample in (sample for batch in batches for sample in np.asarray(batch, dtype=np.float64)):
+        norm = np.linalg.norm(sample)
+        if norm > 0:
+            lines.setdefault(_key_of_line(sample / norm), sample / norm)
         if len(lines) == n_components:
             break
-    atoms = np.array(list(lines.values())).reshape(-1, pool.n_features)
+    atoms = np.array(list(lines.values())).reshape(-1, n_features)
     return np.concatenate([atoms, _combine(atoms, n_components - len(atoms), rng)])
 
 
-def _combine(atoms: Array, n_combinations: int, rng: RandomNumbers) -> Array:
-    """Return disturbed random combinations of two atoms each; without atoms, the disturbance alone."""
+def _combine(atoms: Floats, n_combinations: int, rng: RandomNumbers) -> Floats:
+    """Return random combinations of two atoms each, plus noise; without atoms, noise alone."""
     n_atoms, n_features = atoms.shape
     combined = _FILLER_NOISE / np.sqrt(n_features) * rng.standard_normal((n_combinations, n_features))
     for _ in range(2 if n_atoms else 0):
@@ -71,22 +57,22 @@ def _combine(atoms: Array, n_combinations: int, rng: RandomNumbers) -> Array:
     return combined
 
 
-def _draw_gaussian(pool: SamplePool, n_components: int, rng: RandomNumbers) -> Array:
-    return rng.standard_normal((n_components, pool.n_features))
+def _draw_gaussian(batches: Iterable[Floats], n_components: int, n_features: int, rng: RandomNumbers) -> Floats:
+    return rng.standard_normal((n_components, n_features))
 
 
-INITIAL_DICTIONARIES: dict[str, Callable[[SamplePool, int, RandomNumbers], Array]] = {
-    "samples": _draw_samples,
+INITIAL_DICTIONARIES: dict[str, Callable[[Iterable[Floats], int, int, RandomNumbers], Floats]] = {
+    "samples": _take_samples,
     "gaussian": _draw_gaussian,
 }
 
 
-def _check_given_dictionary(init: ArrayLike, shape: tuple[int, int]) -> Array:
+def _check_given_atoms(init: ArrayLike, shape: tuple[int, int]) -> Floats:
     atoms = np.array(init, dtype=np.float64)
     if atoms.shape != shape:
         raise ValueError(
             f"init has shape {atoms.shape}, but n_components={shape[0]} atoms of n_features={shape[1]} are needed: "
-            f"pass an array of shape {shape}, one atom in each row."
+            f"pass an array of shape {shape}, one atom per row."
         )
     if not np.isfinite(atoms).all():
         raise ValueError(f"Row {np.argwhere(~np.isfinite(atoms))[0, 0]} of init holds NaN or infinity.")
@@ -96,24 +82,55 @@ def _check_given_dictionary(init: ArrayLike, shape: tuple[int, int]) -> Array:
     return atoms
 
 
+def draw_dictionary(
+    init: str | ArrayLike,
+    batches: Iterable[Floats],
+    n_components: int,
+    n_features: int,
+    dtype: np.dtype,
+    rng: RandomNumbers,
+) -> Floats:
+    """Return the first atoms like :func:`init_dictionary`, from samples that are fetched as they are needed.
+
+    ``batches`` yields samples in the order of :func:`order_candidates`.  Only "samples" iterates over it, until it has
+    enough directions.
+
+    >>> batches = iter([np.array([[3.0, 4.0]]), np.array([[6.0, 8.0], [0.0, 0.0]]), np.array([[0.0, 2.0]])])
+    >>> draw_dictionary("samples", batches, 2, 2, np.dtype(float), np.random.RandomState(0))
+    array([[0.6, 0.8],
+           [0. , 1. ]])
+    """
+    if isinstance(init, str):
+        if init not in INITIAL_DICTIONARIES:
+            raise ValueError(
+                f"init={init!r} is not known; choose one of {sorted(INITIAL_DICTIONARIES)} or pass an array."
+            )
+        atoms = INITIAL_DICTIONARIES[init](batches, n_components, n_features, rng)
+    else:
+        atoms = _check_given_atoms(init, (n_components, n_features))
+    # Divided by the largest entry first, so that the norm of a very long or very short row can be computed.
+    atoms = atoms / np.abs(atoms).max(axis=1, keepdims=True)
+    return (atoms / np.linalg.norm(atoms, axis=1, keepdims=True)).astype(dtype)
+
+
 def init_dictionary(
-    init: str | ArrayLike, X: Array, class_index: NDArray[np.integer] | None, n_components: int, rng: RandomNumbers
-) -> Array:
-    """Return the atoms to start from.
+    init: str | ArrayLike, X: Floats, class_index: NDArray[np.integer] | None, n_components: int, rng: RandomNumbers
+) -> Floats:
+    """Return the first atoms.
 
     Parameters
     ----------
     init : {"samples", "gaussian"} or array-like of shape (n_components, n_features)
         "samples" draws training samples, the same number from each class (one more or less when it does not divide), no
-        direction twice and no zero rows; unlabelled samples only when there are too few labelled ones.  When
-        the samples run out, the remaining atoms are random combinations of two samples, disturbed by a tenth of
-        Gaussian noise.  "gaussian" draws zero-mean Gaussian vectors.  An array is taken as it is.
+        direction twice and no zero rows; unlabelled samples only when there are too few labelled ones.  If there are
+        too few samples, the remaining atoms are random combinations of two samples with a tenth of Gaussian noise.
+        "gaussian" draws zero-mean Gaussian vectors.  The rows of an array are normalised.
     X : ndarray of shape (n_samples, n_features)
         The training samples.
     class_index : ndarray of shape (n_samples,) of int, or None
-        The class of each sample, -1 for an unlabelled one; None when there are no classes.
+        The class of each sample, -1 if it is unlabelled; None when there are no classes.
     n_components : int
-        How many atoms to return.
+        Number of atoms.
     rng : numpy.random.RandomState or numpy.random.Generator
         Source of randomness.
 
@@ -124,25 +141,15 @@ def init_dictionary(
 
     Examples
     --------
-    >>> import numpy as np
     >>> X = np.array([[0.0, 2.0], [3.0, 0.0], [0.0, 0.0]])
     >>> np.sort(init_dictionary("samples", X, np.array([0, 1, 1]), 2, np.random.RandomState(0)), axis=0)
     array([[0., 0.],
            [1., 1.]])
     """
-    return draw_dictionary(init, SamplePool.of(X, class_index), n_components, rng)
 
+    def fetch() -> Iterator[Floats]:
+        order = order_candidates(np.zeros(X.shape[0], dtype=np.intp) if class_index is None else class_index, rng)
+        for start in range(0, len(order), n_components):
+            yield X[order[start : start + n_components]]
 
-def draw_dictionary(init: str | ArrayLike, pool: SamplePool, n_components: int, rng: RandomNumbers) -> Array:
-    """Do what :func:`init_dictionary` does, from samples that may lie elsewhere."""
-    if isinstance(init, str):
-        if init not in INITIAL_DICTIONARIES:
-            raise ValueError(
-                f"init={init!r} is not known; choose one of {sorted(INITIAL_DICTIONARIES)} or pass an array."
-            )
-        atoms = INITIAL_DICTIONARIES[init](pool, n_components, rng)
-    else:
-        atoms = _check_given_dictionary(init, (n_components, pool.n_features))
-    # Divided by the largest entry first, so that the norm of a very long or very short row can be computed.
-    atoms = atoms / np.abs(atoms).max(axis=1, keepdims=True)
-    return (atoms / np.linalg.norm(atoms, axis=1, keepdims=True)).astype(pool.dtype)
+    return draw_dictionary(init, fetch(), n_components, X.shape[1], X.dtype, rng)

@@ -1,7 +1,7 @@
 """The constructor parameters of DDLClassifier, resolved and checked: what a fit and a prediction are made with.
 
-The samples of a fit are in memory, on the workers of a Dask cluster, or come in batches.  What one of these modes cannot
-honour, it refuses.
+The samples of a fit are in memory, on the workers of a Dask cluster, or come in batches.  A parameter that one of these
+modes cannot honour is refused.
 """
 
 from __future__ import annotations
@@ -248,8 +248,8 @@ def _resolve_warm_start(model: DDLClassifier, n_components: int, facts: Training
     shapes = (n_components, facts.n_features), (facts.n_classes, n_components)
     if (model.components_.shape, model.coef_.shape) != shapes:
         raise ValueError(
-            f"warm_start=True, but the previous fit had components of shape {model.components_.shape} and coef of shape "
-            f"{model.coef_.shape}, while this one needs {shapes[0]} and {shapes[1]}: set warm_start=False."
+            f"warm_start=True, but the previous fit had components of shape {model.components_.shape} and coef of "
+            f"shape {model.coef_.shape}, while this one needs {shapes[0]} and {shapes[1]}: set warm_start=False."
         )
     intercept = model.intercept_ if model.fit_intercept else np.zeros_like(model.intercept_)
     return Model(model.components_, model.coef_, intercept, model.class_cost_).astype(facts.dtype)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
+from ..classifiers.problem import LabelledCodes
 from ..codes import Floats, RowCodes
 from ..coding.encoder import measure_energies
 from ..dictionary import order_candidates
@@ -24,7 +25,7 @@ from ..parallel import PART_ROWS, DaskParts, LocalParts, Parts, is_on_dask, pair
 
 Labels = NDArray[np.int8]
 
-# The first atoms are drawn from about this many samples: larger classes are subsampled with a fixed stride, which bounds
+# The first atoms are drawn from about this many samples: larger classes are subsampled with a fixed stride, to bound
 # memory.
 _MOST_CANDIDATES = 2**20
 
@@ -254,13 +255,11 @@ def _find_classes(classes: Any, columns: NDArray[Any], unlabeled: Any, is_multil
 
 
 @dataclass(frozen=True)
-class TrainingPart:
-    """Some consecutive training samples, and the unknowns of Eq. 3 that belong to them."""
+class TrainingPart(LabelledCodes):
+    """Some consecutive training samples with their labels, and the unknowns of Eq. 3 that belong to them."""
 
     original: Floats  # (n, n_features) the samples as they were passed to fit
-    labels: Labels  # (n, n_classes) of -1, 0 (unknown) and +1
     X: Floats  # the samples as they are coded: the original ones, unless they are registered
-    codes: RowCodes
     misfits: Floats  # (n,) squared residuals plus twice the penalty on the codes
     noise_variance: Floats  # (n,)
     positions: Floats | None = None  # parameters of the maps found by registration
@@ -271,7 +270,7 @@ class TrainingPart:
         """Return a part with samples and labels only."""
         X = np.asarray(X)  # a memory map without its subclass, which Numba does not know
         nothing = np.empty(0, X.dtype)
-        return cls(X, labels, X, RowCodes.empty(0, 0, X.dtype), nothing, nothing, first_row=first_row)
+        return cls(RowCodes.empty(0, 0, X.dtype), labels, X, X, nothing, nothing, first_row=first_row)
 
     def __len__(self) -> int:
         return len(self.X)

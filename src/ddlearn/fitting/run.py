@@ -1,4 +1,4 @@
-"""One fit from the first atoms to the fitted attributes: size, loop (Algorithm 2), then training on label-free codes."""
+"""One fit from the first atoms to the fitted attributes: size, loop (Algorithm 2), training on label-free codes."""
 
 from __future__ import annotations
 
@@ -196,7 +196,8 @@ class FitRun:
 
     def _prepare_refinement(self, state: FitState, settings: FitSettings) -> Refinement:
         plan = self.plan
-        assert plan.refiner is not None and self.held_out is not None
+        assert plan.refiner is not None
+        assert self.held_out is not None
         make_cost = plan.refiner.choose_cost(settings.is_multilabel, settings.loss)
         cost = make_cost(settings.loss, state.model.class_cost, settings.weight)
         return Refinement(

@@ -42,16 +42,3 @@ def add_gradient(indices, values, slopes, gradient):
                 break
             gradient[indices[i, s]] += slope * values[i, s]
         gradient[n_components] += slope
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def compute_scores(indices, values, classifier, scores):
-    """Write x~_i' classifier to ``scores[i]``."""
-    n_components = classifier.shape[0] - 1
-    for i in range(indices.shape[0]):
-        score = classifier[n_components]
-        for s in range(indices.shape[1]):
-            if values[i, s] == 0:
-                break
-            score += values[i, s] * classifier[indices[i, s]]
-        scores[i] = score

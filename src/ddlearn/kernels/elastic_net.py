@@ -28,12 +28,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from .pursuit import (
-    _SEARCH_BLOCK,
-    _add_combination,
-    _allocate_rows,
-    store_row,
-)
+from .codes import add_combination, allocate_rows, store_row
+from .pursuit import SEARCH_BLOCK
 
 # In one round atoms enter whose excess over l1 is at least this share of the largest: a few, and more when there are
 # many already. Atoms are alike, so that of those which look useful together most turn out to be of no use.
@@ -71,25 +67,25 @@ class ElasticNetWorkspace(NamedTuple):
 def make_elastic_net_workspace(budget, n_atoms, n_classes, n_directions, dtype):
     """Allocate the workspace of one thread."""
     n_factors = max(budget, n_classes, n_directions, 1)
-    correlation, slope, size = _allocate_rows(3, n_atoms, dtype)[:, :n_atoms]
+    correlation, slope, size = allocate_rows(3, n_atoms, dtype)[:, :n_atoms]
     ordered = size.view(np.int64 if size.itemsize == 8 else np.int32)
-    coefficient, applied, inverse, active_slope, column, step = _allocate_rows(6, budget, dtype)[:, :budget]
+    coefficient, applied, inverse, active_slope, column, step = allocate_rows(6, budget, dtype)[:, :budget]
     return ElasticNetWorkspace(
         correlation=correlation,
         slope=slope,
         size=size,
         ordered=ordered,
-        largest=np.empty(-(-n_atoms // _SEARCH_BLOCK), ordered.dtype),
+        largest=np.empty(-(-n_atoms // SEARCH_BLOCK), ordered.dtype),
         active=np.empty(budget, np.int32),
         coefficient=coefficient,
         applied=applied,
         inverse=inverse,
         active_slope=active_slope,
-        active_gram=_allocate_rows(budget, budget, dtype),
+        active_gram=allocate_rows(budget, budget, dtype),
         active_coef=np.empty((budget, n_classes + n_directions), dtype),
         used=np.empty(budget, np.int32),
         factored=np.empty(budget, np.int32),
-        factor=_allocate_rows(budget, budget, dtype),
+        factor=allocate_rows(budget, budget, dtype),
         column=column,
         step=step,
         weighted=np.empty(n_classes, np.int32),
@@ -282,7 +278,7 @@ def _apply(
             factors[n_changed] = applied[a] - coefficient[a]
             chosen[n_changed] = active[a]
             n_changed += 1
-    _add_combination(factors, chosen, n_changed, gram, slope)
+    add_combination(factors, chosen, n_changed, gram, slope)
     if n_weighted > 0:
         for j in range(n_weighted):
             factors[j] = zero
@@ -291,7 +287,7 @@ def _apply(
                 factors[j] += (applied[a] - coefficient[a]) * active_coef[a, j]
         for j in range(n_weighted):
             factors[j] *= class_weight[j]
-        _add_combination(factors, weighted, n_weighted, coef, slope)
+        add_combination(factors, weighted, n_weighted, coef, slope)
     if n_directions > 0:
         for d in range(n_directions):
             factors[d] = zero
@@ -299,7 +295,7 @@ def _apply(
         for a in range(n_active):
             for d in range(n_directions):
                 factors[d] += (coefficient[a] - applied[a]) * active_coef[a, n_weighted + d]
-        _add_combination(factors, chosen, n_directions, directions, slope)
+        add_combination(factors, chosen, n_directions, directions, slope)
     for a in range(n_active):
         applied[a] = coefficient[a]
 
@@ -375,7 +371,7 @@ def _find_largest(ordered, largest):
     for block in range(largest.shape[0]):
         if largest[block] > largest[best]:
             best = block
-    for k in range(best * _SEARCH_BLOCK, ordered.shape[0]):
+    for k in range(best * SEARCH_BLOCK, ordered.shape[0]):
         if ordered[k] == largest[best]:
             return k
     return 0
@@ -383,9 +379,9 @@ def _find_largest(ordered, largest):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _size_block(ordered, largest, block):
-    low = block * _SEARCH_BLOCK
+    low = block * SEARCH_BLOCK
     in_block = ordered[low]
-    for k in range(low, min(low + _SEARCH_BLOCK, ordered.shape[0])):
+    for k in range(low, min(low + SEARCH_BLOCK, ordered.shape[0])):
         in_block = max(in_block, ordered[k])
     largest[block] = in_block
 
@@ -447,7 +443,7 @@ def solve_elastic_net_rows(
     l2,
     is_positive,
     tolerances,  # (n_rows,) a row ends when its duality gap is no larger
-    max_rounds,  # ... or after so many rounds
+    max_rounds,  # ... or after this many rounds
     pivot_floor,  # share of an atom's squared norm below which it depends on others
     rounding,  # share of the largest coefficient below which a change is none
     workspace,
@@ -491,7 +487,7 @@ def solve_elastic_net_rows(
             class_weight[n_weighted + d] = -1
         for k in range(n_atoms):
             correlation[k] = correlations[i, k]
-        _add_combination(factors, chosen, n_pulling, coef, correlation)
+        add_combination(factors, chosen, n_pulling, coef, correlation)
         for k in range(n_atoms):
             slope[k] = correlation[k]
 
@@ -586,7 +582,7 @@ def solve_elastic_net_rows(
                 )
                 n_active += 1
                 size[top] = zero
-                _size_block(ordered, largest, top // _SEARCH_BLOCK)
+                _size_block(ordered, largest, top // SEARCH_BLOCK)
                 top = _find_largest(ordered, largest)
             if is_settled and n_active == n_before:
                 break

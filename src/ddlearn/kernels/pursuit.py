@@ -25,10 +25,11 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from .codes import add_combination, allocate_rows, store_row
+
 # The largest score is searched block by block: the maximum inside a block is a vector instruction, its position is
 # then looked for in one block only.
-_SEARCH_BLOCK = 64
-_CACHE_LINE = 64  # bytes
+SEARCH_BLOCK = 64
 
 
 class PursuitWorkspace(NamedTuple):
@@ -52,21 +53,10 @@ class PursuitWorkspace(NamedTuple):
     chosen: np.ndarray  # (the same) those rows
 
 
-def _allocate_rows(n_rows, length, dtype):
-    # Rows that start on cache lines, an odd number of lines apart: then loads do not straddle lines, and the same atom
-    # in several rows does not compete for one set of the first-level cache. (Up to 2x, depending on n_atoms.)
-    line = _CACHE_LINE // np.dtype(dtype).itemsize
-    stride = (-(-length // line) | 1) * line
-    buffer = np.empty(n_rows * stride + line, dtype)
-    address = buffer.__array_interface__["data"][0]
-    start = -(address // buffer.itemsize) % line
-    return buffer[start : start + n_rows * stride].reshape(n_rows, stride)
-
-
 def make_pursuit_workspace(budget, n_atoms, n_classes, n_directions, dtype):
     """Allocate the workspace of one thread."""
     n_factors = max(budget, n_classes, n_directions)
-    rows = _allocate_rows(7 + budget, n_atoms, dtype)
+    rows = allocate_rows(7 + budget, n_atoms, dtype)
     squared_norms, inverse_squared_norms, correlation, norms, inverse_norms, score, projection = rows[:7, :n_atoms]
     return PursuitWorkspace(
         squared_norms=squared_norms,
@@ -95,9 +85,9 @@ def _position_of_largest(ordered):
     n = ordered.shape[0]
     largest = ordered[0]
     start = 0
-    for low in range(0, n, _SEARCH_BLOCK):
+    for low in range(0, n, SEARCH_BLOCK):
         in_block = ordered[low]
-        for k in range(low, min(low + _SEARCH_BLOCK, n)):
+        for k in range(low, min(low + SEARCH_BLOCK, n)):
             in_block = max(in_block, ordered[k])
         if in_block > largest:
             largest = in_block
@@ -106,48 +96,6 @@ def _position_of_largest(ordered):
         if ordered[k] == largest:
             return k
     return start
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _add_combination(factors, chosen, n_chosen, rows, out):
-    # out += factors[:n_chosen] @ rows[chosen[:n_chosen]], four rows at a time: `out` is read and written once for four.
-    # Where fewer are left, the last row stands in for the missing ones with factor zero.
-    # (Rows are indexed, not sliced: a slice costs an atomic reference count, as much as the whole loop.)
-    zero = out.dtype.type(0)
-    last = n_chosen - 1
-    for a in range(0, n_chosen, 4):
-        row_a = chosen[a]
-        row_b = chosen[min(a + 1, last)]
-        row_c = chosen[min(a + 2, last)]
-        row_d = chosen[min(a + 3, last)]
-        factor_a = factors[a]
-        factor_b = factors[a + 1] if a + 1 <= last else zero
-        factor_c = factors[a + 2] if a + 2 <= last else zero
-        factor_d = factors[a + 3] if a + 3 <= last else zero
-        for k in range(out.shape[0]):
-            out[k] += (factor_a * rows[row_a, k] + factor_b * rows[row_b, k]) + (
-                factor_c * rows[row_c, k] + factor_d * rows[row_d, k]
-            )
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def store_row(i, atoms, coefficients, n_atoms, indices, values):
-    """Lay out a code as row i: nonzero entries in order of their atoms, unused places zero."""
-    n_used = 0
-    for a in range(n_atoms):
-        if coefficients[a] == 0:
-            continue
-        place = n_used
-        while place > 0 and indices[i, place - 1] > atoms[a]:
-            indices[i, place] = indices[i, place - 1]
-            values[i, place] = values[i, place - 1]
-            place -= 1
-        indices[i, place] = atoms[a]
-        values[i, place] = coefficients[a]
-        n_used += 1
-    for t in range(n_used, indices.shape[1]):
-        indices[i, t] = 0
-        values[i, t] = 0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -216,11 +164,11 @@ def pursue_rows(
                 chosen[n_pulling] = j
                 factors[n_pulling] = pull[i, j]
                 n_pulling += 1
-        _add_combination(factors, chosen, n_pulling, coef, correlation)
+        add_combination(factors, chosen, n_pulling, coef, correlation)
         if n_weighted + n_directions > 0:
             for a in range(n_weighted):
                 factors[a] = weight[i, weighted[a]]
-            _add_combination(factors, weighted, n_weighted, squared_coef, norms)
+            add_combination(factors, weighted, n_weighted, squared_coef, norms)
             for d in range(first_direction, first_direction + n_directions):
                 for k in range(n_atoms):
                     norms[k] -= directions[d, k] * directions[d, k]
@@ -273,15 +221,15 @@ def pursue_rows(
                 projection[k] = -gram[atom, k]
             for a in range(n_weighted):
                 factors[a] = -weight[i, weighted[a]] * coef[weighted[a], atom]
-            _add_combination(factors, weighted, n_weighted, coef, projection)
+            add_combination(factors, weighted, n_weighted, coef, projection)
             for d in range(n_directions):
                 chosen[d] = first_direction + d
                 factors[d] = directions[first_direction + d, atom]
-            _add_combination(factors, chosen, n_directions, directions, projection)
+            add_combination(factors, chosen, n_directions, directions, projection)
             for s in range(new):
                 chosen[s] = s
                 factors[s] = cholesky[new, s]
-            _add_combination(factors, chosen, new, projections, projection)
+            add_combination(factors, chosen, new, projections, projection)
             scale = -one / pivot
             if is_off_support_norm:
                 for k in range(n_atoms):

@@ -21,6 +21,8 @@ last place that came in in use: from the second on, those have an index above ze
 import numpy as np
 from numba import njit
 
+from .codes import square_vector
+
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def add_data_sums(X, indices, values, weights, first_feature, last_feature, data_sums):
@@ -77,7 +79,7 @@ def index_users(indices, values, starts, users):
 @njit(cache=True, nogil=True, error_model="numpy")
 def _subtract_combination(factors, which, n_rows, rows, out):
     # out -= sum of factors[k] rows[k] over the first n_rows k of `which`, four at a time: `out` is read and written
-    # once for four. Where fewer are left, the last stands in for the missing ones with factor zero.
+    # once for four. Where fewer are left, the last fills the gap with a factor of zero.
     zero = out.dtype.type(0)
     last = n_rows - 1
     for p in range(0, n_rows, 4):
@@ -93,15 +95,7 @@ def _subtract_combination(factors, which, n_rows, rows, out):
             out[m] -= (factor_a * rows[a, m] + factor_b * rows[b, m]) + (factor_c * rows[c, m] + factor_d * rows[d, m])
 
 
-# In the two functions below, and only there, additions may be reordered ("reassoc"): a sum in strict order does
-# not vectorise, and these products, half of the sweep, would take three (float64) to seven (float32) times as long.
-# No other fastmath flag, so NaN and infinity are treated as ever.
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc"})
-def _square(vector):
-    total = vector.dtype.type(0)
-    for m in range(vector.shape[0]):
-        total += vector[m] * vector[m]
-    return total
+# As in square_vector, additions may be reordered ("reassoc"): these products are half of the sweep.
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc"})
@@ -131,7 +125,7 @@ def _dot_rows(rows, which, start, stop, vector, products):
 def _set_atom(dictionary, j, direction):
     # The best unit vector is the normalised direction. Without a direction all are equally good and the atom stays.
     # `direction` leaves as the atom.
-    squared_norm = _square(direction)
+    squared_norm = square_vector(direction)
     if squared_norm > 0:
         inverse_norm = direction.dtype.type(1) / np.sqrt(squared_norm)
         for m in range(direction.shape[0]):
@@ -219,37 +213,3 @@ def sweep_atoms(code_gram, data_sums, dictionary, direction, coupling, partners)
             direction[m] = data_sums[j, m]
         _subtract_combination(coupling, partners, n_partners, dictionary, direction)
         _set_atom(dictionary, j, direction)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def measure_errors(X, indices, values, dictionary, residual, errors):
-    """errors[i] = || X[i] - sum_k c_ik dictionary[k] ||^2."""
-    zero = X.dtype.type(0)
-    for i in range(X.shape[0]):
-        for m in range(X.shape[1]):
-            residual[m] = X[i, m]
-        for t in range(indices.shape[1]):
-            value = values[i, t]
-            if value == zero:
-                break
-            k = indices[i, t]
-            for m in range(X.shape[1]):
-                residual[m] -= value * dictionary[k, m]
-        errors[i] = _square(residual)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def drop_zeros(indices, values):
-    """Take out of the codes the entries whose value has become zero."""
-    zero = values.dtype.type(0)
-    for i in range(indices.shape[0]):
-        n_kept = 0
-        for t in range(indices.shape[1]):
-            k = indices[i, t]
-            value = values[i, t]
-            indices[i, t] = 0
-            values[i, t] = zero
-            if value != zero:
-                indices[i, n_kept] = k
-                values[i, n_kept] = value
-                n_kept += 1

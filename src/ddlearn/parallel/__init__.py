@@ -12,6 +12,7 @@ from .dask import (
 )
 from .parts import PART_ROWS, LocalParts, Parts
 from .processes import map_processes
+from .quantiles import find_median, select_ranks
 from .threads import (
     TILE_ROWS,
     effective_n_jobs,

@@ -44,6 +44,10 @@ def add_in_tree(results: Sequence[Result], join: Callable[[Sequence[Result]], Re
     return results[0]
 
 
+def _itself(part):
+    return part
+
+
 class Parts(ABC, Generic[Part]):
     """Parts in an order.  They do not change: a step that changes rows returns new parts."""
 
@@ -68,6 +72,12 @@ class Parts(ABC, Generic[Part]):
     @abstractmethod
     def collect(self, look: Callable[..., Result], *shared: Any) -> list[Result]:
         """Return what ``look(part, *shared)`` returns for each part; all of it comes to the caller."""
+
+    def gather(self, name: str | None = None) -> list[Any]:
+        """Return the parts, or their attributes of a name."""
+        from operator import attrgetter
+
+        return self.collect(attrgetter(name) if name else _itself)
 
     def release(self) -> None:
         """Let go of these parts and all that came from them, wherever they are."""

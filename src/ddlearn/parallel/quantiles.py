@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from . import Parts
+from .parts import Parts
 
 Floats = NDArray[np.floating]
 

@@ -1,0 +1,581 @@
+r"""Dictionary updates: steps that lower the weighted error of the samples (Eq. 3), given their codes.
+
+K-SVD (approximate as the paper prints it, weighted, or exact) changes one atom after another together with its codes.
+The additive updates leave the codes as they are, up to a factor per atom: they see the samples only through the sums
+:math:`\sum_i \sigma_i^{-2} x_i x_i^T` and :math:`\sum_i \sigma_i^{-2} x_i y_i^T`, and never raise the objective.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve, eigh
+from sklearn.base import BaseEstimator
+
+from ..codes import RowCodes
+from ..kernels import sweep as kernel
+from ..kernels.codes import drop_zeros
+from ..parallel import effective_n_jobs, map_blocks, single_threaded_blas
+from .upkeep import FindWorst, Floats, insert_samples, replace_useless
+
+# Below this norm an atom of the least squares solution has vanished, and no scale of its codes could make up for it.
+_VANISHED = 1e-6
+
+
+class UpdatedDictionary(NamedTuple):
+    """Result of a dictionary update.
+
+    Parameters
+    ----------
+    dictionary : ndarray of shape (n_components, n_features)
+        The new atoms, of unit norm.
+    codes : RowCodes
+        The codes that belong to them.
+    replaced : ndarray of int
+        The atoms that were replaced by samples.  No code uses them any more, so their classifier coefficients are free.
+    atom_scale : ndarray of shape (n_components,)
+        The factor by which the codes of each atom were multiplied to make up for the norm of its update.  Classifier
+        coefficients divided by it leave every score as it was.  All ones, unless the update rescales.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ddlearn.codes import RowCodes
+    >>> from ddlearn.dictionary import AtomUpdate
+    >>> codes = RowCodes(np.array([[0], [1]], np.int32), np.ones((2, 1)))
+    >>> updated = AtomUpdate().update(np.array([[1.0, 0.0], [3.0, 4.0]]), codes, np.eye(2), np.ones(2))
+    >>> updated.dictionary
+    array([[1. , 0. ],
+           [0.6, 0.8]])
+    >>> updated.replaced.size
+    0
+    """
+
+    dictionary: Floats
+    codes: RowCodes
+    replaced: NDArray[np.intp]
+    atom_scale: Floats
+
+
+class DictionaryUpdate(BaseEstimator, ABC):
+    r"""One step that improves the atoms, given codes.
+
+    Subclasses implement :meth:`update`, which must not change its arguments, and declare its properties.
+    :func:`check_dictionary_update` tests both.
+
+    Attributes
+    ----------
+    updates_codes : bool
+        The values of the codes change too.  Their support never does, except that users of a replaced near-duplicate
+        atom get its twin.
+    is_weighted : bool
+        The error is weighted by ``precision``.
+    is_monotone : bool
+        The weighted error never rises, and neither does the rest of the objective: the margins stay as they are (after
+        the classifiers' coefficients have been divided by ``atom_scale``).
+    is_additive : bool
+        The update is an :class:`AdditiveUpdate`: a fit calls its methods on sums over the samples, not :meth:`update`.
+
+    See Also
+    --------
+    AdditiveUpdate : Base class of updates that need only sums over the samples.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ddlearn.dictionary import DictionaryUpdate, UpdatedDictionary, resolve_dictionary_update
+    >>> class Frozen(DictionaryUpdate):
+    ...     is_monotone = True
+    ...     def update(self, X, codes, dictionary, precision, *, n_jobs=None):
+    ...         return UpdatedDictionary(dictionary, codes, np.empty(0, int), np.ones(len(dictionary), X.dtype))
+    >>> resolve_dictionary_update(Frozen())
+    Frozen()
+    """
+
+    updates_codes = False
+    is_weighted = False
+    is_monotone = False
+    is_additive = False
+
+    @abstractmethod
+    def update(
+        self, X: Floats, codes: RowCodes, dictionary: Floats, precision: Floats, *, n_jobs: int | None = None
+    ) -> UpdatedDictionary:
+        r"""Return an improved dictionary and the codes that belong to it.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_samples, n_features), float32 or float64
+            The samples; may be read-only or on disk.
+        codes : RowCodes
+            Their codes.
+        dictionary : ndarray of shape (n_components, n_features)
+            The atoms, of unit norm.
+        precision : ndarray of shape (n_samples,)
+            :math:`1 / \sigma_i^2`.
+        n_jobs : int or None, default=None
+            Number of threads, as in joblib.  The result does not depend on it.
+
+        Returns
+        -------
+        UpdatedDictionary
+            New arrays, in the dtype of ``X``.
+        """
+
+
+class _UpdateWithUpkeep(DictionaryUpdate):
+    """Improve the atoms by :meth:`_improve`, then replace useless ones.
+
+    Atoms that no sample uses are replaced by badly represented samples, and so is the less used of two near-duplicates,
+    unless the update is monotone: to remove an atom in use can raise the error.
+    """
+
+    def __init__(self, *, max_coherence: float = 0.99, outlier_fraction: float = 0.01):
+        self.max_coherence = max_coherence
+        self.outlier_fraction = outlier_fraction
+
+    def update(
+        self, X: Floats, codes: RowCodes, dictionary: Floats, precision: Floats, *, n_jobs: int | None = None
+    ) -> UpdatedDictionary:
+        X = np.asarray(X)  # a memory map without its subclass, which Numba does not know
+        if X.dtype not in (np.float32, np.float64):
+            raise TypeError(f"X has dtype {X.dtype}; convert it to float32 or float64.")
+        dictionary = np.array(dictionary, dtype=X.dtype, order="C")
+        codes = RowCodes(
+            np.array(codes.indices, dtype=np.int32, order="C"), np.array(codes.values, dtype=X.dtype, order="C")
+        )
+        # The matrices here are small: more BLAS threads gain little, and on a busy machine they are ten times slower.
+        with single_threaded_blas():
+            atom_scale = self._improve(X, codes, dictionary, precision, n_jobs)
+            replaced = replace_useless(
+                X, codes, dictionary, self.max_coherence, self.outlier_fraction, self.is_monotone, n_jobs
+            )
+        return UpdatedDictionary(dictionary, codes, replaced, atom_scale)
+
+    @abstractmethod
+    def _improve(self, X: Floats, codes: RowCodes, dictionary: Floats, precision: Floats, n_jobs: int | None) -> Floats:
+        """Improve ``dictionary`` (and the values of ``codes``) in place; return ``atom_scale``."""
+
+
+def _relate_to_largest(precision: Floats, dtype: np.dtype) -> Floats:
+    """Return the precisions relative to the largest: only ratios matter, and these fit in any dtype."""
+    precision = np.asarray(precision, dtype=np.float64)
+    return (precision / max(precision.max(initial=0), np.finfo(np.float64).tiny)).astype(dtype)
+
+
+def _sum_data(X: Floats, codes: RowCodes, weights: Floats, n_components: int, n_jobs: int | None) -> Floats:
+    r"""Return :math:`B = \sum_i s_i x_i y_i^T`, shape (n_components, n_features)."""
+    data_sums = np.zeros((n_components, X.shape[1]), dtype=X.dtype)
+
+    def add(features: slice, _: None) -> None:
+        kernel.add_data_sums(X, *codes, weights, features.start, features.stop, data_sums)
+
+    # Threads share the features, not the rows: none needs sums of its own, and every number of threads adds the same
+    # numbers in the same order.
+    n_features = X.shape[1]
+    width = max(-(-n_features // effective_n_jobs(n_jobs)), 1)
+    slabs = [slice(start, min(start + width, n_features)) for start in range(0, n_features, width)]
+    map_blocks(add, slabs, lambda: None, n_jobs=n_jobs)
+    return data_sums
+
+
+def _index_users(codes: RowCodes, n_components: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return ``starts`` and ``users``: the rows that use atom k are ``users[starts[k]:starts[k + 1]]``."""
+    starts = np.zeros(n_components + 1, dtype=np.int64)
+    users = np.empty(codes.values.size, dtype=np.int64)
+    kernel.index_users(*codes, starts, users)
+    return starts, users
+
+
+class KSVDUpdate(_UpdateWithUpkeep):
+    r"""Approximate K-SVD as the paper prints it: one sweep, no weights.
+
+    For each atom in turn, with the residuals :math:`e_i` of its users without it:
+    :math:`d \leftarrow \sum_i x_{ij} e_i`, normalised, then :math:`x_{ij} \leftarrow e_i^T d`.  The unweighted error
+    never rises in the sweep.  The MAP objective may: the step ignores :math:`\sigma_i`, and new codes mean new margins.
+    Afterwards unused atoms, and the less used of near-duplicates, are replaced by badly represented samples.
+
+    Parameters
+    ----------
+    max_coherence : float, default=0.99
+        Two atoms whose inner product exceeds this in size are near-duplicates.
+    outlier_fraction : float, default=0.01
+        Share of the samples, those of largest error, that never become atoms.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ddlearn.codes import RowCodes
+    >>> codes = RowCodes(np.zeros((2, 1), np.int32), np.ones((2, 1)))
+    >>> X = np.array([[3.0, 0.0], [0.0, 4.0]])
+    >>> updated = KSVDUpdate().update(X, codes, np.array([[1.0, 0.0]]), np.ones(2))
+    >>> updated.dictionary
+    array([[0.6, 0.8]])
+    >>> updated.codes.values.ravel()
+    array([1.8, 3.2])
+    """
+
+    updates_codes = True
+
+    def _improve(self, X: Floats, codes: RowCodes, dictionary: Floats, precision: Floats, n_jobs: int | None) -> Floats:
+        n_components, n_features = dictionary.shape
+        weights = _relate_to_largest(precision if self.is_weighted else np.ones(X.shape[0]), X.dtype)
+        data_sums = _sum_data(X, codes, weights, n_components, n_jobs)
+        starts, users = _index_users(codes, n_components)
+        most_products = max(n_components, np.diff(starts).max(initial=0))
+        direction, products, coupling = (np.empty(n, dtype=X.dtype) for n in (n_features, most_products, n_components))
+        seen, partners = np.full(n_components, -1, dtype=np.int64), np.empty(n_components, dtype=np.int64)
+        workspace = direction, products, coupling, seen, partners
+        kernel.sweep_ksvd(X, weights, data_sums, starts, users, *codes, dictionary, *workspace)
+        drop_zeros(*codes)
+        return np.ones(n_components, dtype=X.dtype)
+
+
+class WeightedKSVDUpdate(KSVDUpdate):
+    r"""Approximate K-SVD with the weights of the MAP objective: :math:`d \leftarrow \sum_i \sigma_i^{-2} x_{ij} e_i`.
+
+    The weighted error never rises in the sweep.  The MAP objective may: new codes mean new margins.
+
+    Parameters
+    ----------
+    max_coherence : float, default=0.99
+        Two atoms whose inner product exceeds this in size are near-duplicates.
+    outlier_fraction : float, default=0.01
+        Share of the samples, those of largest error, that never become atoms.
+
+    Examples
+    --------
+    >>> WeightedKSVDUpdate().is_weighted
+    True
+    """
+
+    is_weighted = True
+
+
+class ExactKSVDUpdate(_UpdateWithUpkeep):
+    r"""K-SVD with the best rank-one approximation of each atom's residuals, no weights.
+
+    For each atom in turn, the residuals :math:`e_i` of its users without it are the rows of a matrix; :math:`d` becomes
+    its first right singular vector, and :math:`x_{ij} = e_i^T d`.  The sign is the one that changes the codes less: a
+    flipped atom would flip its share of every margin.
+
+    Parameters
+    ----------
+    max_coherence : float, default=0.99
+        Two atoms whose inner product exceeds this in size are near-duplicates.
+    outlier_fraction : float, default=0.01
+        Share of the samples, those of largest error, that never become atoms.
+
+    Examples
+    --------
+    >>> ExactKSVDUpdate().updates_codes
+    True
+    """
+
+    updates_codes = True
+
+    def _improve(self, X: Floats, codes: RowCodes, dictionary: Floats, precision: Floats, n_jobs: int | None) -> Floats:
+        n_components = len(dictionary)
+        starts, users = _index_users(codes, n_components)
+        for atom in np.flatnonzero(np.diff(starts)):
+            self._improve_atom(atom, users[starts[atom] : starts[atom + 1]], X, codes, dictionary)
+        drop_zeros(*codes)
+        return np.ones(n_components, dtype=X.dtype)
+
+    @staticmethod
+    def _improve_atom(atom: np.intp, rows: NDArray[np.int64], X: Floats, codes: RowCodes, dictionary: Floats) -> None:
+        # At most n_features residuals at a time: those of a popular atom would be as large as X.
+        blocks = [rows[start : start + X.shape[1]] for start in range(0, len(rows), X.shape[1])]
+        direction = _leading_direction(_residuals_without(atom, block, X, codes, dictionary) for block in blocks)
+        norm = np.linalg.norm(direction)
+        if norm > 0:
+            dictionary[atom] = direction / norm
+        is_own = (codes.indices[rows] == atom) & (codes.values[rows] != 0)
+        old = codes.values[rows][is_own]
+        new = np.concatenate(
+            [_residuals_without(atom, block, X, codes, dictionary) @ dictionary[atom] for block in blocks]
+        )
+        if old @ new < 0:
+            dictionary[atom] *= -1
+            new *= -1
+        codes.values[rows[:, None], np.arange(is_own.shape[1])] = np.where(is_own, new[:, None], codes.values[rows])
+
+
+def _residuals_without(
+    atom: np.intp, rows: NDArray[np.int64], X: Floats, codes: RowCodes, dictionary: Floats
+) -> Floats:
+    indices, values = codes.rows(rows)
+    residuals = X[rows]
+    for place in range(indices.shape[1]):
+        others = np.where(indices[:, place] == atom, 0, values[:, place])
+        residuals -= others[:, None] * dictionary[indices[:, place]]
+    return residuals
+
+
+def _leading_direction(residual_blocks: Iterator[Floats]) -> Floats:
+    """Return a multiple of the first right singular vector of the stacked blocks, from the smaller Gram matrix."""
+    first = next(residual_blocks)
+    second = next(residual_blocks, None)
+    if second is None:
+        return _leading_eigenvector(first @ first.T) @ first
+    gram = first.T @ first + second.T @ second
+    for block in residual_blocks:
+        gram += block.T @ block
+    return _leading_eigenvector(gram)
+
+
+def _leading_eigenvector(gram: Floats) -> Floats:
+    last = len(gram) - 1
+    return eigh(gram, subset_by_index=[last, last])[1][:, 0]
+
+
+@dataclass(frozen=True)
+class CodeStatistics:
+    """Sums over samples that determine the weighted error for fixed codes; those of two parts add with ``+``."""
+
+    code_gram: Floats  # (n_components, n_components) A = sum_i x_i x_i' / sigma_i^2, float64
+    data_sums: Floats  # (n_components, n_features) B = sum_i x_i y_i' / sigma_i^2
+
+    def __add__(self, other: CodeStatistics) -> CodeStatistics:
+        return CodeStatistics(self.code_gram + other.code_gram, self.data_sums + other.data_sums)
+
+
+class AdditiveUpdate(_UpdateWithUpkeep):
+    """A monotone update that sees the samples only through sums, so that they may be in several places.
+
+    Subclasses implement :meth:`update_from`.  One that overrides :meth:`update` instead must set ``is_additive`` to
+    False, or a fit will not call it.
+
+    Parameters
+    ----------
+    max_coherence : float, default=0.99
+        A sample that resembles an atom more than this does not replace another one.
+    outlier_fraction : float, default=0.01
+        Share of the samples, those of largest error, that never become atoms.
+
+    See Also
+    --------
+    DictionaryUpdate : Base class of all updates.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ddlearn.dictionary import AdditiveUpdate, check_dictionary_update
+    >>> class Frozen(AdditiveUpdate):
+    ...     def update_from(self, statistics, dictionary):
+    ...         return dictionary, np.ones(len(dictionary), dictionary.dtype)
+    >>> Frozen().is_additive
+    True
+    """
+
+    is_weighted = True
+    is_monotone = True
+    is_additive = True
+
+    def statistics(
+        self, X: Floats, codes: RowCodes, precision: Floats, n_components: int, *, n_jobs: int | None = None
+    ) -> CodeStatistics:
+        """Return sums over some of the samples, which add with ``+``; arguments are those of :meth:`update`."""
+        X = np.asarray(X)
+        weights = np.asarray(precision, dtype=X.dtype)
+        code_gram = np.zeros((n_components, n_components))
+        kernel.add_code_gram(*codes, weights, code_gram)
+        return CodeStatistics(code_gram, _sum_data(X, codes, weights, n_components, n_jobs))
+
+    @abstractmethod
+    def update_from(self, statistics: CodeStatistics, dictionary: Floats) -> tuple[Floats, Floats]:
+        """Return improved atoms and ``atom_scale`` (see :class:`UpdatedDictionary`), from sums over all samples.
+
+        Atoms that no sample uses stay as they are.
+        """
+
+    def replace_unused(
+        self, dictionary: Floats, unused: NDArray[np.intp], find_worst: FindWorst
+    ) -> tuple[Floats, NDArray[np.intp]]:
+        """Return a dictionary with badly represented samples in place of unused atoms, and the atoms replaced.
+
+        ``find_worst(outlier_fraction, n_wanted)`` returns the samples of largest error, without this share of outliers.
+        Atoms stay if too few samples are worth an atom.
+        """
+        dictionary = dictionary.copy()
+        n_found = 0
+        if unused.size:
+            n_found = insert_samples(find_worst, dictionary, unused, self.max_coherence, self.outlier_fraction)
+        return dictionary, unused[:n_found]
+
+    def _improve(self, X: Floats, codes: RowCodes, dictionary: Floats, precision: Floats, n_jobs: int | None) -> Floats:
+        weights = _relate_to_largest(precision, X.dtype)
+        statistics = self.statistics(X, codes, weights, len(dictionary), n_jobs=n_jobs)
+        dictionary[:], atom_scale = self.update_from(statistics, dictionary)
+        if self.updates_codes:
+            codes.values[:] *= atom_scale[codes.indices]
+        return atom_scale
+
+
+def _sweep_atoms(statistics: CodeStatistics, dictionary: Floats, n_sweeps: int) -> tuple[Floats, Floats]:
+    n_components, n_features = dictionary.shape
+    dictionary = np.array(dictionary, order="C")
+    direction, coupling = np.empty(n_features, dtype=dictionary.dtype), np.empty(n_components, dtype=dictionary.dtype)
+    partners = np.empty(n_components, dtype=np.int64)
+    for _ in range(n_sweeps):
+        kernel.sweep_atoms(statistics.code_gram, statistics.data_sums, dictionary, direction, coupling, partners)
+    return dictionary, np.ones(n_components, dtype=dictionary.dtype)
+
+
+class AtomUpdate(AdditiveUpdate):
+    r"""Weighted update of one atom after another for fixed codes: monotone.
+
+    With the residuals :math:`e_i` of the other atoms, :math:`d \leftarrow \sum_i \sigma_i^{-2} x_{ij} e_i`, normalised,
+    is the unit vector of least weighted error for fixed codes.  Margins do not change, so the MAP objective cannot
+    rise.
+
+    Parameters
+    ----------
+    n_sweeps : int, default=1
+        Number of sweeps over all atoms.
+    max_coherence : float, default=0.99
+        A sample that resembles an atom more than this does not replace another one.
+    outlier_fraction : float, default=0.01
+        Share of the samples, those of largest error, that never become atoms.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ddlearn.codes import RowCodes
+    >>> codes = RowCodes(np.zeros((2, 1), np.int32), np.ones((2, 1)))
+    >>> X = np.array([[3.0, 0.0], [0.0, 4.0]])
+    >>> updated = AtomUpdate().update(X, codes, np.array([[1.0, 0.0]]), np.ones(2))
+    >>> updated.dictionary
+    array([[0.6, 0.8]])
+    >>> updated.codes.values.ravel()
+    array([1., 1.])
+    """
+
+    def __init__(self, *, n_sweeps: int = 1, max_coherence: float = 0.99, outlier_fraction: float = 0.01):
+        super().__init__(max_coherence=max_coherence, outlier_fraction=outlier_fraction)
+        self.n_sweeps = n_sweeps
+
+    def update_from(self, statistics: CodeStatistics, dictionary: Floats) -> tuple[Floats, Floats]:
+        return _sweep_atoms(statistics, dictionary, self.n_sweeps)
+
+
+class BlockCoordinateUpdate(AtomUpdate):
+    r"""Several sweeps of :class:`AtomUpdate` over the same sums: monotone, and one pass over the data for all.
+
+    The sweeps approach the dictionary of least weighted error for fixed codes under unit norms.
+
+    Parameters
+    ----------
+    n_sweeps : int, default=3
+        Number of sweeps over all atoms.  On digits the third gains less than a millionth of the first.
+    max_coherence : float, default=0.99
+        A sample that resembles an atom more than this does not replace another one.
+    outlier_fraction : float, default=0.01
+        Share of the samples, those of largest error, that never become atoms.
+
+    Examples
+    --------
+    >>> BlockCoordinateUpdate(n_sweeps=2).n_sweeps
+    2
+    """
+
+    def __init__(self, *, n_sweeps: int = 3, max_coherence: float = 0.99, outlier_fraction: float = 0.01):
+        super().__init__(n_sweeps=n_sweeps, max_coherence=max_coherence, outlier_fraction=outlier_fraction)
+
+
+class MODUpdate(AdditiveUpdate):
+    r"""Method of optimal directions: all atoms at once by weighted least squares, then normalised.
+
+    .. math:: D = (A + \epsilon I)^{-1} (B + \epsilon D_{old}), \qquad
+        A = \sum_i \sigma_i^{-2} x_i x_i^T,\; B = \sum_i \sigma_i^{-2} x_i y_i^T,
+
+    with a tiny :math:`\epsilon` that leaves an atom where it was when the samples do not determine it.  The norm of
+    each new atom moves into its codes, so the reconstruction is that of the least squares solution; classifier
+    coefficients divided by the returned ``atom_scale`` leave the margins as they were, and then the MAP objective
+    cannot rise.  If an atom vanishes in the solution, the sweep of :class:`AtomUpdate` is used instead.
+
+    Parameters
+    ----------
+    max_coherence : float, default=0.99
+        A sample that resembles an atom more than this does not replace another one.
+    outlier_fraction : float, default=0.01
+        Share of the samples, those of largest error, that never become atoms.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ddlearn.codes import RowCodes
+    >>> codes = RowCodes(np.zeros((2, 1), np.int32), np.ones((2, 1)))
+    >>> X = np.array([[6.0, 0.0], [0.0, 8.0]])
+    >>> updated = MODUpdate().update(X, codes, np.array([[1.0, 0.0]]), np.ones(2))
+    >>> updated.dictionary.round(6), updated.atom_scale.round(6)
+    (array([[0.6, 0.8]]), array([5.]))
+    """
+
+    updates_codes = True
+
+    def update_from(self, statistics: CodeStatistics, dictionary: Floats) -> tuple[Floats, Floats]:
+        dtype = dictionary.dtype
+        total = float(np.trace(statistics.code_gram))
+        if total == 0:  # no codes
+            return dictionary.copy(), np.ones(len(dictionary), dtype=dtype)
+        # Above the rounding errors of the sums. Pulling towards the old atoms and not towards zero is what keeps the
+        # update monotone.
+        ridge = 100 * np.finfo(dtype).eps * total
+        factor = cho_factor(statistics.code_gram + ridge * np.eye(len(dictionary)))
+        solution = cho_solve(factor, statistics.data_sums + ridge * dictionary.astype(np.float64))
+        scale = np.linalg.norm(solution, axis=1)
+        if scale.min() < _VANISHED:
+            return _sweep_atoms(statistics, dictionary, 1)
+        return (solution / scale[:, None]).astype(dtype), scale.astype(dtype)
+
+
+DICTIONARY_UPDATES: dict[str, type[DictionaryUpdate]] = {
+    "ksvd": KSVDUpdate,
+    "exact_ksvd": ExactKSVDUpdate,
+    "weighted_ksvd": WeightedKSVDUpdate,
+    "atom": AtomUpdate,
+    "block_coordinate": BlockCoordinateUpdate,
+    "mod": MODUpdate,
+}
+
+
+def resolve_dictionary_update(update: str | DictionaryUpdate) -> DictionaryUpdate:
+    """Return the dictionary update of that registered name, or the object itself.
+
+    Parameters
+    ----------
+    update : str or DictionaryUpdate
+        A key of ``DICTIONARY_UPDATES``, or an update object.
+
+    Returns
+    -------
+    DictionaryUpdate
+        The update object.
+
+    Examples
+    --------
+    >>> resolve_dictionary_update("atom")
+    AtomUpdate()
+    """
+    if isinstance(update, str):
+        if update not in DICTIONARY_UPDATES:
+            raise ValueError(
+                f"dictionary_update={update!r} is not known; choose one of {sorted(DICTIONARY_UPDATES)} "
+                "or pass a DictionaryUpdate object."
+            )
+        return DICTIONARY_UPDATES[update]()
+    base = AdditiveUpdate if getattr(update, "is_additive", False) else DictionaryUpdate
+    missing = [name for name in vars(base) if not name.startswith("_") and not hasattr(update, name)]
+    if isinstance(update, type) or missing:
+        raise TypeError(
+            f"dictionary_update={update!r} cannot serve as a dictionary update: it must be a name from "
+            f"{sorted(DICTIONARY_UPDATES)} or an object (not a class) that derives from {base.__name__}"
+            f"{'; missing: ' + ', '.join(missing) if missing else ''}."
+        )
+    return update
