@@ -30,8 +30,7 @@ from .codes import RowCodes
 from .coding import SparseCoder, measure_misfit, resolve_sparse_coder
 from .kernels.codes import measure_errors, score_rows
 from .losses import Loss, resolve_loss
-from .parallel import Parts, map_blocks, split_rows
-from .parallel.quantiles import find_median
+from .parallel import Parts, find_median, map_blocks, split_rows
 
 __all__ = ["MapObjective", "map_objective"]
 

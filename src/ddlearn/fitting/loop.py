@@ -25,8 +25,7 @@ from ..objective import (
     set_floors,
     sum_class_terms,
 )
-from ..parallel import Parts, single_threaded_blas
-from ..parallel.quantiles import find_median, select_ranks
+from ..parallel import Parts, find_median, select_ranks, single_threaded_blas
 from . import steps as steps
 from .data import (
     Floats,
