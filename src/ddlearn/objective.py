@@ -32,8 +32,7 @@ from .codes import Floats, Model, RowCodes, measure_residuals
 from .coding.coders import SparseCoder
 from .coding.encoder import resolve_sparse_coder
 from .losses import Loss, resolve_loss
-from .parallel import Parts
-from .parallel.quantiles import find_median
+from .parallel import Parts, find_median
 from .strategies import check_number
 
 

@@ -10,6 +10,9 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -27,6 +30,8 @@ from ddlearn import (
     load,
     save,
 )
+from ddlearn.parallel import pair_chunks
+from ddlearn.parallel.dask import ClusterSession
 
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
@@ -354,6 +359,76 @@ def test_traffic_does_not_grow_with_the_number_of_samples(client, monkeypatch):
     assert per_iteration[1] < 1.15 * per_iteration[0]  # heartbeats come when they like
     # Which class each sample has, for the draw of the first atoms, is all that is known of samples here.
     assert in_all[1] - in_all[0] < 20 * (sizes[1] - sizes[0])  # a sample has 400 bytes
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Arguments of a step that are sent field by field."""
+
+    sent_by_fields: ClassVar[bool] = True
+
+    matrix: np.ndarray
+    offset: float
+    row: np.ndarray
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A bundle in a bundle."""
+
+    sent_by_fields: ClassVar[bool] = True
+
+    weights: Weights
+    exponent: int
+
+
+def apply_steps(pair, steps, also):
+    weights = steps.weights
+    return ((pair[0] @ weights.matrix + weights.offset) ** steps.exponent + weights.row + also).sum(axis=0)
+
+
+def test_only_fields_that_have_changed_are_sent_again(client, digits, monkeypatch):
+    X, y = digits
+    sent = []
+    run = ClusterSession.run
+
+    def record(session, graph, keys):
+        sent.append(list(graph.shared.values()))
+        return run(session, graph, keys)
+
+    monkeypatch.setattr(ClusterSession, "run", record)
+    parts = pair_chunks(*on_dask(X, y))
+    rng = np.random.default_rng(0)
+    steps = Steps(Weights(rng.standard_normal((64, 5)), 1.5, np.arange(5.0)), 2)
+    changed = replace(steps, weights=replace(steps.weights, row=np.ones(5), offset=2.5))
+    new = [[steps.weights.matrix, steps.weights.row], [changed.weights.row], []]
+    for each, arrays in zip((steps, changed, replace(changed, exponent=3)), new, strict=True):
+        sent.clear()
+        total = parts.add_up(apply_steps, each, each.weights.row)
+        np.testing.assert_allclose(total, apply_steps((X, y), each, each.weights.row), rtol=1e-10)
+        assert [[id(value) for value in values] for values in sent] == [[id(array) for array in arrays]]
+    parts.release()
+
+
+def test_attributes_of_parts_on_workers(client, digits):
+    parts = pair_chunks(*on_dask(*digits)).map(make_bundle)
+    n_rows = [len(bundle.matrix) for bundle in parts.gather()]
+    assert sum(n_rows) == N_SAMPLES
+    np.testing.assert_array_equal(np.concatenate(parts.gather("matrix")), digits[0])
+    assert parts.map_attribute("row").add_up(np.size) == N_SAMPLES
+    assert parts.map(attrgetter("offset")).gather() == parts.gather("offset")  # a step without a name
+    kept, n = parts.map_and_add_up(keep_and_count)
+    assert n == N_SAMPLES
+    assert kept.gather("offset") == parts.gather("offset")
+    parts.release()
+
+
+def make_bundle(pair):
+    return Weights(pair[0], float(len(pair[0])), pair[1])
+
+
+def keep_and_count(bundle):
+    return bundle, len(bundle.row)
 
 
 # -- what cannot be ----------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ The small ridge :math:`\lambda_j` is not in the paper's objective.  It keeps cla
 separable, and determines the directions that the codes leave open.  The cost without it never rises either.
 
 ``problem`` has the penalised cost of each class, its gradient and its Hessian, ``trainer`` the rounds and the methods,
-``memory`` stands in for samples that are gone.
+``memory`` the parabolas that replace samples of earlier batches.
 """
 
 from .conformance import check_classifier_trainer as check_classifier_trainer

@@ -1,39 +1,21 @@
-"""Where rows are worked on: on threads, in processes, or in parts that lie elsewhere.
+"""Work on rows: on threads, in processes, or in parts that may be elsewhere.
 
-The one place that knows of threads, processes and clusters (design.md, decision 4).
+Only this room knows threads, processes and clusters.
 """
 
-from .dask import (
-    DaskParts,
-    LostClusterError,
-    is_on_dask,
-    pair_chunks,
-    refuse_dask,
-)
-from .parts import PART_ROWS, LocalParts, Parts
-from .processes import map_processes
-from .quantiles import find_median, select_ranks
-from .threads import (
-    TILE_ROWS,
-    effective_n_jobs,
-    map_blocks,
-    single_threaded_blas,
-    split_rows,
-)
-
-__all__ = [
-    "PART_ROWS",
-    "TILE_ROWS",
-    "DaskParts",
-    "LocalParts",
-    "LostClusterError",
-    "Parts",
-    "effective_n_jobs",
-    "is_on_dask",
-    "map_blocks",
-    "map_processes",
-    "pair_chunks",
-    "refuse_dask",
-    "single_threaded_blas",
-    "split_rows",
-]
+from .dask import DaskParts as DaskParts
+from .dask import LostClusterError as LostClusterError
+from .dask import is_on_dask as is_on_dask
+from .dask import pair_chunks as pair_chunks
+from .dask import refuse_dask as refuse_dask
+from .parts import PART_ROWS as PART_ROWS
+from .parts import LocalParts as LocalParts
+from .parts import Parts as Parts
+from .parts import find_median as find_median
+from .parts import select_ranks as select_ranks
+from .processes import map_processes as map_processes
+from .threads import TILE_ROWS as TILE_ROWS
+from .threads import effective_n_jobs as effective_n_jobs
+from .threads import map_blocks as map_blocks
+from .threads import single_threaded_blas as single_threaded_blas
+from .threads import split_rows as split_rows

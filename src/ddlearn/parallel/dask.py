@@ -1,9 +1,9 @@
-"""Parts on the workers of a Dask cluster: who runs the maps and the sums of ``parts.py`` there.
+"""Parts on the workers of a Dask cluster, with the maps and sums of ``parts.py``.
 
-A part is a future.  A step is a task on it, which Dask runs where the part is; sums come together in a tree of tasks,
-in the order of ``parts.py``.  What all parts need is a task too, whose value lies in the task itself: should a worker
-be lost, the scheduler knows everything that made its parts, from the chunks of the array on, and has it made again on
-another worker, bit for bit.  What was sent before is not sent again.
+A part is a future.  A step is a task on it, which Dask runs where the part is; sums are added in a tree of tasks, in
+the order of ``parts.py``.  Arguments that all parts share are tasks too, with the value inside the task: if a worker is
+lost, the scheduler knows everything that made its parts, from the chunks of the array on, and computes it again on
+another worker, bit for bit.  Values that were sent before are not sent again.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
@@ -20,58 +21,51 @@ from weakref import WeakSet
 
 import numpy as np
 
-from .parts import (
-    OtherPart,
-    Part,
-    Parts,
-    Result,
-    add_in_tree,
-    fold,
-)
+from .parts import OtherPart, Part, Parts, Result, add_in_tree, fold
 
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-# What was sent last is kept at hand: settings, dictionary, classifiers, and a few more.
-_N_REMEMBERED = 16
-_PLAIN = (int, float, bool, str, type(None))  # as small as a reference to what was sent
+# The values sent last stay on the cluster: settings, dictionary, classifiers, and a few more.
+_N_REMEMBERED = 32
+_PLAIN = (int, float, bool, str, type(None))  # as small as a reference to a value that was sent
 
 
 def is_on_dask(X: Any) -> bool:
-    """Whether something is a Dask array; to ask does not import Dask.  A Dask data frame is refused."""
+    """Whether an object is a Dask array, found out without importing Dask.  A Dask data frame is refused."""
     module = type(X).__module__
     if module.startswith(("dask.dataframe", "dask_expr")):
-        raise TypeError("A Dask data frame has no rows of numbers yet: give X.to_dask_array(), or with lengths=True.")
+        raise TypeError("X is a Dask data frame: pass X.to_dask_array(), with lengths=True if lengths are needed.")
     return module.startswith("dask.array")
 
 
 def refuse_dask(X: Any, caller: str, remedy: str) -> None:
-    """Raise for a Dask array, which would be collected without a word."""
+    """Raise for a Dask array, which would be collected silently."""
     if is_on_dask(X):
         raise TypeError(f"{caller} takes samples that are in memory or memory-mapped, not a Dask array: {remedy}.")
 
 
 def require_client() -> Client:
-    """Return the current client, or say how to get one."""
+    """Return the current client; raise with advice if there is none."""
     try:
         from distributed import get_client
     except ImportError as error:
-        raise ImportError('To fit a Dask array needs dask.distributed: pip install "ddlearn[dask]".') from error
+        raise ImportError('Fitting a Dask array needs dask.distributed: pip install "ddlearn[dask]".') from error
     try:
         client = get_client()
     except ValueError as error:
         raise ValueError(
-            "X is a Dask array, but there is no Dask client that could fit it: make one first, as by "
+            "X is a Dask array, but there is no Dask client that could fit it: make one first, such as "
             "`from dask.distributed import Client; client = Client()` for the cores of this machine."
         ) from error
     _make_room()
     if not client.nthreads():
-        warnings.warn("The Dask cluster has no workers yet: the fit waits for some.", stacklevel=2)
+        warnings.warn("The Dask cluster has no workers yet: the fit waits for them.", stacklevel=2)
     return client
 
 
 def _make_room() -> None:
-    """Inside a task, let go of the worker's thread: the tasks of the fit may need it."""
+    """Inside a task, leave the worker's thread, which the tasks of the fit may need."""
     from distributed import get_worker, secede
 
     try:
@@ -82,9 +76,9 @@ def _make_room() -> None:
 
 
 class LostClusterError(ConnectionError):
-    """The Dask cluster went away in the middle of a fit, or its workers died again and again.
+    """The Dask cluster was lost during a fit, or its workers died repeatedly.
 
-    The model is as it was before; a :class:`Checkpoint` keeps what was done.
+    The model is as it was before; a :class:`Checkpoint` keeps the iterations done.
 
     Examples
     --------
@@ -106,15 +100,15 @@ def _explain_loss(client: Client) -> Iterator[None]:
         yield
     except KilledWorker as error:
         raise LostClusterError(
-            f"Workers of the Dask cluster died again and again while they worked on the same rows: {error} As a rule "
-            "they run out of memory: use smaller chunks, or workers with more memory. A Checkpoint keeps what was done."
+            f"Workers of the Dask cluster died repeatedly while working on the same rows: {error} The usual cause is "
+            "lack of memory: use smaller chunks, or workers with more memory. A Checkpoint keeps the iterations done."
         ) from error
     except (AsyncCancelledError, CancelledError, CommClosedError, TimeoutError) as error:
         if isinstance(error, TimeoutError | CommClosedError) and client.status == "running":
-            raise  # it came from a task, such as one that reads the data
+            raise  # from a task, such as one that reads the data
         raise LostClusterError(
             "The Dask scheduler went away, or cancelled the fit. The model is as it was before; if the fit had a "
-            "Checkpoint, it goes on from there with resume=True on another cluster."
+            "Checkpoint, it can continue from there with resume=True on another cluster."
         ) from error
 
 
@@ -130,32 +124,45 @@ def _accept_large_values() -> Iterator[None]:
         yield
 
 
-class _Box:
+class Opaque:
     """A value that Dask does not look into: it takes tuples for tasks, and text for keys."""
 
     def __init__(self, value: Any):
         self.value = value
 
 
-class _Kept(NamedTuple):
-    """A part together with what it adds to a sum: to take it out would be one more task."""
+class PartAndSummand(NamedTuple):
+    """A part together with what it adds to a sum: to extract the part would be one more task."""
 
     part: Any
     summand: Any
 
 
-def _open(thing: Any) -> Any:
-    if isinstance(thing, _Kept):
-        return thing.part
-    return thing.value if isinstance(thing, _Box) else thing
+# How an argument is made of the values sent: None for one value as it is, or a class and the layouts of its fields.
+Layout = tuple[type, list[Any]] | None
 
 
-def _call(step: _Box, *arguments: Any) -> Any:
-    return step.value(*map(_open, arguments))
+def _open(value: Any) -> Any:
+    if isinstance(value, PartAndSummand):
+        return value.part
+    return value.value if isinstance(value, Opaque) else value
 
 
-def _call_and_keep(step: _Box, *arguments: Any) -> _Kept:
-    return _Kept(*_call(step, *arguments))
+def _assemble(layout: Layout, values: Iterator[Any]) -> Any:
+    if layout is None:
+        return _open(next(values))
+    kind, layouts = layout
+    return kind(*[_assemble(each, values) for each in layouts])
+
+
+def _call(step: Opaque, *values: Any) -> Any:
+    function, layouts = step.value
+    remaining = iter(values)
+    return function(*[_assemble(layout, remaining) for layout in layouts])
+
+
+def _call_and_keep(step: Opaque, *values: Any) -> PartAndSummand:
+    return PartAndSummand(*_call(step, *values))
 
 
 def _fold(*results: Any) -> Any:
@@ -165,20 +172,20 @@ def _fold(*results: Any) -> Any:
 class _Graph:
     """The tasks of one visit to all parts, which go to the scheduler together."""
 
-    def __init__(self, name: str):
-        self.name = f"{name}-{uuid4().hex}"
+    def __init__(self, step: Callable[..., Any]):
+        self.name = f"{getattr(step, '__name__', type(step).__name__)}-{uuid4().hex}"
         self.tasks: dict[str, tuple[Any, ...]] = {}
-        self.shared: dict[str, Any] = {}  # what some of the tasks hold for all parts, by their keys
+        self.shared: dict[str, Any] = {}  # the new values that all parts share, by the keys of their tasks
 
     def add(self, *task: Any) -> str:
-        """Take a function and its arguments, which may be futures or keys of other tasks; return the key."""
+        """Add a function and its arguments, which may be futures or keys of other tasks; return the key."""
         key = f"{self.name}-{len(self.tasks)}"
         self.tasks[key] = task
         return key
 
 
-class Sender:
-    """Sends to the cluster what all parts need, once, and the tasks.
+class ClusterSession:
+    """Submits tasks to a cluster, and sends each value that all parts share only once.
 
     Parameters
     ----------
@@ -191,20 +198,31 @@ class Sender:
         self.sent: deque[tuple[Any, Future]] = deque(maxlen=_N_REMEMBERED)
         self.futures: WeakSet[Future] = WeakSet()
 
-    def share(self, value: Any, graph: _Graph) -> Any:
-        """Return what a task of a graph shall name to get this value; what is new becomes a task too."""
-        if isinstance(value, _PLAIN):
-            return _Box(value)
+    def share(self, value: Any, graph: _Graph) -> tuple[Layout, list[Any]]:
+        """Return the layout of a value, and the references by which a task of the graph gets its fields.
+
+        A dataclass that declares ``sent_by_fields = True`` is sent field by field and assembled in the task, so that a
+        field that has not changed is not sent again with the next object of the class.
+        """
+        if getattr(type(value), "sent_by_fields", False):
+            shared = [self.share(getattr(value, field.name), graph) for field in fields(value) if field.init]
+            return (type(value), [layout for layout, _ in shared]), [each for _, some in shared for each in some]
+        return None, [Opaque(value) if isinstance(value, _PLAIN) else self._refer_to(value, graph)]
+
+    def _refer_to(self, value: Any, graph: _Graph) -> Any:
+        """Return the future of a value that was sent before, or the key of a new task."""
         known = next((pair for pair in self.sent if pair[0] is value), None)
         if known is not None:
             self.sent = deque([pair for pair in self.sent if pair is not known] + [known], maxlen=_N_REMEMBERED)
             return known[1]
-        key = graph.add(_open, _Box(value))
-        graph.shared[key] = value
+        key = next((key for key, new in graph.shared.items() if new is value), None)
+        if key is None:
+            key = graph.add(_open, Opaque(value))
+            graph.shared[key] = value
         return key
 
     def run(self, graph: _Graph, keys: Sequence[str]) -> list[Future]:
-        """Submit a graph; return futures of some keys."""
+        """Submit a graph; return the futures of some keys."""
         with _explain_loss(self.client), _accept_large_values():
             futures = self.client.get(graph.tasks, [*keys, *graph.shared], sync=False)
         self.futures.update(futures)
@@ -212,7 +230,7 @@ class Sender:
         return futures[: len(keys)]
 
     def release(self) -> None:
-        """Let go of all that is still on the cluster, without waiting for the garbage collector."""
+        """Free all that is still on the cluster, without waiting for the garbage collector."""
         self.sent.clear()
         for future in list(self.futures):
             future.release()
@@ -223,63 +241,66 @@ class DaskParts(Parts[Part]):
 
     Parameters
     ----------
-    sender : Sender
-        The way to the cluster.
+    session : ClusterSession
+        Of the cluster.
     futures : list of Future
         The parts.
     """
 
-    def __init__(self, sender: Sender, futures: Sequence[Future]):
-        self.sender = sender
+    def __init__(self, session: ClusterSession, futures: Sequence[Future]):
+        self.session = session
         self.futures = list(futures)
 
     def keep(self, positions: Sequence[int]) -> DaskParts[Part]:
         """Return some of the parts."""
-        return DaskParts(self.sender, [self.futures[position] for position in positions])
+        return DaskParts(self.session, [self.futures[position] for position in positions])
 
     def _add_calls(
         self, graph: _Graph, step: Callable[..., Any], shared: Sequence[Any], call: Callable[..., Any] = _call
     ) -> list[str]:
-        named = [self.sender.share(value, graph) for value in shared]
-        return [graph.add(call, _Box(step), future, *named) for future in self.futures]
+        pairs = [self.session.share(value, graph) for value in shared]
+        called = Opaque((step, [None, *(layout for layout, _ in pairs)]))
+        references = [each for _, some in pairs for each in some]
+        return [graph.add(call, called, future, *references) for future in self.futures]
 
     def map(self, step: Callable[..., OtherPart], *shared: Any) -> DaskParts[OtherPart]:
-        graph = _Graph(step.__name__)
-        return DaskParts(self.sender, self.sender.run(graph, self._add_calls(graph, step, shared)))
+        graph = _Graph(step)
+        return DaskParts(self.session, self.session.run(graph, self._add_calls(graph, step, shared)))
 
     def map_each(self, step: Callable[..., OtherPart], arguments: Sequence[Any]) -> DaskParts[OtherPart]:
-        graph = _Graph(step.__name__)
+        graph = _Graph(step)
         pairs = zip(self.futures, arguments, strict=True)
-        keys = [graph.add(_call, _Box(step), future, _Box(argument)) for future, argument in pairs]
-        return DaskParts(self.sender, self.sender.run(graph, keys))
+        called = Opaque((step, [None, None]))
+        keys = [graph.add(_call, called, future, Opaque(argument)) for future, argument in pairs]
+        return DaskParts(self.session, self.session.run(graph, keys))
 
     def add_up(self, measure: Callable[..., Result], *shared: Any) -> Result:
-        graph = _Graph(measure.__name__)
+        graph = _Graph(measure)
         return self._finish(graph, [], self._add_calls(graph, measure, shared))[1]
 
     def map_and_add_up(
         self, step: Callable[..., tuple[OtherPart, Result]], *shared: Any
     ) -> tuple[DaskParts[OtherPart], Result]:
-        graph = _Graph(step.__name__)
+        graph = _Graph(step)
         parts = self._add_calls(graph, step, shared, _call_and_keep)
-        # The summands alone go to where they are added.
+        # Only the summands travel to where they are added.
         return self._finish(graph, parts, [graph.add(attrgetter("summand"), part) for part in parts])
 
     def _finish(self, graph: _Graph, parts: list[str], results: list[str]) -> tuple[DaskParts[Any], Any]:
         """Add the tree of sums to the graph, run it, and wait for the sum."""
         root = add_in_tree(results, lambda group: graph.add(_fold, *group))
-        *futures, total = self.sender.run(graph, [*parts, root])
-        with _explain_loss(self.sender.client):
-            return DaskParts(self.sender, futures), total.result()
+        *futures, total = self.session.run(graph, [*parts, root])
+        with _explain_loss(self.session.client):
+            return DaskParts(self.session, futures), total.result()
 
     def collect(self, look: Callable[..., Result], *shared: Any) -> list[Result]:
-        graph = _Graph(look.__name__)
-        futures = self.sender.run(graph, self._add_calls(graph, look, shared))
-        with _explain_loss(self.sender.client):
-            return self.sender.client.gather(futures)
+        graph = _Graph(look)
+        futures = self.session.run(graph, self._add_calls(graph, look, shared))
+        with _explain_loss(self.session.client):
+            return self.session.client.gather(futures)
 
     def release(self) -> None:
-        self.sender.release()
+        self.session.release()
 
 
 def pair_chunks(X: Any, y: Any) -> DaskParts[tuple[Any, Any]]:
@@ -299,13 +320,13 @@ def pair_chunks(X: Any, y: Any) -> DaskParts[tuple[Any, Any]]:
     """
     client = require_client()
     X, y = _align_chunks(X, y)
-    sender, graph = Sender(client), _Graph("pair")
+    session, graph = ClusterSession(client), _Graph(_pair)
     with _explain_loss(client):
         chunks = client.compute([chunk for array in (X, y) for chunk in array.to_delayed().ravel().tolist()])
-    sender.futures.update(chunks)
+    session.futures.update(chunks)
     n_pairs = len(chunks) // 2
     keys = [graph.add(_pair, *pair) for pair in zip(chunks[:n_pairs], chunks[n_pairs:], strict=True)]
-    return DaskParts(sender, sender.run(graph, keys))
+    return DaskParts(session, session.run(graph, keys))
 
 
 def _pair(samples: Any, target: Any) -> tuple[Any, Any]:
@@ -313,7 +334,7 @@ def _pair(samples: Any, target: Any) -> tuple[Any, Any]:
 
 
 def _align_chunks(X: Any, y: Any) -> tuple[Any, Any]:
-    """Return both arrays in the same chunks of whole rows, or say why that cannot be."""
+    """Return both arrays in the same chunks of whole rows; raise if that is not possible."""
     if X.ndim != 2 or np.isnan(X.shape[1]) or X.shape[1] == 0:
         raise ValueError(f"X must have rows of samples and a known number of features, got shape {X.shape}.")
     if X.dtype.kind not in "buif":
@@ -323,13 +344,13 @@ def _align_chunks(X: Any, y: Any) -> tuple[Any, Any]:
 
 
 def chunk_like(X: Any, y: Any) -> Any:
-    """Return a target in the chunks of rows of a Dask array, or say why that cannot be."""
+    """Return a target in the chunks of rows of a Dask array; raise if that is not possible."""
     import dask.array as da
 
     is_known = not np.isnan(X.shape[0])
     if not is_on_dask(y):
         if y is None or not is_known:
-            raise ValueError("y must be a Dask array with chunks like those of X, since X does not know its length.")
+            raise ValueError("y must be a Dask array with chunks like those of X, because the length of X is unknown.")
         y = np.asarray(y)
         y = da.from_array(y, chunks=y.shape)
     y = y.rechunk(dict.fromkeys(range(1, y.ndim), -1))

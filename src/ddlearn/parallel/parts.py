@@ -1,9 +1,9 @@
-"""Rows in parts that may lie in several places: the maps and the sums that a fit is made of (Algorithm 2).
+"""Rows in parts that may be in several places: the maps and sums of which a fit is made (Algorithm 2).
 
-A part is whatever is known of some rows.  A fit never looks at parts itself: it sends a step to where they are, with
-what all of them need, and gets back sums.  :class:`LocalParts` are in this process, memory-mapped or not; those of
-``cluster.py`` are on the workers of a Dask cluster.  Sums are added in the same order everywhere, so that the place
-makes no difference to the result, only the way the rows are cut.
+A part holds consecutive rows and what is known of them.  A fit never looks at parts itself: it sends a step to where
+they are, with the arguments that all of them share, and gets back sums.  :class:`LocalParts` are in this process,
+memory-mapped or not; those of ``dask.py`` are on the workers of a Dask cluster.  Sums are added in the same order
+everywhere, so that the result depends on how the rows are cut, but not on where they are.
 """
 
 from __future__ import annotations
@@ -11,17 +11,22 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 Part = TypeVar("Part", covariant=True)
 OtherPart = TypeVar("OtherPart")
 Result = TypeVar("Result")
+Floats = NDArray[np.floating]
 
-# Rows of a part in this process: enough to make a step's overhead nothing, few enough that what a step needs beside
-# the rows themselves, such as scores for each class, stays small.
+# Rows of a part in this process: enough to make the overhead of a step negligible, few enough that its intermediate
+# results, such as the scores of all classes, stay small.
 PART_ROWS = 65536
-# So many sums are added in one place, before the next level of the tree.
+# Number of summands that are added in one place, before the next level of the tree.
 FAN_IN = 8
+_DIGIT_BITS = 16
 
 
 def add(one: Any, other: Any) -> Any:
@@ -38,30 +43,30 @@ def fold(results: Sequence[Any]) -> Any:
 
 
 def add_in_tree(results: Sequence[Result], join: Callable[[Sequence[Result]], Result] = fold) -> Result:
-    """Return the sum of all results, in an order that depends on their number alone."""
+    """Return the sum of all results, in an order that depends only on their number."""
     while len(results) > 1:
         results = [join(results[start : start + FAN_IN]) for start in range(0, len(results), FAN_IN)]
     return results[0]
 
 
-def _itself(part):
-    return part
+def _get(part: Any, name: str | None) -> Any:
+    return part if name is None else getattr(part, name)
 
 
 class Parts(ABC, Generic[Part]):
-    """Parts in an order.  They do not change: a step that changes rows returns new parts."""
+    """An ordered list of parts.  Parts do not change: a step that changes rows returns new parts."""
 
     @abstractmethod
     def map(self, step: Callable[..., OtherPart], *shared: Any) -> Parts[OtherPart]:
-        """Return the parts that ``step(part, *shared)`` makes."""
+        """Return the parts ``step(part, *shared)``."""
 
     @abstractmethod
     def map_each(self, step: Callable[..., OtherPart], arguments: Sequence[Any]) -> Parts[OtherPart]:
-        """Return the parts that ``step(part, argument)`` makes, with an argument of its own for each."""
+        """Return the parts ``step(part, argument)``, with one argument per part."""
 
     @abstractmethod
     def add_up(self, measure: Callable[..., Result], *shared: Any) -> Result:
-        """Return the sum of what ``measure(part, *shared)`` returns: numbers, arrays, tuples, or what defines ``+``."""
+        """Return the sum of ``measure(part, *shared)``: numbers, arrays, tuples, or objects that define ``+``."""
 
     @abstractmethod
     def map_and_add_up(
@@ -71,16 +76,18 @@ class Parts(ABC, Generic[Part]):
 
     @abstractmethod
     def collect(self, look: Callable[..., Result], *shared: Any) -> list[Result]:
-        """Return what ``look(part, *shared)`` returns for each part; all of it comes to the caller."""
+        """Return ``look(part, *shared)`` of each part, all of them in this process."""
+
+    def map_attribute(self, name: str) -> Parts[Any]:
+        """Return the attribute ``name`` of each part, where the part is."""
+        return self.map(_get, name)
 
     def gather(self, name: str | None = None) -> list[Any]:
-        """Return the parts, or their attributes of a name."""
-        from operator import attrgetter
-
-        return self.collect(attrgetter(name) if name else _itself)
+        """Return the attribute ``name`` of each part, or the parts themselves, in this process."""
+        return self.collect(_get, name)
 
     def release(self) -> None:
-        """Let go of these parts and all that came from them, wherever they are."""
+        """Free these parts and all that came from them, wherever they are."""
 
 
 class LocalParts(Parts[Part]):
@@ -109,7 +116,7 @@ class LocalParts(Parts[Part]):
 
     def add_up(self, measure: Callable[..., Result], *shared: Any) -> Result:
         groups = [self.parts[start : start + FAN_IN] for start in range(0, len(self.parts), FAN_IN)]
-        # Added as they come, so that the summands of a few parts at most are there at once.
+        # Added one by one, so that only a few summands are in memory at once.
         return add_in_tree([reduce(add, (measure(part, *shared) for part in group)) for group in groups])
 
     def map_and_add_up(
@@ -120,3 +127,73 @@ class LocalParts(Parts[Part]):
 
     def collect(self, look: Callable[..., Result], *shared: Any) -> list[Result]:
         return [look(part, *shared) for part in self.parts]
+
+
+class _Digit(NamedTuple):
+    """Which sixteen bits to count, of the numbers that start with one of these prefixes."""
+
+    shift: int  # bits below them
+    prefixes: list[int]
+
+
+def _count_digits(numbers: Floats, digit: _Digit) -> NDArray[np.int64]:
+    bits = np.abs(numbers).view(f"u{numbers.dtype.itemsize}")
+    counts = np.zeros((len(digit.prefixes), 2**_DIGIT_BITS), np.int64)
+    above = 8 * numbers.dtype.itemsize - digit.shift - _DIGIT_BITS  # bits that are known already
+    for count, prefix in zip(counts, digit.prefixes, strict=True):
+        alike = bits[bits >> (digit.shift + _DIGIT_BITS) == prefix] if above else bits
+        values = (alike >> digit.shift).astype(np.int64) & (2**_DIGIT_BITS - 1)
+        count += np.bincount(values, minlength=2**_DIGIT_BITS)
+    return counts
+
+
+def select_ranks(parts: Parts[Floats], ranks: list[int], dtype: np.dtype) -> Floats:
+    """Return the numbers of given ranks, counted from 0 for the smallest, among all numbers of all parts.
+
+    The bits of a nonnegative floating-point number, read as an integer, are in the order of the numbers.  So the number
+    of a given rank is found digit by digit: count how many numbers have each value of their first sixteen bits, take
+    the value in which the rank falls, and continue with the next sixteen bits of those.  A pass brings back 65536
+    counts, however many numbers there are; two or four passes are enough.
+
+    Parameters
+    ----------
+    parts : Parts of ndarray
+        Numbers, none negative and none NaN.
+    ranks : list of int
+        Each below the number of all numbers.
+    dtype : numpy.dtype
+        That of the numbers, float32 or float64.
+
+    Returns
+    -------
+    ndarray of shape (n_ranks,)
+        Some of the numbers.
+
+    Examples
+    --------
+    >>> parts = LocalParts([np.array([3.0, 1.0]), np.array([2.0])])
+    >>> select_ranks(parts, [0, 1], np.dtype(float))
+    array([1., 2.])
+    """
+    n_bits = 8 * dtype.itemsize
+    prefixes, remaining = [0] * len(ranks), list(ranks)
+    for shift in range(n_bits - _DIGIT_BITS, -1, -_DIGIT_BITS):
+        different = sorted(set(prefixes))  # neighbouring ranks often share a prefix
+        counts = parts.add_up(_count_digits, _Digit(shift, different))
+        for position, prefix in enumerate(prefixes):
+            cumulative = np.cumsum(counts[different.index(prefix)])
+            value = int(np.searchsorted(cumulative, remaining[position], side="right"))
+            remaining[position] -= int(cumulative[value - 1]) if value else 0
+            prefixes[position] = prefix << _DIGIT_BITS | value
+    return np.array(prefixes, f"u{dtype.itemsize}").view(dtype)
+
+
+def find_median(parts: Parts[Floats], n_numbers: int, dtype: np.dtype, n_left_out: int = 0) -> float:
+    """Return the median of ``n_numbers`` numbers in all parts, as NumPy does, without the ``n_left_out`` smallest.
+
+    >>> find_median(LocalParts([np.array([3.0, 1.0]), np.array([2.0, 7.0])]), 4, np.dtype(float))
+    2.5
+    """
+    ends = n_left_out + n_numbers - 1  # the first rank plus the last
+    middle = select_ranks(parts, [ends // 2, -(-ends // 2)], dtype)
+    return float(np.mean(middle.astype(np.float64)))

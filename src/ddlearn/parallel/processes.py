@@ -1,4 +1,4 @@
-"""Items of seconds to minutes, such as whole fits, each in a process of its own."""
+"""Work of seconds to minutes per item, such as whole fits, in several processes."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ Result = TypeVar("Result")
 def map_processes(
     work: Callable[[Item], Result], items: Sequence[Item], *, n_processes: int
 ) -> Iterator[tuple[int, Result]]:
-    """Call ``work(item)`` for every item, each in one of several processes, and yield results as they come.
+    """Call ``work(item)`` for every item in several processes, and yield results as they come.
 
-    For items of seconds to minutes, such as fits, which then run on one thread each: that wastes nothing between the
-    parallel parts of a fit.  When an item fails, those not begun are dropped, and the error is raised.
+    For items of seconds to minutes, such as fits, which then run on one thread each.  When an item fails, those not
+    begun are dropped, and the error is raised.
 
     Parameters
     ----------
     work : callable
         Takes an item; both must be picklable if there are several processes.
     items : sequence
-        What to work on, begun in this order.
+        The items, begun in this order.
     n_processes : int
-        How many processes at most, after joblib's conventions; 1 is this one.
+        Maximum number of processes, as in joblib; 1 is this process.
 
     Yields
     ------
@@ -52,14 +52,16 @@ def map_processes(
         for future in as_completed(positions):
             yield positions[future], future.result()
     finally:
-        pool.shutdown(cancel_futures=True)  # those begun are waited for, so that nobody begins them again meanwhile
+        pool.shutdown(
+            cancel_futures=True
+        )  # waits for items that have begun, so that the caller does not begin them again
 
 
 def _use_one_thread() -> None:
-    """Make a worker process one thread among many, and let Ctrl-C end it without a word."""
+    """Limit a worker process to one thread, and let Ctrl-C end it silently."""
     import signal
 
-    import scipy.linalg  # noqa: F401 - it has a BLAS of its own, which can be limited when it is loaded
+    import scipy.linalg  # noqa: F401 - its own BLAS can only be limited once it is loaded
 
     ThreadpoolController().limit(limits=1)
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -1,8 +1,8 @@
-"""Rows of one memory in blocks, spread over threads.
+"""Blocks of rows on several threads.
 
-Kernels are serial and release the GIL; a block of rows is the unit of work.  What a row becomes depends on its tile
-only, a fixed group of rows, never on the number of threads or on how many tiles a block has: results are bitwise
-equal for every ``n_jobs`` and every block size.
+Kernels are serial and release the GIL; each thread handles one block of rows at a time.  The result of a row depends
+only on its tile, a fixed group of rows, never on the number of threads or on the number of tiles in a block: results
+are bitwise equal for every ``n_jobs`` and every block size.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from threadpoolctl import ThreadpoolController
 Workspace = TypeVar("Workspace")
 Result = TypeVar("Result")
 
-# BLAS may round a row's products differently when other rows stand around it. So matrix products are always made of
-# the same tiles, aligned to the first row. 256 rows keep BLAS at full speed and a block's correlations in the L2 cache.
+# BLAS may round the products of a row differently depending on the rows around it. So matrix products are always made
+# of the same tiles, aligned to the first row. 256 rows keep BLAS at full speed and correlations in the L2 cache.
 TILE_ROWS = 256
 
 
@@ -32,9 +32,9 @@ def split_rows(n_rows: int, block_rows: int = TILE_ROWS) -> list[slice]:
     Parameters
     ----------
     n_rows : int
-        How many rows there are.
+        Number of rows.
     block_rows : int, default=TILE_ROWS
-        The size of a block, rounded up to whole tiles.
+        Rows per block, rounded up to whole tiles.
 
     Returns
     -------
@@ -56,10 +56,10 @@ def _blas_controller() -> ThreadpoolController:
 
 
 class _BlasLimit:
-    """One BLAS thread for as long as anybody is inside; the user's setting comes back when the last one leaves.
+    """One BLAS thread as long as any caller is inside; the last one to leave restores the user's setting.
 
-    The number of BLAS threads belongs to the process, so callers in several threads have to share one limit: were each
-    to restore what it found, the second would find and leave behind the first one's limit.
+    The number of BLAS threads belongs to the process, so callers in several threads share one limit: if each restored
+    the setting it found, the second would find and leave behind the limit of the first.
     """
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ def map_blocks(
     """Call ``work(block, workspace)`` for every block, on several threads, and return the results in order.
 
     The calling thread works too, so calls from several threads, or from inside another map, never wait for each other.
-    When a block fails, or on Ctrl-C, the other threads stop after the block they are at, and the error is raised.
+    When a block fails, or on Ctrl-C, the other threads stop after their current block, and the error is raised.
 
     Parameters
     ----------
@@ -105,10 +105,9 @@ def map_blocks(
     blocks : list of slice
         From :func:`split_rows`.
     make_workspace : callable
-        Called once in each thread: the arrays that its blocks overwrite one after another.
+        Called once per thread, for arrays that all its blocks overwrite.
     n_jobs : int or None, default=None
-        How many threads, after joblib's conventions: None is 1 unless a ``joblib.parallel_config`` says otherwise, -1
-        all cores.
+        Number of threads, as in joblib: None is 1 unless a ``joblib.parallel_config`` says otherwise, -1 all cores.
 
     Returns
     -------

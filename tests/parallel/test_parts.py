@@ -1,4 +1,4 @@
-"""Ranks and medians of numbers in several parts are those of NumPy on all of them."""
+"""Parts in this process: their attributes, and ranks and medians that are those of NumPy on all numbers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from ddlearn.parallel import LocalParts
-from ddlearn.parallel.quantiles import find_median, select_ranks
+from ddlearn.parallel import LocalParts, find_median, select_ranks
+
+
+def test_attributes_of_parts_are_mapped_and_gathered():
+    parts = LocalParts([1 + 2j, 3 - 1j])
+    assert parts.gather() == [1 + 2j, 3 - 1j]
+    assert parts.gather("imag") == parts.map_attribute("imag").gather() == [2, -1]
+    assert parts.map_attribute("real").add_up(pow, 2) == 10
+
 
 DTYPES = [np.float32, np.float64]
 
