@@ -1,5 +1,10 @@
 """Public names and where they live: the only list, read when the package is imported."""
 
+from .checks import check_classifier_trainer as check_classifier_trainer
+from .checks import check_dictionary_update as check_dictionary_update
+from .checks import check_error_search as check_error_search
+from .checks import check_loss as check_loss
+from .checks import check_sparse_coder as check_sparse_coder
 from .classifiers import CLASSIFIER_TRAINERS as CLASSIFIER_TRAINERS
 from .classifiers import AdaBoost as AdaBoost
 from .classifiers import ClassifierTrainer as ClassifierTrainer
@@ -7,14 +12,12 @@ from .classifiers import LinearSVM as LinearSVM
 from .classifiers import LogitBoost as LogitBoost
 from .classifiers import Newton as Newton
 from .classifiers import SquareLev as SquareLev
-from .classifiers import check_classifier_trainer as check_classifier_trainer
 from .codes import RowCodes as RowCodes
 from .coding import OMP as OMP
 from .coding import ORMP as ORMP
 from .coding import SPARSE_CODERS as SPARSE_CODERS
 from .coding import ElasticNet as ElasticNet
 from .coding import SparseCoder as SparseCoder
-from .coding import check_sparse_coder as check_sparse_coder
 from .coding import sparse_encode as sparse_encode
 from .coding.alignment import Alignment as Alignment
 from .coding.discriminative import CodingRecord as CodingRecord
@@ -24,7 +27,6 @@ from .coding.errors import AlternatingErrors as AlternatingErrors
 from .coding.errors import ErrorFit as ErrorFit
 from .coding.errors import ErrorRoute as ErrorRoute
 from .coding.errors import GreedyErrors as GreedyErrors
-from .coding.errors import check_error_route as check_error_route
 from .coding.jitter import Jitter as Jitter
 from .dictionary import DICTIONARY_UPDATES as DICTIONARY_UPDATES
 from .dictionary import AtomUpdate as AtomUpdate
@@ -35,7 +37,6 @@ from .dictionary import KSVDUpdate as KSVDUpdate
 from .dictionary import MODUpdate as MODUpdate
 from .dictionary import UpdatedDictionary as UpdatedDictionary
 from .dictionary import WeightedKSVDUpdate as WeightedKSVDUpdate
-from .dictionary import check_dictionary_update as check_dictionary_update
 from .estimators.baseline import KSVD as KSVD
 from .estimators.baseline import CodeClassifier as CodeClassifier
 from .estimators.baseline import make_baseline as make_baseline
@@ -56,7 +57,6 @@ from .losses import Loss as Loss
 from .losses import SmoothHinge as SmoothHinge
 from .losses import SoftplusHinge as SoftplusHinge
 from .losses import Square as Square
-from .losses import check_loss as check_loss
 from .objective import MapObjective as MapObjective
 from .objective import map_objective as map_objective
 from .parallel import LostClusterError as LostClusterError

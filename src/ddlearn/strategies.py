@@ -1,14 +1,41 @@
-"""What all plug-in points share: numbers among their parameters, copies of them, and the report of their checks."""
+"""What all strategies share: they are looked up by name or taken as objects, and their numbers are checked."""
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Mapping
+from difflib import get_close_matches
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-from sklearn.base import clone
+
+Strategy = TypeVar("Strategy")
+
+
+def resolve(role: str, value: str | Strategy, registry: Mapping[str, type[Strategy]], base: type) -> Strategy:
+    """Return the strategy registered under a name, with its default parameters, or the object itself.
+
+    An object serves if it has every public attribute that the base class declares, methods and flags alike, so that
+    callers never have to ask which ones there are.
+    """
+    names = sorted(registry)
+    if isinstance(value, str):
+        if value in registry:
+            return registry[value]()
+        hint = "".join(f" Did you mean {name!r}?" for name in get_close_matches(value, names, n=1))
+        raise ValueError(
+            f"{value!r} is not a known {role}; choose one of {names} or pass an object derived from "
+            f"{base.__name__}.{hint}"
+        )
+    if isinstance(value, type):
+        raise TypeError(f"{value!r} is not a usable {role}, but a class: pass an object, {value.__name__}(...).")
+    missing = [name for name in vars(base) if not name.startswith("_") and not hasattr(value, name)]
+    if missing:
+        raise TypeError(
+            f"{value!r} is not a usable {role}: it lacks {', '.join(missing)}; derive from {base.__name__}, or use one "
+            f"of {names}."
+        )
+    return value
 
 
 def check_number(name: str, value: Any, kind: type) -> None:
@@ -37,19 +64,3 @@ def works_on_sums(strategy: Any, whole: str, from_sums: str) -> bool:
         if whole in vars(each):
             return False
     return hasattr(strategy, from_sums)
-
-
-def find_copy_problems(strategy: Any, base: str) -> Iterator[str]:
-    """Tell if an object cannot be cloned and pickled, as grid searches and worker processes do."""
-    try:
-        clone(strategy)
-        pickle.loads(pickle.dumps(strategy))
-    except Exception as error:  # a plug-in may fail in any way; the report names it
-        yield f"it cannot be cloned and pickled ({type(error).__name__}: {error}); derive from {base}."
-
-
-def report_problems(strategy: Any, role: str, problems: Iterable[str]) -> None:
-    """Raise with one line for each different problem, if there are any."""
-    lines = [f"- {problem}" for problem in dict.fromkeys(problems)]
-    if lines:
-        raise ValueError("\n".join([f"{strategy!r} is not a usable {role}:", *lines]))

@@ -13,6 +13,7 @@ from ddlearn import (
     LOSSES,
     SPARSE_CODERS,
     Logistic,
+    Loss,
     SparseCoder,
     Square,
     discriminative_encode,
@@ -282,8 +283,8 @@ def test_a_users_loss_runs(problem):
     assert objectives(problem, SquaredHinge(), codes).sum() < record.objective_before.sum()
 
 
-class Bare:
-    """A loss that derives from nothing."""
+class Bare(Loss):
+    """A loss with nothing but the three methods."""
 
     value, gradient, curvature = (
         staticmethod(getattr(Logistic(), name)) for name in ("value", "gradient", "curvature")
@@ -326,7 +327,7 @@ def test_read_only_arguments():
         ({"noise_variance": 0.0}, "noise_variance must be positive, got 0"),
         ({"noise_variance": np.ones(59)}, "noise_variance has shape .*60 samples"),
         ({"class_cost": [1.0, 1.0, -2.0, 1.0]}, "class_cost must be positive, got -2 at position 2"),
-        ({"loss": "hinge"}, "'hinge' is not known"),
+        ({"loss": "hinge"}, "'hinge' is not a known loss"),
         ({"n_nonzero_coefs": 31}, "exceeds the 30 atoms"),
         ({"max_coding_iter": -1}, "max_coding_iter"),
         ({"coding_tol": -1e-3}, "coding_tol"),

@@ -12,6 +12,7 @@ from sklearn.datasets import load_digits
 
 from ddlearn import (
     LOSSES,
+    ClassifierTrainer,
     ConvergenceDisplay,
     DDLClassifier,
     load,
@@ -313,9 +314,8 @@ def clone_with_stream(model, **parameters):
 
 
 def test_a_trainer_that_needs_all_samples_is_refused(planted):
-    class Whole:
-        def supports(self, loss):
-            return True
+    class Whole(ClassifierTrainer):
+        is_additive = False
 
         def train(self, codes, labels, loss, coef, intercept, *, fit_intercept=True, n_jobs=None):
             return coef, intercept

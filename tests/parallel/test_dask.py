@@ -20,6 +20,7 @@ from sklearn.datasets import load_digits
 from ddlearn import (
     KSVD,
     Checkpoint,
+    ClassifierTrainer,
     CodeClassifier,
     DDLClassifier,
     LostClusterError,
@@ -358,7 +359,9 @@ def test_traffic_does_not_grow_with_the_number_of_samples(client, monkeypatch):
 # -- what cannot be ----------------------------------------------------------------------------------------------------
 
 
-class OwnTrainer:
+class OwnTrainer(ClassifierTrainer):
+    is_additive = False
+
     def train(self, codes, labels, loss, coef, intercept, *, fit_intercept=True, n_jobs=None):
         return coef, intercept
 

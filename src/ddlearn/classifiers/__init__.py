@@ -15,11 +15,9 @@ separable, and settles the directions that the codes leave open.  Whatever it do
 
 In the order of their imports: ``problem`` (the penalised cost of one class, its gradient and its Hessian), ``trainer``
 (the rounds, and the base class of all trainers), ``memory`` (what is remembered of samples that are gone), ``methods``
-(the paper's four, and Newton's), ``registry`` (trainers by name) and ``conformance`` (what is wrong with a trainer of
-one's own).
+(the paper's four, and Newton's) and ``registry`` (trainers by name).
 """
 
-from .conformance import check_classifier_trainer
 from .methods import (
     AdaBoost,
     LinearSVM,
@@ -38,6 +36,5 @@ __all__ = [
     "LogitBoost",
     "Newton",
     "SquareLev",
-    "check_classifier_trainer",
     "resolve_trainer",
 ]

@@ -145,9 +145,9 @@ class ClassifierTrainer(BaseEstimator):
     the loss's mean curvature between the margins -1 and 1, so that it does not change from round to round.
     Rounds are in float64 for codes of either precision.
 
-    Subclasses say which losses they are for (:meth:`supports`) and how a round weighs the samples (:meth:`weigh`).
-    A class need not derive from this one: an object with ``train`` is a trainer.
-    :func:`check_classifier_trainer` says what is wrong with one.
+    Subclasses say which losses they are for (:meth:`supports`) and how a round weighs the samples (:meth:`weigh`), or
+    implement :meth:`train` and set ``is_additive = False``.  :func:`ddlearn.check_classifier_trainer` verifies a
+    trainer numerically.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ class ClassifierTrainer(BaseEstimator):
 
     See Also
     --------
-    check_classifier_trainer : Says what is wrong with a trainer of one's own.
+    check_classifier_trainer : Verify a trainer of your own.
 
     Examples
     --------

@@ -8,9 +8,9 @@ solved greedily, or with a penalty on the code in place of the constraint.  A :c
 larger row problem of discriminative coding, in which the classifiers pull on the code too (Algorithm 1 of the paper,
 ``discriminative_coding.py``); TSC is the case without classes.
 
-In the order of their imports: ``interface`` (what a coder is), ``pursuit`` and ``elastic_net`` (coders), ``registry``
-(coders by name), ``adaptation`` (numbers of a coder that the data decide), ``encoding`` (samples to codes) and
-``conformance`` (what is wrong with a coder of one's own).
+In the order of their imports: ``coders`` (what a coder is), ``pursuit`` and ``elastic_net`` (coders), ``registry``
+(coders by name), ``adaptation`` (parameters of a coder that are estimated from the data) and ``encoder`` (samples to
+codes).
 """
 
 from .adaptation import count_stride, get_numbers, recall_numbers
@@ -20,7 +20,6 @@ from .coders import (
     measure_misfit,
     no_classes,
 )
-from .conformance import check_sparse_coder
 from .elastic_net import ElasticNet
 from .encoder import (
     adapt_coder,
@@ -47,7 +46,6 @@ __all__ = [
     "adapt_coder",
     "check_budget",
     "check_samples",
-    "check_sparse_coder",
     "compute_gram",
     "correlate",
     "count_stride",

@@ -27,9 +27,10 @@ class SparseCoder(BaseEstimator, ABC):
     problem; the others are never given any.  Weights may be negative, as those of missing features are, but the matrix
     in brackets never has a negative eigenvalue.
 
-    A coder may add a penalty on the code, if it tells by ``measure_penalty`` what a code costs, in units of half the
-    squared residual; one that sets ``starts_from_codes`` is given the codes that samples have already; and one with a
-    number that the data should decide is asked to :meth:`adapt` when a fit has its first dictionary.
+    A coder that adds a penalty on the code sets ``has_penalty`` and implements :meth:`measure_penalty`; one that sets
+    ``starts_from_codes`` receives the present codes of the samples; and one with a parameter that is estimated from the
+    data returns False as ``is_adapted`` until :meth:`adapt` has been called, which a fit does once, with its first
+    dictionary.
 
     Examples
     --------
@@ -43,8 +44,9 @@ class SparseCoder(BaseEstimator, ABC):
 
     projects_directions = False
     starts_from_codes = False
-    is_adapted = True  # or there is a number left that the data should decide
-    default_budget = 5  # T, where nobody has set it
+    has_penalty = False
+    is_adapted = True  # False while a parameter is still to be estimated from the data
+    default_budget = 5  # the T of n_nonzero_coefs=None
 
     @abstractmethod
     def encode(
@@ -91,23 +93,38 @@ class SparseCoder(BaseEstimator, ABC):
         """
 
     def adapt(self, samples: Floats, dictionary: Floats, n_nonzero_coefs: int) -> SparseCoder:
-        """Return a coder in which numbers that the data decide are filled in.
+        """Return a coder whose open parameters have been estimated from the data.
 
         Parameters
         ----------
         samples : ndarray of shape (n_samples, n_features)
-            Some of the samples to be coded, a thousand at most.
+            Some of the samples to be coded, at most 1000.
         dictionary : ndarray of shape (n_components, n_features)
-            The atoms that there are first.
+            The initial atoms.
         n_nonzero_coefs : int
             The budget T.
 
         Returns
         -------
         SparseCoder
-            This coder, if there is nothing to decide.
+            This coder itself if it has no open parameters.
         """
         return self
+
+    def measure_penalty(self, values: Floats) -> Floats:
+        """Return the penalty on each row's code, in units of half the squared residual; 0 unless ``has_penalty``.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_rows, n_places)
+            The coefficients, in any order.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            The penalty, in the dtype of the values.
+        """
+        return np.zeros(len(values), values.dtype)
 
 
 def no_classes(n_rows: int, n_components: int, dtype: np.dtype) -> tuple[Floats, Floats, Floats]:
@@ -116,7 +133,7 @@ def no_classes(n_rows: int, n_components: int, dtype: np.dtype) -> tuple[Floats,
 
 
 def measure_misfit(sparse_coder: SparseCoder, squared_residuals: Floats, codes: RowCodes) -> Floats:
-    """Return what codes leave to be lowered: their squared residuals, and twice the coder's penalty if it has one."""
-    if not hasattr(sparse_coder, "measure_penalty"):
+    """Return the squared residuals, plus twice the penalty of a coder that has one."""
+    if not sparse_coder.has_penalty:
         return squared_residuals
     return squared_residuals + 2 * sparse_coder.measure_penalty(codes.values)

@@ -80,6 +80,7 @@ class ElasticNet(SparseCoder):
 
     projects_directions = True
     starts_from_codes = True
+    has_penalty = True
     default_budget = 256
 
     def __init__(
@@ -132,18 +133,6 @@ class ElasticNet(SparseCoder):
             )
 
     def measure_penalty(self, values: Floats) -> Floats:
-        """Return what the codes of some rows cost, in units of half the squared residual.
-
-        Parameters
-        ----------
-        values : ndarray of shape (n_rows, n_places)
-            The coefficients, in any order.
-
-        Returns
-        -------
-        ndarray of shape (n_rows,)
-            The penalty.
-        """
         lasso, ridge = (values.dtype.type(number) for number in (self._get_alpha() * self.l1_ratio, self.ridge))
         return lasso * np.abs(values).sum(axis=1) + ridge / 2 * np.vecdot(values, values)
 

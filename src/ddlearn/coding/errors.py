@@ -28,8 +28,8 @@ from sklearn.base import BaseEstimator
 
 from ..codes import RowCodes
 from ..kernels.errors import pursue_with_errors
-from ..strategies import check_number, find_copy_problems, report_problems
-from . import ORMP, PIVOT_FLOOR, Floats
+from ..strategies import check_number, resolve
+from . import PIVOT_FLOOR, Floats
 from .masked import (
     Flags,
     MaskedCoder,
@@ -43,7 +43,6 @@ __all__ = [
     "ErrorFit",
     "ErrorRoute",
     "GreedyErrors",
-    "check_error_route",
     "resolve_error_route",
 ]
 
@@ -90,6 +89,9 @@ class ErrorRoute(BaseEstimator, ABC):
     """
 
     moves_samples = True  # whether tangents are taken into account
+
+    def check_parameters(self) -> None:
+        """Raise a ValueError if a constructor parameter makes no sense; called before the search is used."""
 
     @abstractmethod
     def find(
@@ -289,89 +291,13 @@ ERROR_ROUTES: dict[str, type[ErrorRoute]] = {"alternating": AlternatingErrors, "
 
 
 def resolve_error_route(error_route: str | ErrorRoute) -> ErrorRoute:
-    """Return the route of that registered name, or the object itself.
-
-    Parameters
-    ----------
-    error_route : str or ErrorRoute
-        A key of ``ERROR_ROUTES``, or an object with ``find``.
-
-    Returns
-    -------
-    ErrorRoute
-        The route.
+    """Return the search registered under a name, or the object itself.
 
     Examples
     --------
     >>> resolve_error_route("greedy")
     GreedyErrors()
     """
-    if isinstance(error_route, str):
-        if error_route not in ERROR_ROUTES:
-            raise ValueError(
-                f"{error_route!r} is not a known error route; choose one of {sorted(ERROR_ROUTES)} or pass an "
-                "ErrorRoute object."
-            )
-        return ERROR_ROUTES[error_route]()
-    if isinstance(error_route, type) or not callable(getattr(error_route, "find", None)):
-        raise TypeError(
-            f"{error_route!r} cannot serve as an error route: it must be a name from {sorted(ERROR_ROUTES)} or an "
-            "object (not a class) with the method find."
-        )
-    getattr(error_route, "check_parameters", lambda: None)()
-    return error_route
-
-
-def _find_route_problems(route: ErrorRoute) -> Iterator[str]:
-    rng = np.random.default_rng(0)
-    dictionary = rng.standard_normal((20, 60))
-    dictionary /= np.linalg.norm(dictionary, axis=1, keepdims=True)
-    samples = dictionary[rng.integers(20, size=8)] + 0.01 * rng.standard_normal((8, 60))
-    is_known = rng.random(samples.shape) > 0.1
-    budgets = np.full(8, 5)
-    budgets[0] = 0
-    given = samples.copy(), is_known.copy(), budgets.copy()
-    coder = MaskedCoder(dictionary, ORMP(), 3)
-    found = route.find(coder, *given, 0.01)
-    if not all(np.array_equal(*pair) for pair in zip((samples, is_known, budgets), given, strict=True)):
-        yield "it changes its arguments in place; work on copies."
-    shapes = [np.shape(array) for array in (found.is_kept, found.is_wrong, found.fit.residuals)]
-    if shapes != [samples.shape] * 3 or found.fit.codes.indices.shape != (8, 3):
-        yield f"is_kept, is_wrong and residuals must have the shape of the samples, {samples.shape}, got {shapes}."
-        return
-    if (found.is_kept & ~is_known).any() or (found.is_wrong & ~is_known).any():
-        yield "a feature that is missing was used, or called wrong."
-    if (found.is_wrong.sum(axis=1) > budgets).any():
-        yield "it calls more features wrong than the budget of a row allows."
-    if not np.isfinite(found.fit.codes.values).all():
-        yield "it returns coefficients that are not finite."
-    plain = coder.solve(samples[:1], is_known[:1]).codes
-    if not all(np.allclose(mine[:1], theirs) for mine, theirs in zip(found.fit.codes, plain, strict=True)):
-        yield "a row without budget must get the code that the coder gives it."
-    others = np.where(is_known, samples, 1e3)
-    if not np.array_equal(route.find(coder, others, is_known, budgets, 0.01).is_wrong, found.is_wrong):
-        yield "what stands in features that are missing makes a difference."
-
-
-def check_error_route(error_route: str | ErrorRoute) -> None:
-    """Verify on a small problem that an object can serve as an error route.
-
-    Looks at shapes, budgets, features that are missing, rows without a budget, and at clone and pickle.
-
-    Parameters
-    ----------
-    error_route : str or ErrorRoute
-        The route to look at.
-
-    Raises
-    ------
-    ValueError
-        With one line for each thing that is wrong.
-
-    Examples
-    --------
-    >>> from ddlearn import AlternatingErrors, check_error_route
-    >>> check_error_route(AlternatingErrors())
-    """
-    route = resolve_error_route(error_route)
-    report_problems(route, "error route", [*_find_route_problems(route), *find_copy_problems(route, "ErrorRoute")])
+    search = resolve("error search", error_route, ERROR_ROUTES, ErrorRoute)
+    search.check_parameters()
+    return search

@@ -11,11 +11,9 @@ samples and atoms, and codes are :class:`~ddlearn.codes.RowCodes`.
 
 In the order of their imports: ``interface`` (what an update is and returns), ``initial`` (the atoms to start from),
 ``sums`` (over weighted samples), ``maintenance`` (useless atoms are replaced), ``ksvd`` (approximate, weighted and
-exact), ``fixed_codes`` (atom after atom, block coordinates, optimal directions), ``registry`` (names) and
-``conformance`` (the check of an update).
+exact), ``fixed_codes`` (atom after atom, block coordinates, optimal directions) and ``registry`` (names).
 """
 
-from .conformance import check_dictionary_update
 from .fixed_codes import AtomUpdate, BlockCoordinateUpdate, MODUpdate
 from .initial import (
     INITIAL_DICTIONARIES,
@@ -45,7 +43,6 @@ __all__ = [
     "UpdatedDictionary",
     "WeightedKSVDUpdate",
     "WorstSamples",
-    "check_dictionary_update",
     "count_users",
     "draw_dictionary",
     "init_dictionary",

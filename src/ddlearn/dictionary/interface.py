@@ -55,9 +55,8 @@ class UpdatedDictionary(NamedTuple):
 class DictionaryUpdate(BaseEstimator, ABC):
     r"""One step that improves the atoms, given codes.
 
-    Subclasses implement :meth:`update`, which must not change its arguments, and declare what it promises.  A class
-    need not derive from this one: an object with such a method is an update.  :func:`check_dictionary_update` says
-    what is wrong with one.
+    Subclasses implement :meth:`update`, which must not change its arguments, and declare what it promises.
+    :func:`ddlearn.check_dictionary_update` verifies an update numerically.
 
     Attributes
     ----------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..strategies import resolve
 from .fixed_codes import AtomUpdate, BlockCoordinateUpdate, MODUpdate
 from .interface import DictionaryUpdate
 from .ksvd import ExactKSVDUpdate, KSVDUpdate, WeightedKSVDUpdate
@@ -17,33 +18,11 @@ DICTIONARY_UPDATES: dict[str, type[DictionaryUpdate]] = {
 
 
 def resolve_dictionary_update(update: str | DictionaryUpdate) -> DictionaryUpdate:
-    """Return the dictionary update of that registered name, or the object itself.
-
-    Parameters
-    ----------
-    update : str or DictionaryUpdate
-        A key of ``DICTIONARY_UPDATES``, or an object with a method ``update``.
-
-    Returns
-    -------
-    DictionaryUpdate
-        The update object.
+    """Return the update registered under a name, or the object itself.
 
     Examples
     --------
     >>> resolve_dictionary_update("atom")
     AtomUpdate()
     """
-    if isinstance(update, str):
-        if update not in DICTIONARY_UPDATES:
-            raise ValueError(
-                f"dictionary_update={update!r} is not known; choose one of {sorted(DICTIONARY_UPDATES)} "
-                "or pass a DictionaryUpdate object."
-            )
-        return DICTIONARY_UPDATES[update]()
-    if isinstance(update, type) or not callable(getattr(update, "update", None)):
-        raise TypeError(
-            f"dictionary_update={update!r} cannot serve as a dictionary update: it must be a name from "
-            f"{sorted(DICTIONARY_UPDATES)} or an object (not a class) with the method update."
-        )
-    return update
+    return resolve("dictionary update", update, DICTIONARY_UPDATES, DictionaryUpdate)

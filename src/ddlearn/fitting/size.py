@@ -118,7 +118,7 @@ class SizeSearch:
     def _list_sizes(self) -> list[int]:
         """Return sizes from small to large; the last is the largest that may be."""
         # A coder with a penalty has no budget, but room, of which some may stay free.
-        has_budget = not hasattr(self.settings.sparse_coder, "measure_penalty")
+        has_budget = not self.settings.sparse_coder.has_penalty
         smallest = max(self.settings.n_nonzero_coefs if has_budget else 1, self.facts.n_classes)
         largest = max(min(self.facts.n_with_label, _MOST_ATOMS), smallest)
         sizes = [largest >> n_halvings for n_halvings in range(_MOST_HALVINGS, -1, -1)]
