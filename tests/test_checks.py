@@ -363,7 +363,7 @@ class Spoiled(DictionaryUpdate):
             "length": lambda: updated._replace(dictionary=2 * updated.dictionary),
             "rise": lambda: updated._replace(dictionary=np.roll(dictionary, 1, axis=0)),
             "values": lambda: updated._replace(codes=RowCodes(codes.indices, 2 * codes.values)),
-            "support": lambda: updated._replace(codes=RowCodes(codes.indices, 0 * codes.values)),
+            "support": lambda: updated._replace(codes=RowCodes(0 * codes.indices, 0 * codes.values)),
             "dtype": lambda: updated._replace(dictionary=updated.dictionary.astype(np.float16)),
             "pair": lambda: updated[:2],
             "in place": lambda: (dictionary.__imul__(-1), updated)[1],
@@ -501,7 +501,7 @@ def _sleep(coef, intercept, new_coef, new_intercept):
         (_narrow, r"coef must be an array of shape \(3, 7\), got \(3, 6\)"),
         (_sleep, "does not lower the cost"),
         (_shift, "with fit_intercept=False it must return the intercepts as they were"),
-        (_prefer, "with the classes in another order"),
+        (_prefer, "its classifiers must follow the order of the classes"),
         (_explode, "separable classes become infinite"),
     ],
 )
