@@ -18,7 +18,6 @@ from ddlearn import (
     SmoothHinge,
     SoftplusHinge,
     Square,
-    check_loss,
 )
 from ddlearn.losses import resolve_loss
 
@@ -27,11 +26,6 @@ EVERY_LOSS = [loss_class() for loss_class in LOSSES.values()] + [
     SoftplusHinge(sharpness=0.5),
 ]
 every_loss = pytest.mark.parametrize("loss", EVERY_LOSS, ids=repr)
-
-
-@every_loss
-def test_registered_losses_pass_the_public_check(loss):
-    check_loss(loss)
 
 
 @every_loss
@@ -135,110 +129,13 @@ class SquaredHinge(Loss):
         return 2 * (margin < 1).astype(margin.dtype)
 
 
-def test_a_users_loss_passes():
-    check_loss(SquaredHinge())
-
-
-class HalfGradient(SquaredHinge):
-    def gradient(self, margin):
-        return -np.maximum(1 - margin, 0)
-
-
-class WrongCurvature(SquaredHinge):
-    def curvature(self, margin):
-        return (margin < 1).astype(margin.dtype)
-
-
-class Concave(Square):
-    is_quadratic = False
-
-    def value(self, margin):
-        return 1e9 - (1 - margin) ** 2
-
-    def gradient(self, margin):
-        return 2 * (1 - margin)
-
-    def curvature(self, margin):
-        return np.full_like(margin, -2)
-
-
-class Overflowing(Exponential):
-    def value(self, margin):
-        return np.exp(-margin)
-
-
-class Widening(SquaredHinge):
-    def curvature(self, margin):
-        return 2.0 * (margin < 1)
-
-
-class InPlace(SquaredHinge):
-    def value(self, margin):
-        margin -= 1
-        return np.minimum(margin, 0) ** 2
-
-
-class Summing(SquaredHinge):
-    def value(self, margin):
-        return super().value(margin).sum()
-
-
-class NotElementwise(SquaredHinge):
-    def value(self, margin):
-        return super().value(margin) / margin.size
-
-
-class FalselyQuadratic(Logistic):
-    is_quadratic = True
-
-
-class LowSurrogate(Logistic):
-    def surrogate_curvature(self, margin):
-        return self.curvature(margin) / 2
-
-
-class Negative(Square):
-    def value(self, margin):
-        return (1 - margin) ** 2 - 1
-
-
-@pytest.mark.parametrize(
-    ("loss", "word"),
-    [
-        (HalfGradient(), "gradient is not the derivative of value"),
-        (WrongCurvature(), "curvature is not the derivative of gradient"),
-        (Concave(), "not convex"),
-        (Overflowing(), "value is not finite"),
-        (Widening(), "keep the margin's dtype"),
-        (InPlace(), "in place"),
-        (Summing(), "must return an array of the margin's shape"),
-        (NotElementwise(), "not element-wise"),
-        (FalselyQuadratic(), "is_quadratic"),
-        (Negative(), "value is negative"),
-        (LowSurrogate(), "surrogate_curvature is below curvature"),
-    ],
-    ids=lambda parameter: parameter if isinstance(parameter, str) else type(parameter).__name__,
-)
-def test_check_says_what_is_wrong(loss, word):
-    with pytest.raises(ValueError, match=word):
-        check_loss(loss)
-
-
-def test_check_reports_a_loss_that_cannot_be_pickled():
-    class Local(SquaredHinge):
-        pass
-
-    with pytest.raises(ValueError, match="cannot be pickled"):
-        check_loss(Local())
-
-
 def test_resolve_names_the_choices():
     assert isinstance(resolve_loss("square"), Square)
-    with pytest.raises(ValueError, match=r"'huber' is not known; choose one of .*'logistic'"):
+    with pytest.raises(ValueError, match=r"'huber' is not a known loss; choose one of .*'logistic'"):
         resolve_loss("huber")
-    with pytest.raises(TypeError, match=r"derives from Loss; missing: .*gradient, curvature"):
+    with pytest.raises(TypeError, match=r"lacks is_quadratic, .*gradient, curvature, .*; derive from Loss"):
         resolve_loss(type("Half", (), {"value": lambda self, z: z})())
-    with pytest.raises(TypeError, match="not a class"):
+    with pytest.raises(TypeError, match=r"but a class: pass an object, Square\(...\)"):
         resolve_loss(Square)
     with pytest.raises(ValueError, match="sharpness must be a positive number, got 0"):
         resolve_loss(SmoothHinge(sharpness=0))

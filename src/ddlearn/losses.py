@@ -7,17 +7,15 @@ is never formed: for the logistic cost it overflows where both derivatives are h
 
 from __future__ import annotations
 
-import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
 from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 
-from .strategies import report_problems
+from .strategies import resolve
 
 __all__ = [
     "LOSSES",
@@ -27,7 +25,6 @@ __all__ = [
     "SmoothHinge",
     "SoftplusHinge",
     "Square",
-    "check_loss",
     "resolve_loss",
 ]
 
@@ -37,8 +34,9 @@ Margins = NDArray[np.floating]
 class Loss(BaseEstimator, ABC):
     r"""A convex classification cost :math:`\Omega(z)` and its two derivatives.
 
-    Subclasses implement :meth:`value`, :meth:`gradient` and :meth:`curvature`.  Each maps an array of margins to an
-    array of the same shape and dtype, finite for every finite margin.  :func:`check_loss` tests them.
+    Subclasses implement :meth:`value`, :meth:`gradient` and :meth:`curvature`.  Each maps an array of
+    margins to an array of the same shape and dtype, finite for every finite margin.  :func:`ddlearn.check_loss`
+    verifies a loss numerically.
 
     Attributes
     ----------
@@ -274,149 +272,13 @@ LOSSES: dict[str, type[Loss]] = {
 
 
 def resolve_loss(loss: str | Loss) -> Loss:
-    """Return the loss of that registered name, or the object itself.
-
-    Parameters
-    ----------
-    loss : str or Loss
-        A key of ``LOSSES``, or a loss object.
-
-    Returns
-    -------
-    Loss
-        The loss object.
+    """Return the loss registered under a name, or the object itself.
 
     Examples
     --------
     >>> resolve_loss("logistic")
     Logistic()
     """
-    if isinstance(loss, str):
-        if loss not in LOSSES:
-            raise ValueError(f"loss={loss!r} is not known; choose one of {sorted(LOSSES)} or pass a Loss object.")
-        return LOSSES[loss]()
-    missing = [name for name in vars(Loss) if not name.startswith("_") and not hasattr(loss, name)]
-    if missing or isinstance(loss, type):
-        raise TypeError(
-            f"loss={loss!r} cannot serve as a loss: it must be a name from {sorted(LOSSES)} or an object (not a class) "
-            f"that derives from Loss{'; missing: ' + ', '.join(missing) if missing else ''}."
-        )
+    loss = resolve("loss", loss, LOSSES, Loss)
     loss.check_parameters()
     return loss
-
-
-_DTYPES: list[np.dtype[np.floating]] = [np.dtype(np.float64), np.dtype(np.float32)]
-# Where check_loss looks: densely around the margins that occur, then out to where exponentials overflow.
-_COMMON_MARGINS = np.linspace(-8, 8, 641)
-_EXTREME_MARGINS = np.array([-1000.0, -300.0, -80.0, -40.0, 40.0, 80.0, 300.0, 1000.0])
-# A difference quotient over 2e-6 is exact to about 1e-9; a wrong factor of two is off by far more than this.
-_STEP = 1e-6
-_DERIVATIVE_TOLERANCE = 1e-4
-
-
-def _differs_from_slope(function: Callable, derivative: Margins) -> NDArray[np.bool_]:
-    """Where the derivative lies outside the left and right difference quotients (they differ at a corner)."""
-    here = function(_COMMON_MARGINS)
-    right = (function(_COMMON_MARGINS + _STEP) - here) / _STEP
-    left = (here - function(_COMMON_MARGINS - _STEP)) / _STEP
-    slack = _DERIVATIVE_TOLERANCE * (1 + np.maximum(np.abs(left), np.abs(right)))
-    return (derivative < np.minimum(left, right) - slack) | (derivative > np.maximum(left, right) + slack)
-
-
-def _first(margins: Margins, wrong: NDArray[np.bool_]) -> str:
-    return f"margin {margins[wrong][0]:g}"
-
-
-def _find_output_problems(loss: Loss) -> Iterator[str]:
-    for name in ("value", "gradient", "curvature"):
-        method = getattr(loss, name)
-        for dtype in _DTYPES:
-            margins = np.array([*_EXTREME_MARGINS, *_COMMON_MARGINS[:640]], dtype).reshape(-1, 4)
-            kept = margins.copy()
-            result = method(margins)
-            if not np.array_equal(margins, kept):
-                yield f"{name} changes its argument in place; work on a copy."
-                continue
-            if not isinstance(result, np.ndarray) or result.shape != margins.shape:
-                yield f"{name} must return an array of the margin's shape {margins.shape}, got {np.shape(result)}."
-                continue
-            if result.dtype != dtype:
-                yield f"{name} of {dtype} margins has dtype {result.dtype}; keep the margin's dtype."
-            finite = np.isfinite(result)
-            if not finite.all():
-                yield f"{name} is not finite ({result[~finite][0]}) in {dtype} at {_first(margins, ~finite)}."
-            if not np.array_equal(method(margins[:1]), result[:1]):
-                yield f"{name} is not element-wise: an element's result changes with the other elements."
-
-
-def _find_derivative_problems(loss: Loss) -> Iterator[str]:
-    margins = np.concatenate([_EXTREME_MARGINS[:4], _COMMON_MARGINS, _EXTREME_MARGINS[4:]])
-    wrong = loss.value(margins) < 0
-    if wrong.any():
-        yield f"value is negative at {_first(margins, wrong)}: the costs' mean would be no scale."
-    wrong = loss.curvature(margins) < 0
-    if wrong.any():
-        yield f"curvature is negative at {_first(margins, wrong)}: the loss is not convex."
-    wrong = np.diff(loss.gradient(margins)) < -_DERIVATIVE_TOLERANCE
-    if wrong.any():
-        yield f"gradient decreases after {_first(margins[:-1], wrong)}: the loss is not convex."
-    surrogate = loss.surrogate_curvature(margins)
-    wrong = ~(surrogate >= (1 - _DERIVATIVE_TOLERANCE) * loss.curvature(margins))
-    if wrong.any():
-        yield f"surrogate_curvature is below curvature at {_first(margins, wrong)}: it must be an upper bound."
-    wrong = _differs_from_slope(loss.value, loss.gradient(_COMMON_MARGINS))
-    if wrong.any():
-        yield f"gradient is not the derivative of value at {_first(_COMMON_MARGINS, wrong)}."
-    wrong = _differs_from_slope(loss.gradient, loss.curvature(_COMMON_MARGINS))
-    if wrong.any():
-        yield f"curvature is not the derivative of gradient at {_first(_COMMON_MARGINS, wrong)}."
-    if loss.is_quadratic and np.ptp(loss.curvature(margins)) > 0:
-        yield "is_quadratic is set, but the curvature is not constant."
-
-
-def _find_copy_problems(loss: Loss) -> Iterator[str]:
-    def clone_loss() -> Loss:
-        return clone(loss)
-
-    def pickle_loss() -> Loss:
-        return pickle.loads(pickle.dumps(loss))
-
-    for word, copy_loss in (("cloned", clone_loss), ("pickled", pickle_loss)):
-        try:
-            copy = copy_loss()
-        except Exception as error:  # a plug-in may fail in any way; the report names it
-            reason = f"{type(error).__name__}: {error}"
-            yield f"it cannot be {word} ({reason}); derive from ddlearn.Loss and define it in a module."
-            continue
-        if not np.array_equal(copy.value(_COMMON_MARGINS), loss.value(_COMMON_MARGINS)):
-            yield f"its value changes when it is {word}: set all state from the constructor's parameters."
-
-
-def check_loss(loss: str | Loss) -> None:
-    """Verify numerically that an object can serve as a loss.
-
-    Looks at shapes, dtypes and finiteness for margins up to 1000 in size, at both derivatives against difference
-    quotients, at convexity, and at clone and pickle.
-
-    Parameters
-    ----------
-    loss : str or Loss
-        The loss to look at.
-
-    Raises
-    ------
-    ValueError
-        With one line for each thing that is wrong.
-
-    Examples
-    --------
-    >>> from ddlearn import check_loss, Logistic
-    >>> check_loss(Logistic())
-    """
-    loss = resolve_loss(loss)
-    with np.errstate(all="ignore"):  # an overflow is reported in words below
-        problems = list(_find_output_problems(loss))
-        if not problems:  # derivatives of something of the wrong shape say nothing
-            problems += _find_derivative_problems(loss)
-            problems += _find_copy_problems(loss)
-    report_problems(loss, "loss", problems)

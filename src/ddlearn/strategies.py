@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
 from numbers import Integral
 from typing import Any, TypeVar
 
 import numpy as np
-from sklearn.base import clone
 
 Strategy = TypeVar("Strategy")
 
@@ -31,12 +29,11 @@ def resolve(role: str, value: str | Strategy, registry: Mapping[str, type[Strate
         )
     if isinstance(value, type):
         raise TypeError(f"{value!r} is not a usable {role}, but a class: pass an object, {value.__name__}(...).")
-    missing = [name for name in vars(base) if not name.startswith("_") and not hasattr(value, name)]
+    # Looked up without evaluating properties, which may raise before a fit.
+    missing = [name for name in vars(base) if not name.startswith("_") and name not in dir(value)]
     if missing:
-        raise TypeError(
-            f"{value!r} is not a usable {role}: it lacks {', '.join(missing)}; derive from {base.__name__}, or use one "
-            f"of {names}."
-        )
+        remedy = f"derive from {base.__name__}" + (f", or use one of {names}." if names else ".")
+        raise TypeError(f"{value!r} is not a usable {role}: it lacks {', '.join(missing)}; {remedy}")
     return value
 
 
@@ -46,39 +43,3 @@ def check_number(name: str, value: Any, kind: type) -> None:
     if not is_number or isinstance(value, bool) or not 0 <= value < np.inf:
         word = "an integer" if kind is Integral else "a number"
         raise ValueError(f"{name} must be {word} of at least 0, got {value!r}.")
-
-
-# What strategies do with all samples at once, and what with sums over samples that lie apart.
-UPDATE_METHODS = ("update", "update_from")
-TRAINER_METHODS = ("train", "train_on")
-
-
-def works_on_sums(strategy: Any, whole: str, from_sums: str) -> bool:
-    """Whether a strategy that is declared additive may be given sums.
-
-    One that derives from such a strategy and has its own way with all samples at once has none with sums.
-    """
-    if not getattr(strategy, "is_additive", False):
-        return False
-    for each in type(strategy).__mro__:
-        if from_sums in vars(each):
-            return True
-        if whole in vars(each):
-            return False
-    return hasattr(strategy, from_sums)
-
-
-def find_copy_problems(strategy: Any, base: str) -> Iterator[str]:
-    """Tell if an object cannot be cloned and pickled, as grid searches and worker processes do."""
-    try:
-        clone(strategy)
-        pickle.loads(pickle.dumps(strategy))
-    except Exception as error:  # a plug-in may fail in any way; the report names it
-        yield f"it cannot be cloned and pickled ({type(error).__name__}: {error}); derive from {base}."
-
-
-def report_problems(strategy: Any, role: str, problems: Iterable[str]) -> None:
-    """Raise with one line for each different problem, if there are any."""
-    lines = [f"- {problem}" for problem in dict.fromkeys(problems)]
-    if lines:
-        raise ValueError("\n".join([f"{strategy!r} is not a usable {role}:", *lines]))

@@ -14,7 +14,6 @@ from ddlearn.classifiers import (
     LogitBoost,
     Newton,
     SquareLev,
-    check_classifier_trainer,
     resolve_trainer,
 )
 from ddlearn.classifiers.problem import LabelledCodes, scale_ridge
@@ -438,7 +437,6 @@ def test_a_loss_of_the_users_own_trains():
     slopes = labels * loss.gradient(labels * (dense @ coef.T + intercept))
     penalties = penalties_of(trainer, codes, labels, loss)
     assert_allclose(slopes.T @ dense + penalties[:, None] * coef, 0, atol=1e-6)
-    check_classifier_trainer("newton", loss)
 
 
 def test_a_trainer_that_does_not_suit_the_loss_names_one_that_does():
@@ -446,10 +444,10 @@ def test_a_trainer_that_does_not_suit_the_loss_names_one_that_does():
         resolve_trainer("ada_boost", "logistic")
     with pytest.raises(ValueError, match="does not support"):
         resolve_trainer(SquareLev(), "logistic")
-    with pytest.raises(ValueError, match="'boost' is not known; choose 'auto', one of"):
+    with pytest.raises(ValueError, match="'boost' is not a known classifier trainer; choose one of"):
         resolve_trainer("boost", "logistic")
     for unusable in (LogitBoost, 3):
-        with pytest.raises(TypeError, match=r"object \(not a class\) that derives from ClassifierTrainer"):
+        with pytest.raises(TypeError, match="is not a usable classifier trainer"):
             resolve_trainer(unusable, "logistic")
 
 
@@ -457,17 +455,13 @@ def test_objects_are_used_as_they_are():
     trainer = Newton(ridge=0.5)
     assert resolve_trainer(trainer, "logistic") is trainer
 
+    class OnlyTrains(ClassifierTrainer):
+        is_additive = False
 
-class OnlyTrains:
-    def train(self, codes, labels, loss, coef, intercept, *, fit_intercept=True, n_jobs=None):
-        return coef, intercept
+        def train(self, codes, labels, loss, coef, intercept, *, fit_intercept=True, n_jobs=None):
+            return coef, intercept
 
-
-def test_an_object_must_declare_all_that_a_trainer_declares():
-    with pytest.raises(TypeError, match="derives from ClassifierTrainer; missing: supports, is_additive"):
-        resolve_trainer(OnlyTrains(), "logistic")
-    declared = type("Declared", (OnlyTrains,), {"supports": lambda self, loss: True, "is_additive": False})()
-    assert resolve_trainer(declared, "logistic") is declared
+    assert isinstance(resolve_trainer(OnlyTrains(), "logistic"), OnlyTrains)
 
 
 # Wrong input is met with words
@@ -496,85 +490,6 @@ def test_wrong_arrays(change, words):
 def test_wrong_parameters(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         LogitBoost(**wrong).train(*draw_problem(), Logistic(), *draw_start())
-
-
-# The conformance check
-
-
-@pytest.mark.parametrize("trainer", CLASSIFIER_TRAINERS)
-def test_registered_trainers_conform(trainer):
-    check_classifier_trainer(trainer)
-
-
-class _Careless(Newton):
-    """Trains, then spoils the result."""
-
-    is_additive = False
-
-    def __init__(self, spoil=None):
-        super().__init__()
-        self.spoil = spoil
-
-    def train(self, codes, labels, loss, coef, intercept, *, fit_intercept=True, n_jobs=None):
-        trained = super().train(codes, labels, loss, coef, intercept, fit_intercept=fit_intercept)
-        return self.spoil(coef, intercept, *trained)
-
-
-def _double(coef, intercept, new_coef, new_intercept):
-    return new_coef.astype(np.float64), new_intercept.astype(np.float64)
-
-
-def _grow(coef, intercept, new_coef, new_intercept):
-    return 100 * new_coef, new_intercept
-
-
-def _overwrite(coef, intercept, new_coef, new_intercept):
-    coef[:] = new_coef
-    return coef, new_intercept
-
-
-def _fill_unused(coef, intercept, new_coef, new_intercept):
-    new_coef[:, -1] = 1
-    return new_coef, new_intercept
-
-
-def _lean(coef, intercept, new_coef, new_intercept):
-    new_coef[:, 0] += 1e-3
-    return new_coef, new_intercept
-
-
-def _narrow(coef, intercept, new_coef, new_intercept):
-    return new_coef[:, :-1], new_intercept
-
-
-def _sleep(coef, intercept, new_coef, new_intercept):
-    return coef.copy() * (np.arange(coef.shape[1]) < coef.shape[1] - 1), intercept.copy()
-
-
-@pytest.mark.parametrize(
-    ("spoil", "words"),
-    [
-        (_double, "must keep its dtype float32"),
-        (_grow, "raises the cost"),
-        (_overwrite, "changes its arguments"),
-        (_fill_unused, "no sample uses"),
-        (_lean, "flipped"),
-        (_narrow, "must keep its shape"),
-        (_sleep, "does not lower the cost"),
-    ],
-)
-def test_the_check_finds_what_is_wrong(spoil, words):
-    with pytest.raises(ValueError, match=words):
-        check_classifier_trainer(_Careless(spoil), "logistic")
-
-
-def test_the_check_asks_for_a_loss_where_it_knows_none():
-    class Picky(ClassifierTrainer):
-        def supports(self, loss):
-            return isinstance(loss, SquaredHinge)
-
-    with pytest.raises(ValueError, match="pass check_classifier_trainer a loss"):
-        check_classifier_trainer(Picky())
 
 
 # Kernels and their slow twins
@@ -633,15 +548,3 @@ def test_classes_that_wait_for_memory_get_the_same_classifiers(monkeypatch):
     monkeypatch.setattr("ddlearn.classifiers.trainer._HESSIAN_BYTES", 1)  # one class after another
     for one, other in zip(LogitBoost().train(codes, labels, Logistic(), *draw_start()), expected, strict=True):
         assert_array_equal(one, other)
-
-
-class WeighsByOthers(LogitBoost):
-    """Looks at other samples for the weight of one, and stops before that makes no difference any more."""
-
-    def sample_weights(self, gradient, curvature):
-        return np.full_like(curvature, curvature.mean())
-
-
-def test_a_trainer_that_is_not_as_additive_as_it_says_is_found_out():
-    with pytest.raises(ValueError, match="train_on gives other classifiers for two halves"):
-        check_classifier_trainer(WeighsByOthers(max_rounds=2), "logistic")

@@ -881,7 +881,7 @@ def test_what_a_cluster_cannot_do_is_told_in_a_line(folder, parts, cluster, tmp_
         (["fitt"], 2, "fit"),
         (["reproduce", "table_2"], 2, "'table_2' is not known; choose one of losses, usps,"),
         (["explain", "model.safetensors", "test.npz", "--row", "300"], 2, "has 300 samples, 0 to 299"),
-        (["fit", "train.npz", "-o", "m", "--loss", "hinge"], 1, "'hinge' is not known"),
+        (["fit", "train.npz", "-o", "m", "--loss", "hinge"], 1, "'hinge' is not a known loss"),
         (["fit", "nothing.npz", "-o", "m"], 1, "nothing.npz: there is no such file"),
         (["fit", "model.safetensors", "-o", "m"], 1, "files ending in '.safetensors' are not known"),
         (["predict", "train.npz", "test.npz"], 1, "train.npz"),

@@ -8,7 +8,7 @@ from conftest import normalise
 from scipy.ndimage import gaussian_filter, zoom
 from sklearn.datasets import load_digits
 
-from ddlearn import ORMP, Alignment, DDLClassifier
+from ddlearn import ORMP, Alignment, DDLClassifier, SparseCoder
 from ddlearn.coding.alignment import (
     TRANSFORMS,
     Registration,
@@ -209,7 +209,7 @@ def test_an_alignment_must_be_one():
 
 
 def test_a_coder_that_cannot_project_directions_is_refused():
-    class Plain:
+    class Plain(SparseCoder):
         def encode(self, *arguments, **options):
             raise AssertionError
 

@@ -17,7 +17,6 @@ from ddlearn import (
     DDLClassifier,
     ElasticNet,
     RowCodes,
-    check_sparse_coder,
     discriminative_encode,
     load,
     map_objective,
@@ -75,53 +74,6 @@ def test_float32_is_close_to_float64():
     single = sparse_encode(X.astype(np.float32), D.astype(np.float32), method=CODER)
     assert single.dtype == np.float32
     np.testing.assert_allclose(single.toarray(), sparse_encode(X, D, method=CODER).toarray(), atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    "coder", [ElasticNet(), CODER, ElasticNet(0.1, l1_ratio=1.0), ElasticNet(0.1, positive=True)], ids=repr
-)
-def test_passes_the_public_check(coder):
-    check_sparse_coder(coder)
-
-
-class Careless(ElasticNet):
-    """An elastic net with faults."""
-
-    def __init__(self, fault):
-        super().__init__(0.1)
-        self.fault = fault
-
-    def adapt(self, samples, dictionary, n_nonzero_coefs):
-        return self
-
-    @property
-    def is_adapted(self):
-        return self.fault != "adapt"
-
-    def measure_penalty(self, values):
-        penalty = super().measure_penalty(values)
-        return {"offset": penalty + 1, "sum": penalty.sum(), "sign": -penalty}.get(self.fault, penalty)
-
-    def encode(self, *terms, init_codes=None, **options):
-        codes = super().encode(*terms, **options)
-        if self.fault == "start" and init_codes is not None:
-            return RowCodes(codes.indices, 3 * codes.values)
-        return codes
-
-
-@pytest.mark.parametrize(
-    ("fault", "message"),
-    [
-        ("offset", "must be 0 for zero codes"),
-        ("sum", "one number a row"),
-        ("sign", "never below"),
-        ("start", "codes that it begins with get worse"),
-        ("adapt", "adapt must return a coder that is_adapted"),
-    ],
-)
-def test_the_public_check_says_what_is_wrong(fault, message):
-    with pytest.raises(ValueError, match=message):
-        check_sparse_coder(Careless(fault))
 
 
 @pytest.mark.parametrize(

@@ -438,7 +438,7 @@ def test_a_users_loss_and_coder(digits):
     [
         ({"n_components": 0}, "n_components must be None, 'auto' or an integer of at least 1, got 0"),
         ({"n_components": 4, "n_nonzero_coefs": 6}, "n_nonzero_coefs=6 exceeds the 4 atoms"),
-        ({"loss": "hinge"}, "'hinge' is not known"),
+        ({"loss": "hinge"}, "'hinge' is not a known loss"),
         ({"sparse_coder": "lars"}, "'lars' is not a known sparse coder"),
         ({"dictionary_update": "svd"}, "svd"),
         ({"classifier_trainer": "ada_boost", "loss": "square"}, "does not support the loss"),

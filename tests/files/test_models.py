@@ -40,6 +40,7 @@ from ddlearn import (
     EpochRecord,
     GreedyErrors,
     Jitter,
+    Loss,
     ModelFileError,
     Refiner,
     SmoothHinge,
@@ -346,10 +347,8 @@ def test_a_subclass_of_a_registered_class_is_not_taken_for_it(digits, path):
 
 
 def test_a_loss_without_parameters_of_scikit_learn(digits, path):
-    class Plain:
-        value, gradient, curvature = (getattr(SquaredHinge, name) for name in ("value", "gradient", "curvature"))
-
-    loss = Plain()
+    declared = {name: getattr(SquaredHinge, name) for name in vars(Loss) if not name.startswith("_")}
+    loss = type("Plain", (), declared)()
     save(quick(loss=loss).fit(*digits), path)
     assert load(path, loss=loss).loss_ is loss
 

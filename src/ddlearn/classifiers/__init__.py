@@ -17,7 +17,6 @@ separable, and determines the directions that the codes leave open.  The cost wi
 ``memory`` the parabolas that replace samples of earlier batches.
 """
 
-from .conformance import check_classifier_trainer as check_classifier_trainer
 from .trainer import CLASSIFIER_TRAINERS as CLASSIFIER_TRAINERS
 from .trainer import AdaBoost as AdaBoost
 from .trainer import ClassifierTrainer as ClassifierTrainer

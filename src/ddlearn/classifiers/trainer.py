@@ -19,6 +19,7 @@ from sklearn.utils import check_scalar
 from ..codes import RowCodes
 from ..losses import Loss, resolve_loss
 from ..parallel import LocalParts, Parts
+from ..strategies import resolve
 from .problem import (
     ClassifierPart,
     ClassifierPoint,
@@ -483,36 +484,10 @@ CLASSIFIER_TRAINERS: dict[str, type[ClassifierTrainer]] = {
 }
 
 
-def look_up_trainer(name: str) -> ClassifierTrainer:
-    """Return a new trainer of that registered name, with its default parameters."""
-    if name not in CLASSIFIER_TRAINERS:
-        raise ValueError(
-            f"classifier_trainer={name!r} is not known; choose 'auto', one of {sorted(CLASSIFIER_TRAINERS)}, or pass a "
-            "ClassifierTrainer object."
-        )
-    return CLASSIFIER_TRAINERS[name]()
-
-
 def resolve_trainer(trainer: str | ClassifierTrainer, loss: str | Loss) -> ClassifierTrainer:
-    """Return the trainer of that registered name, or the object itself, if it is for that loss.
+    """Return the trainer registered under a name, or the object itself, if it supports the loss.
 
-    Parameters
-    ----------
-    trainer : str or ClassifierTrainer
-        "auto", a key of ``CLASSIFIER_TRAINERS``, or a trainer object.  "auto" is the trainer that the loss names, or
-        "square_lev" for a quadratic loss.
-    loss : str or Loss
-        The loss to train with.
-
-    Returns
-    -------
-    ClassifierTrainer
-        The trainer object.
-
-    Raises
-    ------
-    ValueError
-        If there is no trainer of that name, or it does not support the loss.
+    "auto" is the trainer that the loss names, or "square_lev" for a quadratic loss.
 
     Examples
     --------
@@ -521,19 +496,9 @@ def resolve_trainer(trainer: str | ClassifierTrainer, loss: str | Loss) -> Class
     AdaBoost()
     """
     loss = resolve_loss(loss)
-    if isinstance(trainer, str):
-        auto = "square_lev" if loss.is_quadratic else loss.trainer
-        trainer = look_up_trainer(auto if trainer == "auto" else trainer)
-    needed = ["train", "supports", "is_additive"]
-    if getattr(trainer, "is_additive", False):
-        needed += ["train_on", "sample_weights"]
-    missing = [name for name in needed if not hasattr(trainer, name)]
-    if isinstance(trainer, type) or missing:
-        raise TypeError(
-            f"classifier_trainer={trainer!r} cannot train classifiers: it must be 'auto', a name from "
-            f"{sorted(CLASSIFIER_TRAINERS)}, or an object (not a class) that derives from ClassifierTrainer"
-            f"{'; missing: ' + ', '.join(missing) if missing else ''}."
-        )
+    if isinstance(trainer, str) and trainer == "auto":
+        trainer = "square_lev" if loss.is_quadratic else loss.trainer
+    trainer = resolve("classifier trainer", trainer, CLASSIFIER_TRAINERS, ClassifierTrainer)
     if not trainer.supports(loss):
         usable = [name for name, registered in CLASSIFIER_TRAINERS.items() if registered().supports(loss)]
         raise ValueError(f"{trainer!r} does not support the loss {loss!r}; use 'auto' or one of {usable} instead.")

@@ -1,4 +1,4 @@
-"""Traditional sparse coding (the paper's TSC): samples to codes without labels, by a dictionary with its Gram matrix."""
+"""Traditional sparse coding (the paper's TSC): label-free codes, by a dictionary with its Gram matrix."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +15,7 @@ from sklearn.utils import check_array
 
 from ..codes import Floats, RowCodes
 from ..parallel import TILE_ROWS, map_blocks, split_rows
+from ..strategies import resolve
 from .coders import OMP, ORMP, SparseCoder
 from .elastic_net import ElasticNet
 
@@ -27,39 +28,15 @@ _FEW_ATOMS = 400
 _MOST_SAMPLES_TO_ADAPT = 1000
 
 
-def resolve_sparse_coder(sparse_coder: str | SparseCoder, **parameters: Any) -> SparseCoder:
-    """Return the coder of that registered name, or the object itself.
-
-    Parameters
-    ----------
-    sparse_coder : str or SparseCoder
-        A key of ``SPARSE_CODERS``, or an object with ``encode``.
-    **parameters : dict
-        Constructor parameters, if it is a name.
-
-    Returns
-    -------
-    SparseCoder
-        The coder.
+def resolve_sparse_coder(sparse_coder: str | SparseCoder) -> SparseCoder:
+    """Return the coder registered under a name, or the object itself.
 
     Examples
     --------
     >>> resolve_sparse_coder("omp")
     OMP()
     """
-    if isinstance(sparse_coder, str):
-        if sparse_coder not in SPARSE_CODERS:
-            raise ValueError(
-                f"{sparse_coder!r} is not a known sparse coder; choose one of {sorted(SPARSE_CODERS)} or pass a "
-                "SparseCoder object."
-            )
-        return SPARSE_CODERS[sparse_coder](**parameters)
-    if isinstance(sparse_coder, type) or not callable(getattr(sparse_coder, "encode", None)):
-        raise TypeError(
-            f"{sparse_coder!r} cannot serve as a sparse coder: it must be a name from {sorted(SPARSE_CODERS)} or an "
-            "object (not a class) with the method encode."
-        )
-    return sparse_coder
+    return resolve("sparse coder", sparse_coder, SPARSE_CODERS, SparseCoder)
 
 
 def check_samples(X: ArrayLike, dictionary: ArrayLike) -> tuple[Floats, Floats]:
@@ -266,7 +243,9 @@ def sparse_encode(
         raise ValueError(f"tol must be None or a number of at least 0, got {tol!r}.")
     if tol is not None and not isinstance(method, str):
         raise ValueError(f"tol={tol!r} goes with a method's name; give it to the constructor of {method!r} instead.")
-    coder = resolve_sparse_coder(method, **({} if tol is None else {"tol": tol}))
+    coder = resolve_sparse_coder(method)
+    if tol is not None:
+        coder.set_params(tol=tol)
     n_nonzero_coefs = check_budget(n_nonzero_coefs, len(dictionary), coder)
     coder = adapt_coder(coder, X, dictionary, n_nonzero_coefs)
     return Encoder.of(dictionary, coder, n_nonzero_coefs, n_jobs).encode(X, n_jobs=n_jobs).to_csr(len(dictionary))

@@ -28,7 +28,7 @@ from sklearn.base import BaseEstimator
 
 from ..codes import Flags, Floats, RowCodes
 from ..kernels.errors import pursue_with_errors
-from ..strategies import check_number
+from ..strategies import check_number, resolve
 from .coders import PIVOT_FLOOR
 from .masked import MaskedCoder, MaskedFit, Tangents
 
@@ -75,6 +75,9 @@ class ErrorSearch(BaseEstimator, ABC):
     """
 
     moves_samples = True  # whether tangents are taken into account
+
+    def check_parameters(self) -> None:
+        """Raise unless all parameters make sense."""
 
     @abstractmethod
     def find(
@@ -274,34 +277,13 @@ ERROR_SEARCHES: dict[str, type[ErrorSearch]] = {"alternating": AlternatingErrors
 
 
 def resolve_error_search(error_search: str | ErrorSearch) -> ErrorSearch:
-    """Return the search of that registered name, or the object itself.
-
-    Parameters
-    ----------
-    error_search : str or ErrorSearch
-        A key of ``ERROR_SEARCHES``, or an object with ``find``.
-
-    Returns
-    -------
-    ErrorSearch
-        The search.
+    """Return the search registered under a name, or the object itself.
 
     Examples
     --------
     >>> resolve_error_search("greedy")
     GreedyErrors()
     """
-    if isinstance(error_search, str):
-        if error_search not in ERROR_SEARCHES:
-            raise ValueError(
-                f"{error_search!r} is not a known error search; choose one of {sorted(ERROR_SEARCHES)} or pass an "
-                "ErrorSearch object."
-            )
-        return ERROR_SEARCHES[error_search]()
-    if isinstance(error_search, type) or not callable(getattr(error_search, "find", None)):
-        raise TypeError(
-            f"{error_search!r} cannot serve as an error search: it must be a name from {sorted(ERROR_SEARCHES)} or an "
-            "object (not a class) with the method find."
-        )
-    getattr(error_search, "check_parameters", lambda: None)()
-    return error_search
+    search = resolve("error search", error_search, ERROR_SEARCHES, ErrorSearch)
+    search.check_parameters()
+    return search

@@ -21,6 +21,7 @@ from ..codes import RowCodes
 from ..kernels import sweep as kernel
 from ..kernels.codes import drop_zeros
 from ..parallel import effective_n_jobs, map_blocks, single_threaded_blas
+from ..strategies import resolve
 from .upkeep import FindWorst, Floats, insert_samples, replace_useless
 
 # Below this norm an atom of the least squares solution has vanished, and no scale of its codes could make up for it.
@@ -546,36 +547,12 @@ DICTIONARY_UPDATES: dict[str, type[DictionaryUpdate]] = {
 
 
 def resolve_dictionary_update(update: str | DictionaryUpdate) -> DictionaryUpdate:
-    """Return the dictionary update of that registered name, or the object itself.
-
-    Parameters
-    ----------
-    update : str or DictionaryUpdate
-        A key of ``DICTIONARY_UPDATES``, or an update object.
-
-    Returns
-    -------
-    DictionaryUpdate
-        The update object.
+    """Return the dictionary update registered under a name, or the object itself.
 
     Examples
     --------
     >>> resolve_dictionary_update("atom")
     AtomUpdate()
     """
-    if isinstance(update, str):
-        if update not in DICTIONARY_UPDATES:
-            raise ValueError(
-                f"dictionary_update={update!r} is not known; choose one of {sorted(DICTIONARY_UPDATES)} "
-                "or pass a DictionaryUpdate object."
-            )
-        return DICTIONARY_UPDATES[update]()
     base = AdditiveUpdate if getattr(update, "is_additive", False) else DictionaryUpdate
-    missing = [name for name in vars(base) if not name.startswith("_") and not hasattr(update, name)]
-    if isinstance(update, type) or missing:
-        raise TypeError(
-            f"dictionary_update={update!r} cannot serve as a dictionary update: it must be a name from "
-            f"{sorted(DICTIONARY_UPDATES)} or an object (not a class) that derives from {base.__name__}"
-            f"{'; missing: ' + ', '.join(missing) if missing else ''}."
-        )
-    return update
+    return resolve("dictionary update", update, DICTIONARY_UPDATES, base)
