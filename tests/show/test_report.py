@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ddlearn.inference.rules.rules import compute_evidence
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, random_array
@@ -38,6 +37,7 @@ from ddlearn import (
     save,
     write_report,
 )
+from ddlearn.inference.rules import compute_evidence
 from ddlearn.show.colors import get_class_color
 from ddlearn.show.report.evidence import tabulate_evidence
 from ddlearn.show.report.ink import measure_ink, measure_look, measure_thickness
