@@ -157,25 +157,25 @@ def test_too_many_atoms_are_cut_in_every_group_alike(planted):
     ).plot()
     assert [list(atoms) for _, atoms in display.groups_] == [list(range(59, 49, -1)), list(range(74, 64, -1)), [75]]
     assert display.ax_.get_title() == "Dictionary: 21 of 76 atoms"
-    display = DictionaryDisplay.from_dictionary(np.tile(planted.dictionary, (2, 1)))
+    display = DictionaryDisplay(np.tile(planted.dictionary, (2, 1))).plot()
     assert display.ax_.get_title() == "Dictionary: 100 of 152 atoms"
 
 
 @pytest.mark.parametrize("shape", [(4, 5), (5, 3, 1), (-5, -3), (15,)])
 def test_image_shape_must_be_one_of_images_of_that_size(shape):
-    with pytest.raises(ValueError, match=r"image_shape=\(.*\) does not fit 15 features: give height and width"):
-        DictionaryDisplay.from_dictionary(np.eye(15), image_shape=shape)
+    with pytest.raises(ValueError, match=r"image_shape=\(.*\) does not match 15 features: pass \(height, width\)"):
+        DictionaryDisplay(np.eye(15), image_shape=shape)
 
 
 def test_pictures_have_the_values_of_the_atoms_on_one_scale_around_zero():
     atoms = np.zeros((2, 12))
     atoms[0, 0], atoms[1, 5] = 1.0, -1.0
-    display = DictionaryDisplay.from_dictionary(atoms, image_shape=(3, 4))
+    display = DictionaryDisplay(atoms, image_shape=(3, 4)).plot()
     first, second = (np.asarray(image.get_array()) for image in display.ax_.images)
     limit = np.quantile(np.abs(atoms), 0.995)
     np.testing.assert_allclose(first, np.clip((atoms[0] / limit).reshape(3, 4) / 2 + 0.5, 0, 1))
     assert second.min() == second[1, 1] == 0
-    colours = DictionaryDisplay.from_dictionary(atoms, image_shape=(2, 2, 3)).ax_.images[0].get_array()
+    colours = DictionaryDisplay(atoms, image_shape=(2, 2, 3)).plot().ax_.images[0].get_array()
     assert colours.shape == (2, 2, 3)
     assert colours[0, 0, 0] == 1
 
@@ -198,16 +198,16 @@ def test_pictures_do_not_overlap(fixture, shape, n_atoms, request):
 def test_dictionary_says_what_does_not_fit_together():
     with pytest.raises(ValueError, match=r"weight has shape \(2,\), but there are 3 atoms"):
         DictionaryDisplay(np.eye(3), weight=[1, 2])
-    with pytest.raises(ValueError, match="atom_class holds 2, but classes has 2 names"):
+    with pytest.raises(ValueError, match="atom_class contains 2, but classes has 2 names"):
         DictionaryDisplay(np.eye(3), atom_class=[0, 1, 2], classes=["a", "b"])
     with pytest.raises(ValueError, match="max_atoms must be at least 1, got 0"):
         DictionaryDisplay(np.eye(3), max_atoms=0)
     for nothing, shape in (([], r"\(0,\)"), (np.empty((0, 9)), r"\(0, 9\)")):  # [] must not be an atom of no features
-        with pytest.raises(ValueError, match=f"components has shape {shape}: give one atom at least"):
-            DictionaryDisplay.from_dictionary(nothing)
+        with pytest.raises(ValueError, match=f"components has shape {shape}: pass at least one atom"):
+            DictionaryDisplay(nothing)
     ax = plt.figure().add_axes((0, 0, 0.01, 0.01))
     with pytest.raises(ValueError, match="too small for this dictionary"):
-        DictionaryDisplay.from_dictionary(np.eye(200), ax=ax, image_shape=(10, 20))
+        DictionaryDisplay(np.eye(200), image_shape=(10, 20)).plot(ax=ax)
 
 
 # The history of a fit, and its scales
@@ -233,7 +233,7 @@ def test_convergence_divides_the_place_of_the_axes_it_is_given(model):
     assert all(place.x0 <= panel.get_position().x0 <= panel.get_position().x1 <= place.x1 + 1e-9
                for panel in display.axes_.flat)  # fmt: skip
     assert not right.lines
-    with pytest.raises(ValueError, match=r"pass axes that plt.subplots made"):
+    with pytest.raises(ValueError, match=r"pass axes created by plt.subplots"):
         ConvergenceDisplay.from_estimator(model, ax=figure.add_axes((0, 0, 1, 1)))
 
 
@@ -273,7 +273,7 @@ def test_noise_over_decades_has_a_logarithmic_axis(sigma, scale):
 
 
 def test_noise_of_no_samples_is_refused():
-    with pytest.raises(ValueError, match="sigma is empty: give the noise level of one sample"):
+    with pytest.raises(ValueError, match="sigma is empty: pass the noise level of at least one sample"):
         NoiseDisplay([])
 
 
@@ -290,7 +290,7 @@ def test_a_model_that_was_saved_without_noise_says_so(model, tmp_path):
         NoiseDisplay.from_estimator(restored).counts_, NoiseDisplay.from_estimator(model).counts_
     )
     del restored.noise_variance_
-    with pytest.raises(ValueError, match="holds no noise_variance_"):
+    with pytest.raises(ValueError, match="has no noise_variance_"):
         NoiseDisplay.from_estimator(restored)
 
 
@@ -301,7 +301,7 @@ def test_bars_are_the_class_costs(two_class_model):
 
 
 def test_loss_curves_are_the_losses():
-    display = LossDisplay.from_losses()
+    display = LossDisplay().plot()
     curves = {line.get_label(): line.get_xydata().T for line in display.ax_.lines}
     assert set(curves) == {name.replace("_", " ") for name in LOSSES} | {"0-1 loss"}
     margins, costs = curves["smooth hinge"]
@@ -314,21 +314,21 @@ def test_loss_curves_are_the_losses():
 
 def test_losses_may_be_objects():
     losses = ["square", SmoothHinge(sharpness=9.0), SmoothHinge(sharpness=3.0), Exponential(), Logistic()]
-    assert len(LossDisplay.from_losses(losses).values) == 5
+    assert len(LossDisplay(losses).values) == 5
     with pytest.raises(ValueError, match="'cube' is not known"):
-        LossDisplay.from_losses(["cube"])
+        LossDisplay(["cube"])
 
 
 @pytest.mark.parametrize("loss", ["square", SmoothHinge(sharpness=9.0)])
 def test_one_loss_need_not_be_in_a_list(loss):
     """A text is a sequence too, of letters that are no losses."""
-    assert list(LossDisplay.from_losses(loss).values) == list(LossDisplay.from_losses([loss]).values)
+    assert list(LossDisplay(loss).values) == list(LossDisplay([loss]).values)
 
 
 @pytest.mark.parametrize("losses", [["square", "logistic", "square"], [SmoothHinge(8.0), SmoothHinge(8.0)]])
 def test_curves_that_could_not_be_told_apart_are_refused(losses):
-    with pytest.raises(ValueError, match=r"losses holds '(square|SmoothHinge\(sharpness=8.0\))' more than once"):
-        LossDisplay.from_losses(losses)
+    with pytest.raises(ValueError, match=r"losses contains '(square|SmoothHinge\(sharpness=8.0\))' more than once"):
+        LossDisplay(losses)
 
 
 # One sample
@@ -425,7 +425,7 @@ def test_of_many_classes_the_best_and_the_true_one_are_shown(many_class_model, p
     assert set(display.shown_classes_) == {*np.argsort(-evidence)[:12], worst}
     assert "13 of 38 classes" in display.ax_.get_title()
     assert {"predicted", "true"} <= set(texts(display.ax_))
-    with pytest.raises(ValueError, match="true_label='nobody' is none of the classes"):
+    with pytest.raises(ValueError, match="true_label='nobody' is not one of the classes"):
         EvidenceDisplay.from_estimator(many_class_model, planted.data[0], "nobody")
 
 
@@ -538,11 +538,11 @@ def test_a_single_class_is_a_confusion_without_a_warning(model, digits):
 
 def test_samples_without_label_are_refused(model, digits):
     X, y = digits[0][:3], digits[1][:3]
-    with pytest.raises(ValueError, match="y holds None in row 2"):
+    with pytest.raises(ValueError, match="y contains None in row 2"):
         ConfusionDisplay.from_estimator(model, X, [0, 1, None])
-    with pytest.raises(ValueError, match="row 1, by which the model marks samples without label"):
+    with pytest.raises(ValueError, match="row 1, which marks samples without a label"):
         ConfusionDisplay.from_estimator(load_copy(model).set_params(unlabeled=1), X, y)
-    with pytest.raises(ValueError, match="There are no samples"):
+    with pytest.raises(ValueError, match="y is empty"):
         ConfusionDisplay.from_predictions([], [])
 
 
@@ -571,7 +571,7 @@ def test_other_classifiers_have_a_confusion_too(digits):
 
 def test_several_labels_have_no_confusion(multilabel):
     X, y, model = multilabel
-    with pytest.raises(ValueError, match="several labels to a sample"):
+    with pytest.raises(ValueError, match="one label per sample"):
         ConfusionDisplay.from_estimator(model, X, y)
     assert ConfusionDisplay.from_predictions(y[:, 0], model.predict(X)[:, 0]).counts.sum() == 120
 
@@ -595,7 +595,7 @@ def draw_all(model, X, y, ax=None):
 def test_displays_draw_on_the_axes_they_are_given(model, digits):
     figure, axes = plt.subplots(2, 3, figsize=(18, 12))
     displays = draw_all(model, digits[0][600:], digits[1][600:], axes)
-    displays.append(LossDisplay.from_losses(ax=figure.add_axes((0, 0, 0.1, 0.1))))
+    displays.append(LossDisplay().plot(ax=figure.add_axes((0, 0, 0.1, 0.1))))
     assert [display.ax_ for display in displays] == figure.axes
     assert all(display.figure_ is figure for display in displays)
     assert plt.get_fignums() == [figure.number]
@@ -664,11 +664,13 @@ def test_models_must_be_fitted(draw):
 
 
 def test_other_models_are_refused_with_advice(model, digits):
-    with pytest.raises(TypeError, match="needs a fitted DDLClassifier, got LogisticRegression"):
+    with pytest.raises(
+        TypeError, match="Expected a fitted DDLClassifier or a pipeline that ends with one, got LogisticRegression"
+    ):
         NoiseDisplay.from_estimator(LogisticRegression())
     search = GridSearchCV(DDLClassifier(15, max_iter=1), {"n_nonzero_coefs": [3]}, cv=2)
     search.fit(digits[0][:100], digits[1][:100] > 4)
-    with pytest.raises(TypeError, match="pass its best_estimator_"):
+    with pytest.raises(TypeError, match="Pass its best_estimator_"):
         ConvergenceDisplay.from_estimator(search)
 
 

@@ -863,20 +863,25 @@ def make_mistakes(model: DDLClassifier, X: np.ndarray, y: np.ndarray) -> dict[st
     return {
         "unfitted": ((DDLClassifier(),), {}, NotFittedError, "not fitted yet"),
         "multilabel": ((several,), {}, ValueError, "one label a sample; this one was fitted to several"),
-        "no classifier": ((KSVD(20, max_iter=1).fit(X),), {}, TypeError, "needs a fitted DDLClassifier, got KSVD"),
+        "no classifier": (
+            (KSVD(20, max_iter=1).fit(X),),
+            {},
+            TypeError,
+            "Expected a fitted DDLClassifier or a pipeline that ends with one, got KSVD",
+        ),
         "pipeline": (
             (make_pipeline(StandardScaler(), KSVD(20)),),
             {},
             TypeError,
-            "got KSVD: pass one, or a pipeline that ends with one",
+            "or a pipeline that ends with one, got KSVD",
         ),
-        "no label": ((model, X[:3], ["1", "2", None]), {}, ValueError, "y holds None in row 2, which is no class"),
-        "NaN label": ((model, X[:2], [np.nan, 2.0]), {}, ValueError, "y holds nan in row 0, which is no class"),
+        "no label": ((model, X[:3], ["1", "2", None]), {}, ValueError, "y contains None in row 2: leave out samples"),
+        "NaN label": ((model, X[:2], [np.nan, 2.0]), {}, ValueError, "y contains nan in row 0: leave out samples"),
         "unlabelled": (
             (change(model, unlabeled=-1), X[:3], [1, -1, 2]),
             {},
             ValueError,
-            r"y holds -1 in row 1, by which the model marks samples without label .*: leave them out",
+            r"y contains -1 in row 1, which marks samples without a label .*: leave them out",
         ),
         "width": ((model, X[:, :5], y), {}, ValueError, "X has 5 features, but DDLClassifier is expecting 64"),
         "no samples": ((model, X[:0]), {}, ValueError, "0 sample"),
@@ -898,7 +903,7 @@ def make_mistakes(model: DDLClassifier, X: np.ndarray, y: np.ndarray) -> dict[st
         "NaN": ((model, holes, y), {}, ValueError, "Input X contains NaN"),
         "infinity": ((change(model, missing="mask"), X / 0.0, y), {}, ValueError, "Input X contains infinity"),
         **{
-            f"shape {shape}": ((model, X), {"image_shape": shape}, ValueError, "does not fit 64 features")
+            f"shape {shape}": ((model, X), {"image_shape": shape}, ValueError, "does not match 64 features")
             for shape in ((8, 9), (64,), (4, 4, 4), (2, 2, 2, 8), (-8, -8), (8, 8, 3))
         },
     }

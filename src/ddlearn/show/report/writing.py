@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_consistent_length, validate_data
 
 from ...estimators.classifier import DDLClassifier
 from ...files.atomic import write_atomically
-from ..displays.models import preprocess, resolve_image_shape, unwrap
+from ..displays.base import find_model, preprocess, resolve_image_shape
 from ..errors import check_labels
 from .content import Data, collect_content
 from .page import render_page
@@ -80,10 +80,10 @@ def write_report(
     ...     os.path.getsize(path) < 1_000_000
     True
     """
-    classifier: DDLClassifier = unwrap(model)
+    classifier: DDLClassifier = find_model(model)
     if classifier.is_multilabel_:
         raise ValueError("A report shows models with one label a sample; this one was fitted to several.")
-    shape = resolve_image_shape(image_shape, classifier, classifier.n_features_in_)
+    shape = resolve_image_shape(image_shape, classifier.n_features_in_, classifier)
     if X is None and not (y is None and sample_names is None):
         raise ValueError("y and sample_names tell of samples: give them as X.")
     data = None if X is None else _check_data(classifier, preprocess(model, X), y, data_name, sample_names)
