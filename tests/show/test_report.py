@@ -42,7 +42,7 @@ from ddlearn.show.colors import get_class_color
 from ddlearn.show.report.evidence import tabulate_evidence
 from ddlearn.show.report.ink import measure_ink, measure_look, measure_thickness
 from ddlearn.show.report.packing import pack, pack_rows
-from ddlearn.show.report.selection import choose, list_cells, list_users
+from ddlearn.show.report.samples import choose, list_cells, list_users
 
 SAME = 1e-6  # of a row's range: what bytes in steps may be away from it
 
@@ -589,7 +589,7 @@ def test_a_pipeline_is_shown_from_its_last_step_on(write, digits):
     assert content["data"] == expected["data"]
     assert content["data"]["errors"]["n_wrong"] == np.count_nonzero(pipeline.predict(X[300:400]) != y[300:400])
     [note] = content["model"].pop("notes")
-    assert "samples, atoms and drawings are what it sees, after standardscaler." in note
+    assert "samples, atoms and drawings are shown as it receives them, after standardscaler." in note
     assert expected["model"].pop("notes") == []
     assert content["model"] == expected["model"]
     assert write(make_pipeline(pipeline[-1])).content["model"]["notes"] == []  # no step before it
@@ -662,11 +662,9 @@ def test_predictions_are_the_models_and_codes_are_plain(write, model, test_digit
     np.testing.assert_array_equal(unpack(content["data"]["codes"]["values"]), model.transform(X[rows]).data)
     assert not np.array_equal(full.transform(X[rows]).data, model.transform(X[rows]).data)
     notes = content["model"]["notes"]
-    assert [
-        word for word in ("full inference", "registered", "alternating") if any(word in note for note in notes)
-    ] == [
+    assert [word for word in ("full inference", "aligned", "alternating") if any(word in note for note in notes)] == [
         "full inference",
-        "registered",
+        "aligned",
     ]
     assert (full.inference, full.alignment, full.error_budget) == ("full", "translation", 6)
 
@@ -700,7 +698,7 @@ def test_how_gross_errors_are_looked_for(write, model):
     greedy = write(change(model, error_route="greedy")).content["model"]
     assert greedy["errors"].items() >= {"trim": 1.0, "threshold": 3.0, "max_iter": 5}.items()
     assert len(greedy["notes"]) == 1
-    assert "alternating route" in greedy["notes"][0]
+    assert "by alternating" in greedy["notes"][0]
 
 
 def test_settings_that_are_not_the_defaults_are_shown(write, model, digits):
@@ -862,7 +860,7 @@ def make_mistakes(model: DDLClassifier, X: np.ndarray, y: np.ndarray) -> dict[st
     holes = np.where(np.eye(300, 64), np.nan, X)
     return {
         "unfitted": ((DDLClassifier(),), {}, NotFittedError, "not fitted yet"),
-        "multilabel": ((several,), {}, ValueError, "one label a sample; this one was fitted to several"),
+        "multilabel": ((several,), {}, ValueError, "one label per sample, but this one predicts several"),
         "no classifier": (
             (KSVD(20, max_iter=1).fit(X),),
             {},
@@ -890,10 +888,10 @@ def make_mistakes(model: DDLClassifier, X: np.ndarray, y: np.ndarray) -> dict[st
             (model, X, y[:, None]),
             {},
             ValueError,
-            r"one class for each sample, got an array of shape \(300, 1\)",
+            r"one class per sample, got an array of shape \(300, 1\)",
         ),
-        "labels alone": ((model, None, y), {}, ValueError, "y and sample_names tell of samples: give them as X"),
-        "names alone": ((model,), {"sample_names": ["a"]}, ValueError, "y and sample_names tell of samples"),
+        "labels alone": ((model, None, y), {}, ValueError, "y and sample_names describe samples: pass them as X"),
+        "names alone": ((model,), {"sample_names": ["a"]}, ValueError, "y and sample_names describe samples"),
         "names": (
             (model, X, y),
             {"sample_names": ["a"]},

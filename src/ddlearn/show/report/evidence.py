@@ -1,59 +1,45 @@
-r"""The evidence function of any loss as a table, which the page's script interpolates.
+r"""The evidence function of a loss as a table, which ``classify.js`` interpolates.
 
-The fast rule (``inference.py``) needs of a loss only :math:`\Omega(-s) - \Omega(s)`, an odd function of one score.  A
-table of it serves every loss, those of users too, with no second version in another language.  Between two entries
-stands a cubic with the values and slopes of both; intervals are halved until that is exact, so that the table is fine
-where a loss bends and coarse where it is smooth.
+The fast rule of inference needs only :math:`\Omega(-s) - \Omega(s)` of a loss, an odd function of a score.  A table of
+it works for every loss, including those of users, without a second implementation in JavaScript.  Between two entries
+the function is a cubic with the values and slopes of both.  Intervals are halved until the cubic is exact, so that the
+table is fine where the loss bends and coarse where it is smooth.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...losses import Loss
-from .packing import pack
+from .packing import Json, pack
 
 Floats = NDArray[np.floating]
 
-_N_INTERVALS = 64  # to begin with
-_TOLERANCE = 1e-9  # of the cubic in the middle of an interval, relative to the value there or to 1
-_N_HALVINGS = 30  # a kink stays, in an interval this many times halved
-_MARGIN = 4.0  # times the largest score seen, which a drawing may exceed
-_SMALLEST_LIMIT = 4.0
-_LARGEST_LIMIT = 100.0  # beyond it, losses that grow exponentially leave the range of numbers
+_N_INTERVALS = 64  # initially
+_TOLERANCE = 1e-9  # error of the cubic in the middle of an interval, relative to the value there or to 1
+_N_HALVINGS = 30  # a kink remains in an interval that was halved this often
+_MARGIN = 4.0  # of the table over the largest score seen, since a drawing may exceed it
+_SMALLEST_LIMIT, _LARGEST_LIMIT = 4.0, 100.0  # beyond, losses that grow exponentially overflow
 
 
-def tabulate_evidence(loss: Loss, scores: Floats) -> dict[str, Any]:
-    """Return values and slopes at scores from 0 to a limit far above those that were seen."""
+def tabulate_evidence(loss: Loss, scores: Floats) -> Json:
+    """Return values and slopes for scores from 0 to a limit well above those seen."""
     largest = float(np.abs(scores).max(initial=0))
     limit = float(np.clip(_MARGIN * largest, _SMALLEST_LIMIT, _LARGEST_LIMIT))
     grid = np.linspace(0, limit, _N_INTERVALS + 1)
     for _ in range(_N_HALVINGS):
         middles = (grid[1:] + grid[:-1]) / 2
-        values = _evaluate(loss, middles)
-        is_rough = np.abs(_interpolate_middles(loss, grid) - values) > _TOLERANCE * np.maximum(np.abs(values), 1)
+        (values, slopes), (exact, _) = _evaluate(loss, grid), _evaluate(loss, middles)
+        cubic = (values[1:] + values[:-1]) / 2 - np.diff(grid) * np.diff(slopes) / 8
+        is_rough = np.abs(cubic - exact) > _TOLERANCE * np.maximum(np.abs(exact), 1)
         if not is_rough.any():
             break
         grid = np.sort(np.concatenate([grid, middles[is_rough]]))
-    return {name: pack(array, "f8") for name, array in _tabulate(loss, grid).items()}
+    values, slopes = _evaluate(loss, grid)
+    return {"scores": pack(grid, "f8"), "values": pack(values, "f8"), "slopes": pack(slopes, "f8")}
 
 
-def _tabulate(loss: Loss, grid: Floats) -> dict[str, Floats]:
-    return {
-        "scores": grid,
-        "values": _evaluate(loss, grid),
-        "slopes": -loss.gradient(-grid) - loss.gradient(grid),
-    }
-
-
-def _evaluate(loss: Loss, scores: Floats) -> Floats:
-    return loss.value(-scores) - loss.value(scores)
-
-
-def _interpolate_middles(loss: Loss, grid: Floats) -> Floats:
-    """Return the cubics in the middles of their intervals."""
-    _, values, slopes = _tabulate(loss, grid).values()
-    return (values[1:] + values[:-1]) / 2 - np.diff(grid) * np.diff(slopes) / 8
+def _evaluate(loss: Loss, scores: Floats) -> tuple[Floats, Floats]:
+    """Return values and slopes of the evidence function."""
+    return loss.value(-scores) - loss.value(scores), -loss.gradient(-scores) - loss.gradient(scores)

@@ -1,4 +1,4 @@
-"""Arrays as text: what the page's script unpacks."""
+"""Arrays as text, for JSON: ``unpack.js`` reads them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 Json = dict[str, Any]
 
-# Of a row's range, the difference between values that are the same but for rounding: float32 keeps 7 digits.
-_SAME = 1e-6
+_SAME = 1e-6  # relative to the range of a row, values this close differ by rounding: float32 has 7 digits
 _MOST_STEPS = np.iinfo(np.uint8).max
 
 
@@ -22,22 +21,18 @@ def pack(array: NDArray[Any], dtype: str) -> Json:
 
 
 def pack_rows(rows: NDArray[np.floating]) -> Json:
-    """Return rows as JSON; a byte a value where every row has evenly spaced values, as photographs have, else float32.
-
-    A row is then ``offset + step * bytes``.
-    """
-    offsets, steps = np.zeros(len(rows)), np.zeros(len(rows))
-    counts = np.zeros(rows.shape, np.uint8)
-    for position, row in enumerate(rows.astype(float)):
-        spaced = _find_steps(row)
-        if spaced is None:
+    """Return rows as JSON: a byte per value if each row is ``offset + step * bytes``, as photographs are, or float32."""
+    spaced = []
+    for row in rows.astype(float):
+        spaced.append(_find_steps(row))
+        if spaced[-1] is None:
             return {"values": pack(rows, "f4")}
-        offsets[position], steps[position], counts[position] = spaced
+    offsets, steps, counts = (np.array(part) for part in zip(*spaced, strict=True))
     return {"values": pack(counts, "u1"), "offset": pack(offsets, "f8"), "step": pack(steps, "f8")}
 
 
-def _find_steps(row: NDArray[np.floating]) -> tuple[float, float, NDArray[np.floating]] | None:
-    """Return offset, step and whole numbers of steps of a row, None if it has no such step, or too many."""
+def _find_steps(row: NDArray[np.floating]) -> Any:
+    """Return offset, step and number of steps per value, or None if a row is not evenly spaced in at most 255 steps."""
     if not np.isfinite(row).all():
         return None
     low, extent = row.min(), np.ptp(row)
@@ -47,7 +42,7 @@ def _find_steps(row: NDArray[np.floating]) -> tuple[float, float, NDArray[np.flo
     if np.count_nonzero(np.diff(levels) > _SAME) > _MOST_STEPS:
         return None
     n_steps = np.arange(1, _MOST_STEPS + 1)
-    # All numbers are tried: the smallest gap need not be one step, as in 0, 2, 5.
+    # All step counts are tried, since the smallest gap need not be one step, as in 0, 2, 5.
     places = n_steps[:, None] * levels
     is_even = np.abs(places - np.rint(places)).max(axis=1) <= _SAME * n_steps
     if not is_even.any():
