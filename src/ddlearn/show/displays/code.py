@@ -45,10 +45,8 @@ class CodeDisplay(Display):
         The sum of atoms times coefficients.
     rest : ndarray of shape (n_features,)
         The sample minus reconstruction and gross errors.
-    ax_ : matplotlib Axes
-        The axes.
-    figure_ : matplotlib Figure
-        The figure.
+    ax_, figure_ : matplotlib Axes and Figure
+        Where the display was drawn.
 
     See Also
     --------
@@ -109,11 +107,6 @@ class CodeDisplay(Display):
             Shape of images; by default that of the model, or curves if it has none.
         ax : matplotlib Axes or None, default=None
             Axes to draw on; by default those of a new figure.
-
-        Returns
-        -------
-        CodeDisplay
-            The display.
         """
         model = find_model(estimator, DDLClassifier, KSVD)
         sample, code, error = _decompose(model, preprocess_one(estimator, x), mask)
@@ -131,7 +124,7 @@ class CodeDisplay(Display):
         parts = {"sample": self.sample, "reconstruction": self.reconstruction}
         if self.error is not None:
             parts["gross error"] = self.error
-        parts["what is left"] = self.rest
+        parts["residual"] = self.rest
         n_columns = max(len(parts), min(len(self.atoms), _MOST_COLUMNS))
         n_rows = 1 + -(-len(self.atoms) // n_columns)
         cell = _CURVE_WIDTH if self.image_shape is None else _IMAGE_WIDTH
@@ -144,29 +137,27 @@ class CodeDisplay(Display):
             return Box(column * (cell + _GAP) + _GAP, top, cell, row_height - _CAPTION)
 
         self._draw_parts(parts, [place(0, column) for column in range(len(parts))])
-        self._draw_atoms([place(1 + rank // n_columns, rank % n_columns) for rank in range(len(self.atoms))])
+        boxes = [place(1 + rank // n_columns, rank % n_columns) for rank in range(len(self.atoms))]
+        atom_scale = Scale.around_zero(self.atoms, 1.0) if len(self.atoms) else Scale(-1, 1)
+        for rank, (number, coefficient) in enumerate(zip(self.atom_numbers, self.coefficients, strict=True)):
+            caption, sign = rf"{abs(coefficient):.3g} $\times$ atom {number}", "+" if rank else "="
+            self._draw_term(boxes[rank], np.sign(coefficient) * self.atoms[rank], atom_scale, caption, sign)
         self._frame_canvas(f"A sample and its {len(self.atoms)} atoms", width, height)
 
     def _draw_parts(self, parts: dict[str, Floats], boxes: list[Box]) -> None:
         scale = Scale.across(self.sample, self.reconstruction)
-        around_zero = Scale(-scale.span / 2, scale.span / 2)  # differences get the same contrast
+        half = (scale.high - scale.low) / 2
+        around_zero = Scale(-half, half)  # differences get the same contrast
         if self.image_shape is None:  # curves have room for all parts
             scale = around_zero = Scale.across(*parts.values(), np.zeros(1))
-        for number, ((title, values), box) in enumerate(zip(parts.items(), boxes, strict=True)):
-            box.draw(self.ax_, values, self.image_shape, scale if number < 2 else around_zero)
-            self._annotate(box, title, ("", "=", "+", "+")[number])
+        scales, signs = (scale, scale, around_zero, around_zero), ("", "=", "+", "+")
+        for title, box, scale, sign in zip(parts, boxes, scales, signs, strict=False):
+            self._draw_term(box, parts[title], scale, title, sign)
 
-    def _draw_atoms(self, boxes: list[Box]) -> None:
-        scale = Scale.around_zero(self.atoms, 1.0) if len(self.atoms) else Scale(-1, 1)
-        for rank, (number, coefficient) in enumerate(zip(self.atom_numbers, self.coefficients, strict=True)):
-            boxes[rank].draw(self.ax_, np.sign(coefficient) * self.atoms[rank], self.image_shape, scale)
-            caption = rf"{abs(coefficient):.3g} $\times$ atom {number}"
-            self._annotate(boxes[rank], caption, "+" if rank else "=")
-
-    def _annotate(self, box: Box, caption: str, sign: str) -> None:
-        """Write the caption below a picture, and the sign of the sum to its left."""
-        middle = box.left + box.width / 2
-        self._write(middle, box.top + box.height + 0.05, caption, va="top")
+    def _draw_term(self, box: Box, values: Floats, scale: Scale, caption: str, sign: str) -> None:
+        """Draw a picture with its caption below, and the sign of the sum to its left."""
+        box.draw(self.ax_, values, self.image_shape, scale)
+        self._write(box.left + box.width / 2, box.top + box.height + 0.05, caption, va="top")
         self._write(box.left - _GAP / 2, box.top + box.height / 2, sign, 1.5 * LABEL_SIZE)
 
 

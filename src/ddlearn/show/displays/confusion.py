@@ -40,14 +40,8 @@ class ConfusionDisplay(Display):
     ----------
     image_ : matplotlib AxesImage
         The shades of the cells: the fraction of the true class.
-    ax_ : matplotlib Axes
-        The axes.
-    figure_ : matplotlib Figure
-        The figure.
-
-    See Also
-    --------
-    EvidenceDisplay : Why a sample was assigned to its class.
+    ax_, figure_ : matplotlib Axes and Figure
+        Where the display was drawn.
 
     Examples
     --------
@@ -68,13 +62,7 @@ class ConfusionDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls,
-        estimator: Any,
-        X: ArrayLike,
-        y: ArrayLike,
-        *,
-        image_shape: ArrayLike | None = None,
-        ax: Axes | None = None,
+        cls, estimator: Any, X: ArrayLike, y: ArrayLike, *, image_shape: ArrayLike | None = None, ax: Axes | None = None
     ) -> ConfusionDisplay:
         """Predict the classes of samples and draw the confusion matrix.
 
@@ -90,11 +78,6 @@ class ConfusionDisplay(Display):
             Shape of the images in the rows of X; by default that of the model, or numbers only if it has none.
         ax : matplotlib Axes or None, default=None
             Axes to draw on; by default those of a new figure.
-
-        Returns
-        -------
-        ConfusionDisplay
-            The display.
         """
         check_is_fitted(estimator)
         model = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
@@ -105,15 +88,9 @@ class ConfusionDisplay(Display):
             )
         check_labels(y, getattr(model, "unlabeled", None))
         shape = resolve_image_shape(image_shape, np.shape(X)[1], model)
-        return cls.from_predictions(
-            y,
-            estimator.predict(X),
-            labels=estimator.classes_,
-            images=X,
-            image_shape=shape,
-            evidence=None if shape is None else _compute_evidence(estimator, X),  # only used to choose images
-            ax=ax,
-        )
+        evidence = None if shape is None else _compute_evidence(estimator, X)  # only used to choose images
+        options = {"labels": estimator.classes_, "images": X, "image_shape": shape, "evidence": evidence}
+        return cls.from_predictions(y, estimator.predict(X), **options, ax=ax)
 
     @classmethod
     def from_predictions(
@@ -147,11 +124,6 @@ class ConfusionDisplay(Display):
             largest lead of the predicted class over the true one.
         ax : matplotlib Axes or None, default=None
             Axes to draw on; by default those of a new figure.
-
-        Returns
-        -------
-        ConfusionDisplay
-            The display.
         """
         check_consistent_length(y_true, y_pred, images, evidence)
         truth, guess = (column_or_1d(y) for y in (y_true, y_pred))
@@ -189,18 +161,17 @@ class ConfusionDisplay(Display):
         ax.set_yticks(range(n_classes), names)
         ax.tick_params(length=0, pad=4)
         accuracy = np.trace(self.counts) / max(self.counts.sum(), 1)
-        title = f"{accuracy:.1%} of {self.counts.sum()} samples right"
+        title = f"Accuracy {accuracy:.1%} on {self.counts.sum()} samples"
         self._label_axes(title, "Predicted class", "True class", font_size)
 
     def _draw_cell(self, row: int, column: int, example: Any, font_size: float, ink: str) -> None:
         """Write the number of a cell, below its image if there is one."""
-        count = str(self.counts[row, column])
-        if example is None:
-            self._write(column, row, count, font_size, color=ink)
-            return
-        box = Box(column - 0.46, row - 0.46, 0.92, 0.6).fit(example.shape)
-        box.draw(self.ax_, example.ravel(), example.shape, Scale.across(example))
-        self._write(column, row + 0.32, count, 0.9 * font_size, color=ink)
+        y = float(row)
+        if example is not None:
+            box = Box(column - 0.46, row - 0.46, 0.92, 0.6).fit(example.shape)
+            box.draw(self.ax_, example.ravel(), example.shape, Scale.across(example))
+            y, font_size = row + 0.32, 0.9 * font_size
+        self._write(column, y, str(self.counts[row, column]), font_size, color=ink)
 
     def _draw_edges(self, n_classes: int, bar: float) -> None:
         """Draw the lines between cells, and the colors of the classes along the left and lower edge."""

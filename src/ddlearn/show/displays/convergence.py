@@ -46,10 +46,6 @@ class ConvergenceDisplay(ModelDisplay):
     figure_ : matplotlib Figure
         The figure.
 
-    See Also
-    --------
-    IterationRecord : The numbers that are drawn, and more.
-
     Examples
     --------
     >>> from sklearn.datasets import load_digits
@@ -72,6 +68,8 @@ class ConvergenceDisplay(ModelDisplay):
         self.axes_ = _open_panels(ax)
         *panels, last = self.axes_.flat
         self.figure_ = last.figure
+        from matplotlib.ticker import MaxNLocator
+
         marker = "o" if len(self.history) <= _MANY_ITERATIONS else ""
         style: dict[str, Any] = {"marker": marker, "ms": 4, "lw": 2.2}
         for panel, (name, (title, color)) in zip(panels, _TERMS.items(), strict=True):
@@ -83,14 +81,6 @@ class ConvergenceDisplay(ModelDisplay):
         last.set_title("Training error (%)", fontsize=LABEL_SIZE + 1, pad=_TITLE_PAD)
         last.legend(fontsize=TICK_SIZE)
         last.set_ylim(bottom=0)
-        self._finish_panels()
-
-    def _read(self, name: str) -> Any:
-        return np.array([getattr(record, name) for record in self.history], dtype=np.float64)
-
-    def _finish_panels(self) -> None:
-        from matplotlib.ticker import MaxNLocator
-
         for panel in self.axes_.flat:
             panel.xaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
             panel.yaxis.set_major_locator(MaxNLocator(5))
@@ -99,6 +89,9 @@ class ConvergenceDisplay(ModelDisplay):
             panel.grid(alpha=0.3)
         for panel in self.axes_[-1]:
             panel.set_xlabel("Iteration", fontsize=LABEL_SIZE)
+
+    def _read(self, name: str) -> Any:
+        return np.array([getattr(record, name) for record in self.history], dtype=np.float64)
 
 
 def _open_panels(ax: Axes | None) -> NDArray[Any]:

@@ -51,14 +51,8 @@ class DictionaryDisplay(Display):
     ----------
     groups_ : list of (int, ndarray)
         The class of each group (-1 for none) and its atoms in the order in which they are drawn.
-    ax_ : matplotlib Axes
-        The axes.
-    figure_ : matplotlib Figure
-        The figure.
-
-    See Also
-    --------
-    CodeDisplay : The atoms that one sample uses.
+    ax_, figure_ : matplotlib Axes and Figure
+        Where the display was drawn.
 
     Examples
     --------
@@ -124,11 +118,6 @@ class DictionaryDisplay(Display):
             Largest number of atoms to draw.
         ax : matplotlib Axes or None, default=None
             Axes to draw on; by default those of a new figure.
-
-        Returns
-        -------
-        DictionaryDisplay
-            The display.
         """
         model = find_model(estimator, DDLClassifier, KSVD)
         n_atoms, n_features = model.components_.shape
@@ -147,7 +136,8 @@ class DictionaryDisplay(Display):
 
     def _draw(self, ax: Axes | None) -> None:
         self.groups_ = self._choose_atoms()
-        names = [self._name(position) for position, _ in self.groups_]
+        labels = {} if self.classes is None else dict(enumerate(map(to_label, self.classes))) | {_NO_CLASS: "not used"}
+        names = [labels.get(position, "") for position, _ in self.groups_]
         font_size = SMALL_SIZE if len(names) >= _MANY_GROUPS else TICK_SIZE
         label_width = max(measure_text(name, font_size) for name in names) + _BAR + 0.08 if any(names) else 0.0
         sizes = [len(atoms) for _, atoms in self.groups_]
@@ -177,11 +167,6 @@ class DictionaryDisplay(Display):
         classes = list(dict.fromkeys(self.atom_class[kept].tolist()))
         return [(position, kept[self.atom_class[kept] == position]) for position in classes]
 
-    def _name(self, position: int) -> str:
-        if self.classes is None:
-            return ""
-        return "not used" if position == _NO_CLASS else to_label(self.classes[position])
-
 
 def _describe_atoms(codes: Any, coef: Floats | None, n_atoms: int) -> tuple[Floats, Positions, Floats | None]:
     """Return the sign of each atom, its class, and the weight to sort it by."""
@@ -200,10 +185,7 @@ def _describe_atoms(codes: Any, coef: Floats | None, n_atoms: int) -> tuple[Floa
 def _lay_out(
     sizes: list[int], ratio: float, label_width: float, width: float, height: float
 ) -> tuple[list[list[Box]], float, float]:
-    """Return the boxes of each group and the size of the drawing, with cells as large as possible.
-
-    Groups are placed below each other, in up to four stacks side by side.
-    """
+    """Return the boxes of each group, in up to four stacks with the largest possible cells, and the drawing's size."""
     best: tuple[float, int, list[list[int]]] = (0.0, 0, [])
     for n_columns in range(1, max(sizes) + 1):
         rows = [-(-size // n_columns) for size in sizes]

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+else:  # matplotlib is optional, and imported only to draw
+    Axes = Any
 
 Floats = NDArray[np.floating]
 ImageShape = tuple[int, ...]
@@ -74,14 +76,9 @@ class Scale(NamedTuple):
         low, high = float(np.nanmin(values)), float(np.nanmax(values))
         return cls(low, high) if high > low else cls(low - 0.5, low + 0.5)
 
-    @property
-    def span(self) -> float:
-        """The distance between the ends."""
-        return self.high - self.low
-
     def normalize(self, values: Floats) -> Floats:
         """Map values to [0, 1]."""
-        return np.clip((values - self.low) / self.span, 0, 1)
+        return np.clip((values - self.low) / (self.high - self.low), 0, 1)
 
 
 class Box(NamedTuple):

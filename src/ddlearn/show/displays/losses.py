@@ -29,10 +29,8 @@ class LossDisplay(Display):
         Margins z.
     values : dict of str to ndarray of shape (n_margins,)
         The loss at each margin, by the name of the loss.
-    ax_ : matplotlib Axes
-        The axes.
-    figure_ : matplotlib Figure
-        The figure.
+    ax_, figure_ : matplotlib Axes and Figure
+        Where the display was drawn.
 
     Examples
     --------
@@ -43,10 +41,7 @@ class LossDisplay(Display):
     """
 
     def __init__(self, losses: str | Loss | Sequence[str | Loss] | None = None):
-        if losses is None:
-            losses = list(LOSSES)
-        elif isinstance(losses, str | Loss):
-            losses = [losses]
+        losses = list(LOSSES) if losses is None else [losses] if isinstance(losses, str | Loss) else losses
         self.margins = np.linspace(-2, 3, 501)
         self.values: dict[str, np.ndarray] = {}
         for loss in losses:
@@ -62,6 +57,6 @@ class LossDisplay(Display):
         mistakes = (self.margins < 0).astype(float)
         ax.plot(self.margins, mistakes, color=BLACK, ls="--", lw=1.5, label="0-1 loss", drawstyle="steps-post")
         ax.set(xlim=(self.margins[0], self.margins[-1]), ylim=(-0.08, _HIGHEST))
-        self._label_axes("Classification costs", "Margin $z$", r"Cost $\Omega(z)$")
+        self._label_axes("Classification losses", "Margin $z$", r"Loss $\Omega(z)$")
         ax.grid(alpha=0.3)
         ax.legend(fontsize=TICK_SIZE)

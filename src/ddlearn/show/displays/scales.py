@@ -18,7 +18,7 @@ _LOG_ABOVE = 10.0  # ratio of largest to smallest level above which the axis is 
 def _mark_floor(ax: Axes, floor: float, scales: NDArray[np.float64], owners: str) -> None:
     """Draw the lower bound of the scales, and count those that reach it."""
     n_there = int(np.count_nonzero(scales <= floor * (1 + 1e-6)))  # equal up to float32 rounding
-    ax.axvline(floor, color=RED, lw=2.5, ls="--", label=f"floor {floor:.3g}, {n_there} {owners} at it")
+    ax.axvline(floor, color=RED, lw=2.5, ls="--", label=f"floor {floor:.3g} ({n_there} {owners})")
 
 
 class NoiseDisplay(ModelDisplay):
@@ -40,14 +40,8 @@ class NoiseDisplay(ModelDisplay):
         Number of samples per bar.
     bin_edges_ : ndarray of shape (n_bins + 1,)
         Edges of the bars.
-    ax_ : matplotlib Axes
-        The axes.
-    figure_ : matplotlib Figure
-        The figure.
-
-    See Also
-    --------
-    ClassCostDisplay : The scales of the classes.
+    ax_, figure_ : matplotlib Axes and Figure
+        Where the display was drawn.
 
     Examples
     --------
@@ -108,14 +102,8 @@ class ClassCostDisplay(ModelDisplay):
     ----------
     bars_ : matplotlib BarContainer
         The bars.
-    ax_ : matplotlib Axes
-        The axes.
-    figure_ : matplotlib Figure
-        The figure.
-
-    See Also
-    --------
-    NoiseDisplay : The scales of the samples.
+    ax_, figure_ : matplotlib Axes and Figure
+        Where the display was drawn.
 
     Examples
     --------
@@ -147,4 +135,4 @@ class ClassCostDisplay(ModelDisplay):
         ax.set_ylim(n_classes - 0.4, -0.6)  # the first class on top
         ax.margins(x=0.15)  # room for the numbers
         ax.ticklabel_format(axis="x", style="sci", scilimits=(-3, 4), useMathText=True)
-        self._label_axes("Cost scale of each class", r"Class cost $\gamma$ (larger: harder to tell)")
+        self._label_axes("Cost scale of each class", r"Class cost $\gamma$ (larger: harder to separate)")

@@ -13,9 +13,8 @@ from ...coding import OMP, ORMP
 from ...coding.errors import AlternatingErrors, resolve_error_route
 from ...estimators.classifier import DDLClassifier, get_label_weight
 from ..colors import get_class_color
-from .evidence import tabulate_evidence
 from .ink import N_LOOKED_AT, UNKNOWN_LOOK, measure_ink, measure_look, thin_out
-from .packing import Json, pack
+from .packing import Json, pack, tabulate_evidence
 from .samples import Data, describe_data
 
 _CODERS = {OMP, ORMP}  # those that pursuit.js implements; a subclass may do anything
@@ -109,19 +108,17 @@ def _describe_settings(model: DDLClassifier) -> dict[str, str]:
 
 
 def _describe_training(model: DDLClassifier) -> Json:
-    history = [record._asdict() for record in model.history_]
+    history = zip(model.history_[0]._fields, zip(*model.history_, strict=True), strict=True)
     variance = getattr(model, "noise_variance_", None)
     return {
-        "history": {name: [_to_number(record[name]) for record in history] for name in history[0]},
+        "history": {
+            name: [float(value) if np.isfinite(value) else None for value in values] for name, values in history
+        },
         "converged": bool(model.converged_),
         "noise": None if variance is None else _describe_noise(np.sqrt(variance), float(np.sqrt(model.noise_floor_))),
         "class_cost": [float(cost) for cost in model.class_cost_],
         "cost_floor": float(model.cost_floor_),
     }
-
-
-def _to_number(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None  # JSON has no NaN
 
 
 def _describe_noise(sigma: NDArray[np.floating], floor: float) -> Json:

@@ -138,14 +138,9 @@ def _render_page(title: str, facts: list[str], content: Json) -> str:
     )
     style = _read("report.css")
     script = f'"use strict";\n(() => {{\n{"".join(_read(f"{name}.js") for name in _SCRIPTS)}}})();\n'
+    parts = {"style": style, "style_hash": _hash(style), "script": script, "script_hash": _hash(script)}
     return environment.get_template("report.html").render(
-        title=title,
-        facts=facts,
-        style=style,
-        script=script,
-        style_hash=_hash(style),
-        script_hash=_hash(script),
-        content=_escape_json(content),
+        title=title, facts=facts, content=_escape_json(content), **parts
     )
 
 
