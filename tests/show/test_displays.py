@@ -1,4 +1,4 @@
-"""Figures show the numbers of the model: nothing is lost, nothing counted twice, and colours mean the same."""
+"""Displays draw the numbers of the model: complete, counted once, with the same color for a class everywhere."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def texts(ax):
 
 
 @pytest.mark.parametrize("has_codes", [True, False])
-def test_groups_cover_all_atoms_once_with_the_class_of_most_evidence(model, tmp_path, has_codes):
+def test_groups_cover_all_atoms_once_by_largest_evidence(model, tmp_path, has_codes):
     save(model, tmp_path / "model")
     model = load(tmp_path / "model")
     mean = np.ones(60)
@@ -194,7 +194,7 @@ def test_pictures_do_not_overlap(fixture, shape, n_atoms, request):
     assert bottom.max() <= y_high
 
 
-def test_dictionary_says_what_does_not_fit_together():
+def test_inconsistent_arguments_of_a_dictionary_raise_errors():
     with pytest.raises(ValueError, match=r"weight has shape \(2,\), but there are 3 atoms"):
         DictionaryDisplay(np.eye(3), weight=[1, 2])
     with pytest.raises(ValueError, match="atom_class contains 2, but classes has 2 names"):
@@ -244,7 +244,7 @@ def test_a_fit_without_iterations_has_a_history_of_one(digits):
     display.figure_.canvas.draw()
 
 
-def test_class_costs_at_their_floor_are_told(model):
+def test_class_costs_at_their_floor_are_counted(model):
     assert ClassCostDisplay.from_estimator(model).floor == model.cost_floor_
     assert (model.class_cost_ >= model.cost_floor_ * (1 - 1e-9)).all()
     display = ClassCostDisplay([0.2, 0.5, 0.2], ["a", "b", "c"], floor=0.2).plot()
@@ -271,7 +271,7 @@ def test_noise_over_decades_has_a_logarithmic_axis(sigma, scale):
     assert display.counts_.sum() == len(sigma)
 
 
-def test_noise_of_no_samples_is_refused():
+def test_noise_needs_at_least_one_sample():
     with pytest.raises(ValueError, match="sigma is empty: pass the noise level of at least one sample"):
         NoiseDisplay([])
 
@@ -282,7 +282,7 @@ def test_noise_of_float32_samples_reaches_the_floor_too():
     assert any("(2 samples)" in text.get_text() for text in display.ax_.get_legend().texts)
 
 
-def test_a_model_that_was_saved_without_noise_says_so(model, tmp_path):
+def test_noise_is_loaded_with_a_model_and_missed_without(model, tmp_path):
     save(model, tmp_path / "model")
     restored = load(tmp_path / "model")
     np.testing.assert_array_equal(
@@ -325,7 +325,7 @@ def test_one_loss_need_not_be_in_a_list(loss):
 
 
 @pytest.mark.parametrize("losses", [["square", "logistic", "square"], [SmoothHinge(8.0), SmoothHinge(8.0)]])
-def test_curves_that_could_not_be_told_apart_are_refused(losses):
+def test_a_loss_given_twice_raises_an_error(losses):
     with pytest.raises(ValueError, match=r"losses contains '(square|SmoothHinge\(sharpness=8.0\))' more than once"):
         LossDisplay(losses)
 
@@ -429,7 +429,7 @@ def test_of_many_classes_the_best_and_the_true_one_are_shown(many_class_model, p
 
 
 @pytest.mark.parametrize("name", ["max_atoms", "max_classes"])
-def test_a_table_without_rows_or_columns_is_refused(model, digits, name):
+def test_a_table_needs_rows_and_columns(model, digits, name):
     with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
         EvidenceDisplay.from_estimator(model, digits[0][0], **{name: 0})
 
@@ -448,7 +448,7 @@ def test_evidence_of_several_labels(multilabel):
     assert sorted(marks) == expected
 
 
-def test_one_sample_is_asked_for(model, digits):
+def test_exactly_one_sample_is_required(model, digits):
     X, _ = digits
     with pytest.raises(ValueError, match=r"x must be one sample, got shape \(3, 64\)"):
         EvidenceDisplay.from_estimator(model, X[:3])
@@ -535,7 +535,7 @@ def test_a_single_class_is_a_confusion_without_a_warning(model, digits):
     assert ConfusionDisplay.from_estimator(model, sure, [3]).counts[3, 3] == 1
 
 
-def test_samples_without_label_are_refused(model, digits):
+def test_samples_without_a_label_raise_errors(model, digits):
     X, y = digits[0][:3], digits[1][:3]
     with pytest.raises(ValueError, match="y contains None in row 2"):
         ConfusionDisplay.from_estimator(model, X, [0, 1, None])
@@ -662,7 +662,7 @@ def test_models_must_be_fitted(draw):
             draw(model)
 
 
-def test_other_models_are_refused_with_advice(model, digits):
+def test_other_models_raise_errors_with_advice(model, digits):
     with pytest.raises(
         TypeError, match="Expected a fitted DDLClassifier or a pipeline that ends with one, got LogisticRegression"
     ):

@@ -1,4 +1,4 @@
-"""Errors of predictions: counted sample by sample, with the interval that Wilson's equation gives."""
+"""Error tables: counts per sample, and Wilson's confidence interval."""
 
 from __future__ import annotations
 

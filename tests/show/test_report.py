@@ -1,6 +1,6 @@
-"""The report as Python makes it: what is in the page is what the library computes, and no text in it is code.
+"""The report as written by Python: its content is what the library computes, and no text in it is executed.
 
-What the page does with it in a browser is in test_report_page.py.
+test_report_page.py tests the page in a browser.
 """
 
 from __future__ import annotations
@@ -309,7 +309,7 @@ def test_the_thickness_does_not_depend_on_how_soft_the_pen_is():
 @given(
     st.integers(0, 14), st.integers(0, 14), st.sampled_from(["light", "dark"]), st.integers(6, 14), st.integers(1, 3)
 )
-def test_ink_is_measured_wherever_it_stands(row, column, kind, length, width):
+def test_ink_is_measured_at_any_position(row, column, kind, length, width):
     images = draw_frame(30, length, width, row, column)[None].repeat(3, axis=0)
     ground, ink = (0.0, 200.0) if kind == "light" else (255.0, 10.0)
     found = measure(ground + (ink - ground) * images)
@@ -342,7 +342,7 @@ def find_mass_centre(shape):
 
 
 @pytest.mark.parametrize(("place", "is_by_mass"), [(find_box_centre, False), (find_mass_centre, True)])
-def test_two_ways_to_centre_are_told_apart(place, is_by_mass):
+def test_centering_by_box_or_by_mass_is_recognized(place, is_by_mass):
     found = measure(draw_hooks(40, place))
     assert found["is_centred_by_mass"] == is_by_mass
     assert found["centre"] == pytest.approx([20, 20], abs=0.5)
@@ -507,7 +507,7 @@ def test_evidence_in_the_page_is_that_of_the_model(write, digits, test_digits):
     assert evidence.argmax(axis=1).tolist() == content["data"]["predictions"]
 
 
-def test_atoms_are_told_by_their_use_in_training(write, model, test_digits):
+def test_the_use_of_atoms_is_that_in_training(write, model, test_digits):
     atoms = write(model, *test_digits).content["atoms"]
     codes = model.codes_.toarray()
     n_used = np.count_nonzero(codes, axis=0)
@@ -822,7 +822,7 @@ def test_the_page_asks_for_nothing(write, model, test_digits):
     assert "://" not in text
 
 
-def test_without_scripts_the_page_tells_what_it_is(write, model, test_digits):
+def test_the_main_facts_are_visible_without_scripts(write, model, test_digits):
     page = write(model, *test_digits, title="Digits")
     facts = [text for text in page.texts["span"] if text]
     assert facts[:4] == ["10 classes", "40 atoms", "64 features", "300 samples"]
@@ -923,7 +923,7 @@ def mistakes(model, test_digits):
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes_are_told_and_leave_the_report_that_was_there(mistakes, tmp_path, name):
+def test_mistakes_raise_errors_and_keep_an_existing_report(mistakes, tmp_path, name):
     (model, *data), options, error, message = mistakes[name]
     path = tmp_path / "report.html"
     path.write_text("an older report")
@@ -946,7 +946,7 @@ def test_a_report_that_is_there_is_replaced(model, tmp_path):
         assert Page(path).texts["h1"] == [title]
 
 
-def test_without_jinja2_the_message_says_what_to_install(model, tmp_path, monkeypatch):
+def test_a_missing_jinja2_is_an_error_with_the_extra_to_install(model, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(ImportError, match=r'A report needs jinja2: pip install "ddlearn\[report\]"'):
         write_report(model, tmp_path / "report.html")
