@@ -549,7 +549,7 @@ def test_labels_that_are_not_right_are_told_in_a_report_as_in_evaluate(folder, d
     table.write_text(table.read_text()[:-1] + "one\n")
     for command, more in (("evaluate", []), ("report", ["-o", page])):
         failure = run(command, tmp_path / "m", table, *more, code=1).stderr
-        assert "y holds 'zero' in row 0, by which the model marks samples without label" in failure
+        assert "y contains 'zero' in row 0, which marks samples without a label" in failure
     assert not page.exists()
 
 

@@ -1,4 +1,4 @@
-"""Figures show the numbers of the model: nothing is lost, nothing counted twice, and colours mean the same."""
+"""Displays draw the numbers of the model: complete, counted once, with the same color for a class everywhere."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def texts(ax):
 
 
 @pytest.mark.parametrize("has_codes", [True, False])
-def test_groups_cover_all_atoms_once_with_the_class_of_most_evidence(model, tmp_path, has_codes):
+def test_groups_cover_all_atoms_once_by_largest_evidence(model, tmp_path, has_codes):
     save(model, tmp_path / "model")
     model = load(tmp_path / "model")
     mean = np.ones(60)
@@ -157,25 +157,24 @@ def test_too_many_atoms_are_cut_in_every_group_alike(planted):
     ).plot()
     assert [list(atoms) for _, atoms in display.groups_] == [list(range(59, 49, -1)), list(range(74, 64, -1)), [75]]
     assert display.ax_.get_title() == "Dictionary: 21 of 76 atoms"
-    display = DictionaryDisplay.from_dictionary(np.tile(planted.dictionary, (2, 1)))
+    display = DictionaryDisplay(np.tile(planted.dictionary, (2, 1))).plot()
     assert display.ax_.get_title() == "Dictionary: 100 of 152 atoms"
 
 
 @pytest.mark.parametrize("shape", [(4, 5), (5, 3, 1), (-5, -3), (15,)])
 def test_image_shape_must_be_one_of_images_of_that_size(shape):
-    with pytest.raises(ValueError, match=r"image_shape=\(.*\) does not fit 15 features: give height and width"):
-        DictionaryDisplay.from_dictionary(np.eye(15), image_shape=shape)
+    with pytest.raises(ValueError, match=r"image_shape=\(.*\) does not match 15 features: pass \(height, width\)"):
+        DictionaryDisplay(np.eye(15), image_shape=shape)
 
 
 def test_pictures_have_the_values_of_the_atoms_on_one_scale_around_zero():
     atoms = np.zeros((2, 12))
     atoms[0, 0], atoms[1, 5] = 1.0, -1.0
-    display = DictionaryDisplay.from_dictionary(atoms, image_shape=(3, 4))
+    display = DictionaryDisplay(atoms, image_shape=(3, 4)).plot()
     first, second = (np.asarray(image.get_array()) for image in display.ax_.images)
-    limit = np.quantile(np.abs(atoms), 0.995)
-    np.testing.assert_allclose(first, np.clip((atoms[0] / limit).reshape(3, 4) / 2 + 0.5, 0, 1))
-    assert second.min() == second[1, 1] == 0
-    colours = DictionaryDisplay.from_dictionary(atoms, image_shape=(2, 2, 3)).ax_.images[0].get_array()
+    np.testing.assert_array_equal(first, 0.5 + 0.5 * atoms[0].reshape(3, 4))  # from black to white, zero is gray
+    np.testing.assert_array_equal(second, 0.5 + 0.5 * atoms[1].reshape(3, 4))
+    colours = DictionaryDisplay(atoms, image_shape=(2, 2, 3)).plot().ax_.images[0].get_array()
     assert colours.shape == (2, 2, 3)
     assert colours[0, 0, 0] == 1
 
@@ -195,19 +194,19 @@ def test_pictures_do_not_overlap(fixture, shape, n_atoms, request):
     assert bottom.max() <= y_high
 
 
-def test_dictionary_says_what_does_not_fit_together():
+def test_inconsistent_arguments_of_a_dictionary_raise_errors():
     with pytest.raises(ValueError, match=r"weight has shape \(2,\), but there are 3 atoms"):
         DictionaryDisplay(np.eye(3), weight=[1, 2])
-    with pytest.raises(ValueError, match="atom_class holds 2, but classes has 2 names"):
+    with pytest.raises(ValueError, match="atom_class contains 2, but classes has 2 names"):
         DictionaryDisplay(np.eye(3), atom_class=[0, 1, 2], classes=["a", "b"])
     with pytest.raises(ValueError, match="max_atoms must be at least 1, got 0"):
         DictionaryDisplay(np.eye(3), max_atoms=0)
     for nothing, shape in (([], r"\(0,\)"), (np.empty((0, 9)), r"\(0, 9\)")):  # [] must not be an atom of no features
-        with pytest.raises(ValueError, match=f"components has shape {shape}: give one atom at least"):
-            DictionaryDisplay.from_dictionary(nothing)
+        with pytest.raises(ValueError, match=f"components has shape {shape}: pass at least one atom"):
+            DictionaryDisplay(nothing)
     ax = plt.figure().add_axes((0, 0, 0.01, 0.01))
     with pytest.raises(ValueError, match="too small for this dictionary"):
-        DictionaryDisplay.from_dictionary(np.eye(200), ax=ax, image_shape=(10, 20))
+        DictionaryDisplay(np.eye(200), image_shape=(10, 20)).plot(ax=ax)
 
 
 # The history of a fit, and its scales
@@ -233,7 +232,7 @@ def test_convergence_divides_the_place_of_the_axes_it_is_given(model):
     assert all(place.x0 <= panel.get_position().x0 <= panel.get_position().x1 <= place.x1 + 1e-9
                for panel in display.axes_.flat)  # fmt: skip
     assert not right.lines
-    with pytest.raises(ValueError, match=r"pass axes that plt.subplots made"):
+    with pytest.raises(ValueError, match=r"pass axes created by plt.subplots"):
         ConvergenceDisplay.from_estimator(model, ax=figure.add_axes((0, 0, 1, 1)))
 
 
@@ -245,11 +244,11 @@ def test_a_fit_without_iterations_has_a_history_of_one(digits):
     display.figure_.canvas.draw()
 
 
-def test_class_costs_at_their_floor_are_told(model):
+def test_class_costs_at_their_floor_are_counted(model):
     assert ClassCostDisplay.from_estimator(model).floor == model.cost_floor_
     assert (model.class_cost_ >= model.cost_floor_ * (1 - 1e-9)).all()
     display = ClassCostDisplay([0.2, 0.5, 0.2], ["a", "b", "c"], floor=0.2).plot()
-    assert display.ax_.get_legend().texts[0].get_text() == "floor 0.2, 2 classes at it"
+    assert display.ax_.get_legend().texts[0].get_text() == "floor 0.2 (2 classes)"
 
 
 def test_the_histogram_of_noise_holds_every_sample(model):
@@ -260,7 +259,7 @@ def test_the_histogram_of_noise_holds_every_sample(model):
     assert display.bin_edges_[-1] == pytest.approx(sigma.max())
     assert display.floor**2 == pytest.approx(model.noise_floor_)
     n_there = np.count_nonzero(np.isclose(model.noise_variance_, model.noise_floor_, rtol=1e-9))
-    assert any(f"{n_there} samples at it" in text.get_text() for text in display.ax_.get_legend().texts)
+    assert any(f"({n_there} samples)" in text.get_text() for text in display.ax_.get_legend().texts)
 
 
 @pytest.mark.parametrize(
@@ -272,25 +271,25 @@ def test_noise_over_decades_has_a_logarithmic_axis(sigma, scale):
     assert display.counts_.sum() == len(sigma)
 
 
-def test_noise_of_no_samples_is_refused():
-    with pytest.raises(ValueError, match="sigma is empty: give the noise level of one sample"):
+def test_noise_needs_at_least_one_sample():
+    with pytest.raises(ValueError, match="sigma is empty: pass the noise level of at least one sample"):
         NoiseDisplay([])
 
 
 def test_noise_of_float32_samples_reaches_the_floor_too():
     display = NoiseDisplay(np.array([0.1, 0.1, 0.2], np.float32), floor=0.1).plot()
     assert display.sigma[0] > 0.1  # what rounding makes of it
-    assert any("2 samples at it" in text.get_text() for text in display.ax_.get_legend().texts)
+    assert any("(2 samples)" in text.get_text() for text in display.ax_.get_legend().texts)
 
 
-def test_a_model_that_was_saved_without_noise_says_so(model, tmp_path):
+def test_noise_is_loaded_with_a_model_and_missed_without(model, tmp_path):
     save(model, tmp_path / "model")
     restored = load(tmp_path / "model")
     np.testing.assert_array_equal(
         NoiseDisplay.from_estimator(restored).counts_, NoiseDisplay.from_estimator(model).counts_
     )
     del restored.noise_variance_
-    with pytest.raises(ValueError, match="holds no noise_variance_"):
+    with pytest.raises(ValueError, match="has no noise_variance_"):
         NoiseDisplay.from_estimator(restored)
 
 
@@ -301,7 +300,7 @@ def test_bars_are_the_class_costs(two_class_model):
 
 
 def test_loss_curves_are_the_losses():
-    display = LossDisplay.from_losses()
+    display = LossDisplay().plot()
     curves = {line.get_label(): line.get_xydata().T for line in display.ax_.lines}
     assert set(curves) == {name.replace("_", " ") for name in LOSSES} | {"0-1 loss"}
     margins, costs = curves["smooth hinge"]
@@ -314,21 +313,21 @@ def test_loss_curves_are_the_losses():
 
 def test_losses_may_be_objects():
     losses = ["square", SmoothHinge(sharpness=9.0), SmoothHinge(sharpness=3.0), Exponential(), Logistic()]
-    assert len(LossDisplay.from_losses(losses).values) == 5
+    assert len(LossDisplay(losses).values) == 5
     with pytest.raises(ValueError, match="'cube' is not known"):
-        LossDisplay.from_losses(["cube"])
+        LossDisplay(["cube"])
 
 
 @pytest.mark.parametrize("loss", ["square", SmoothHinge(sharpness=9.0)])
 def test_one_loss_need_not_be_in_a_list(loss):
     """A text is a sequence too, of letters that are no losses."""
-    assert list(LossDisplay.from_losses(loss).values) == list(LossDisplay.from_losses([loss]).values)
+    assert list(LossDisplay(loss).values) == list(LossDisplay([loss]).values)
 
 
 @pytest.mark.parametrize("losses", [["square", "logistic", "square"], [SmoothHinge(8.0), SmoothHinge(8.0)]])
-def test_curves_that_could_not_be_told_apart_are_refused(losses):
-    with pytest.raises(ValueError, match=r"losses holds '(square|SmoothHinge\(sharpness=8.0\))' more than once"):
-        LossDisplay.from_losses(losses)
+def test_a_loss_given_twice_raises_an_error(losses):
+    with pytest.raises(ValueError, match=r"losses contains '(square|SmoothHinge\(sharpness=8.0\))' more than once"):
+        LossDisplay(losses)
 
 
 # One sample
@@ -425,12 +424,12 @@ def test_of_many_classes_the_best_and_the_true_one_are_shown(many_class_model, p
     assert set(display.shown_classes_) == {*np.argsort(-evidence)[:12], worst}
     assert "13 of 38 classes" in display.ax_.get_title()
     assert {"predicted", "true"} <= set(texts(display.ax_))
-    with pytest.raises(ValueError, match="true_label='nobody' is none of the classes"):
+    with pytest.raises(ValueError, match="true_label='nobody' is not one of the classes"):
         EvidenceDisplay.from_estimator(many_class_model, planted.data[0], "nobody")
 
 
 @pytest.mark.parametrize("name", ["max_atoms", "max_classes"])
-def test_a_table_without_rows_or_columns_is_refused(model, digits, name):
+def test_a_table_needs_rows_and_columns(model, digits, name):
     with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
         EvidenceDisplay.from_estimator(model, digits[0][0], **{name: 0})
 
@@ -449,7 +448,7 @@ def test_evidence_of_several_labels(multilabel):
     assert sorted(marks) == expected
 
 
-def test_one_sample_is_asked_for(model, digits):
+def test_exactly_one_sample_is_required(model, digits):
     X, _ = digits
     with pytest.raises(ValueError, match=r"x must be one sample, got shape \(3, 64\)"):
         EvidenceDisplay.from_estimator(model, X[:3])
@@ -536,13 +535,13 @@ def test_a_single_class_is_a_confusion_without_a_warning(model, digits):
     assert ConfusionDisplay.from_estimator(model, sure, [3]).counts[3, 3] == 1
 
 
-def test_samples_without_label_are_refused(model, digits):
+def test_samples_without_a_label_raise_errors(model, digits):
     X, y = digits[0][:3], digits[1][:3]
-    with pytest.raises(ValueError, match="y holds None in row 2"):
+    with pytest.raises(ValueError, match="y contains None in row 2"):
         ConfusionDisplay.from_estimator(model, X, [0, 1, None])
-    with pytest.raises(ValueError, match="row 1, by which the model marks samples without label"):
+    with pytest.raises(ValueError, match="row 1, which marks samples without a label"):
         ConfusionDisplay.from_estimator(load_copy(model).set_params(unlabeled=1), X, y)
-    with pytest.raises(ValueError, match="There are no samples"):
+    with pytest.raises(ValueError, match="y is empty"):
         ConfusionDisplay.from_predictions([], [])
 
 
@@ -571,7 +570,7 @@ def test_other_classifiers_have_a_confusion_too(digits):
 
 def test_several_labels_have_no_confusion(multilabel):
     X, y, model = multilabel
-    with pytest.raises(ValueError, match="several labels to a sample"):
+    with pytest.raises(ValueError, match="one label per sample"):
         ConfusionDisplay.from_estimator(model, X, y)
     assert ConfusionDisplay.from_predictions(y[:, 0], model.predict(X)[:, 0]).counts.sum() == 120
 
@@ -595,7 +594,7 @@ def draw_all(model, X, y, ax=None):
 def test_displays_draw_on_the_axes_they_are_given(model, digits):
     figure, axes = plt.subplots(2, 3, figsize=(18, 12))
     displays = draw_all(model, digits[0][600:], digits[1][600:], axes)
-    displays.append(LossDisplay.from_losses(ax=figure.add_axes((0, 0, 0.1, 0.1))))
+    displays.append(LossDisplay().plot(ax=figure.add_axes((0, 0, 0.1, 0.1))))
     assert [display.ax_ for display in displays] == figure.axes
     assert all(display.figure_ is figure for display in displays)
     assert plt.get_fignums() == [figure.number]
@@ -663,12 +662,14 @@ def test_models_must_be_fitted(draw):
             draw(model)
 
 
-def test_other_models_are_refused_with_advice(model, digits):
-    with pytest.raises(TypeError, match="needs a fitted DDLClassifier, got LogisticRegression"):
+def test_other_models_raise_errors_with_advice(model, digits):
+    with pytest.raises(
+        TypeError, match="Expected a fitted DDLClassifier or a pipeline that ends with one, got LogisticRegression"
+    ):
         NoiseDisplay.from_estimator(LogisticRegression())
     search = GridSearchCV(DDLClassifier(15, max_iter=1), {"n_nonzero_coefs": [3]}, cv=2)
     search.fit(digits[0][:100], digits[1][:100] > 4)
-    with pytest.raises(TypeError, match="pass its best_estimator_"):
+    with pytest.raises(TypeError, match="Pass its best_estimator_"):
         ConvergenceDisplay.from_estimator(search)
 
 

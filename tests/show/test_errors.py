@@ -1,4 +1,4 @@
-"""Errors of predictions: counted sample by sample, with the interval that Wilson's equation gives."""
+"""Error tables: counts per sample, and Wilson's confidence interval."""
 
 from __future__ import annotations
 
@@ -98,9 +98,10 @@ def test_of_any_number_of_arrays_all_become_text_or_none():
     assert [some.dtype.kind for some in match_types(NUMBERS, NUMBERS / 2, NUMBERS == 9)] == ["i", "f", "b"]
 
 
-def test_of_no_samples_no_error_can_be_measured():
-    with pytest.raises(ValueError, match="There are no samples"):
-        measure_errors(NUMBERS[:0], NUMBERS[:0])
+@pytest.mark.parametrize("y", [[], NUMBERS[:0]])
+def test_errors_need_at_least_one_sample(y):
+    with pytest.raises(ValueError, match="y is empty: pass at least one sample"):
+        check_labels(y)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +115,7 @@ def test_of_no_samples_no_error_can_be_measured():
     ],
 )
 def test_a_sample_without_label_is_named_by_its_row(y):
-    with pytest.raises(ValueError, match=r"y holds (nan|None) in row 2, which is no class"):
+    with pytest.raises(ValueError, match=r"y contains (nan|None) in row 2: leave out samples"):
         check_labels(y)
 
 
@@ -125,14 +126,14 @@ def test_what_pandas_calls_missing_is_no_label():
         pandas.Series(["a", None], dtype="string"),
         pandas.Series([1, None], dtype="Int64"),
     ):
-        with pytest.raises(ValueError, match="in row 1, which is no class"):
+        with pytest.raises(ValueError, match="in row 1: leave out samples without a label"):
             check_labels(series)
 
 
 @pytest.mark.parametrize(("y", "marker"), [([0, -1], -1), ([0.0, -1.0], -1), (["0", "-1"], -1), (["a", "?"], "?")])
 def test_the_marker_of_no_label_is_no_class(y, marker):
     """A sample without label would be an error of every model; as folders have names, -1 may be a text."""
-    with pytest.raises(ValueError, match=r"in row 1, by which the model marks samples without label .*: leave them"):
+    with pytest.raises(ValueError, match=r"in row 1, which marks samples without a label .*: leave them"):
         check_labels(np.array(y), marker)
     check_labels(np.array(y))  # a class like any other, if the model has no marker
 

@@ -1,6 +1,6 @@
-"""The report as Python makes it: what is in the page is what the library computes, and no text in it is code.
+"""The report as written by Python: its content is what the library computes, and no text in it is executed.
 
-What the page does with it in a browser is in test_report_page.py.
+test_report_page.py tests the page in a browser.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ddlearn.inference.rules.rules import compute_evidence
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, random_array
@@ -38,11 +37,11 @@ from ddlearn import (
     save,
     write_report,
 )
+from ddlearn.inference.rules import compute_evidence
 from ddlearn.show.colors import get_class_color
-from ddlearn.show.report.evidence import tabulate_evidence
 from ddlearn.show.report.ink import measure_ink, measure_look, measure_thickness
-from ddlearn.show.report.packing import pack, pack_rows
-from ddlearn.show.report.selection import choose, list_cells, list_users
+from ddlearn.show.report.packing import pack, pack_rows, tabulate_evidence
+from ddlearn.show.report.samples import choose, list_cells, list_users
 
 SAME = 1e-6  # of a row's range: what bytes in steps may be away from it
 
@@ -255,7 +254,8 @@ def test_the_table_is_the_evidence_of_any_loss(name, largest):
     loss = SOME_LOSSES[name]
     table = tabulate_evidence(loss, np.array([[-largest, 0.1]]))
     limit = unpack(table["scores"])[-1]
-    assert limit == np.clip(4 * largest, 4, 100)
+    assert 4 <= limit <= 100
+    assert limit >= min(2 * largest, 100)  # drawings may exceed the scores seen
     scores = np.random.default_rng(0).uniform(-limit, limit, 50_000)
     scores = np.concatenate([scores, unpack(table["scores"]), 1 + np.linspace(-0.01, 0.01, 2001), [limit, -limit]])
     expected = compute_evidence(scores, loss, np.ones(1))
@@ -309,7 +309,7 @@ def test_the_thickness_does_not_depend_on_how_soft_the_pen_is():
 @given(
     st.integers(0, 14), st.integers(0, 14), st.sampled_from(["light", "dark"]), st.integers(6, 14), st.integers(1, 3)
 )
-def test_ink_is_measured_wherever_it_stands(row, column, kind, length, width):
+def test_ink_is_measured_at_any_position(row, column, kind, length, width):
     images = draw_frame(30, length, width, row, column)[None].repeat(3, axis=0)
     ground, ink = (0.0, 200.0) if kind == "light" else (255.0, 10.0)
     found = measure(ground + (ink - ground) * images)
@@ -342,7 +342,7 @@ def find_mass_centre(shape):
 
 
 @pytest.mark.parametrize(("place", "is_by_mass"), [(find_box_centre, False), (find_mass_centre, True)])
-def test_two_ways_to_centre_are_told_apart(place, is_by_mass):
+def test_centering_by_box_or_by_mass_is_recognized(place, is_by_mass):
     found = measure(draw_hooks(40, place))
     assert found["is_centred_by_mass"] == is_by_mass
     assert found["centre"] == pytest.approx([20, 20], abs=0.5)
@@ -507,7 +507,7 @@ def test_evidence_in_the_page_is_that_of_the_model(write, digits, test_digits):
     assert evidence.argmax(axis=1).tolist() == content["data"]["predictions"]
 
 
-def test_atoms_are_told_by_their_use_in_training(write, model, test_digits):
+def test_the_use_of_atoms_is_that_in_training(write, model, test_digits):
     atoms = write(model, *test_digits).content["atoms"]
     codes = model.codes_.toarray()
     n_used = np.count_nonzero(codes, axis=0)
@@ -589,7 +589,7 @@ def test_a_pipeline_is_shown_from_its_last_step_on(write, digits):
     assert content["data"] == expected["data"]
     assert content["data"]["errors"]["n_wrong"] == np.count_nonzero(pipeline.predict(X[300:400]) != y[300:400])
     [note] = content["model"].pop("notes")
-    assert "samples, atoms and drawings are what it sees, after standardscaler." in note
+    assert "samples, atoms and drawings are shown as it receives them, after standardscaler." in note
     assert expected["model"].pop("notes") == []
     assert content["model"] == expected["model"]
     assert write(make_pipeline(pipeline[-1])).content["model"]["notes"] == []  # no step before it
@@ -654,7 +654,7 @@ def test_missing_features_are_left_out_of_codes(write, model, test_digits):
 
 def test_predictions_are_the_models_and_codes_are_plain(write, model, test_digits):
     """What full inference, registration and gross errors change is told, since the page's script does not do it."""
-    X, y = test_digits[0][:60], test_digits[1][:60]
+    X, y = test_digits[0][:20], test_digits[1][:20]
     full = change(model, inference="full", error_budget=6, alignment="translation", image_shape=(8, 8))
     content = write(full, X, y).content
     assert content["data"]["errors"]["n_wrong"] == np.count_nonzero(full.predict(X) != y)
@@ -662,11 +662,9 @@ def test_predictions_are_the_models_and_codes_are_plain(write, model, test_digit
     np.testing.assert_array_equal(unpack(content["data"]["codes"]["values"]), model.transform(X[rows]).data)
     assert not np.array_equal(full.transform(X[rows]).data, model.transform(X[rows]).data)
     notes = content["model"]["notes"]
-    assert [
-        word for word in ("full inference", "registered", "alternating") if any(word in note for note in notes)
-    ] == [
+    assert [word for word in ("full inference", "aligned", "alternating") if any(word in note for note in notes)] == [
         "full inference",
-        "registered",
+        "aligned",
     ]
     assert (full.inference, full.alignment, full.error_budget) == ("full", "translation", 6)
 
@@ -700,7 +698,7 @@ def test_how_gross_errors_are_looked_for(write, model):
     greedy = write(change(model, error_route="greedy")).content["model"]
     assert greedy["errors"].items() >= {"trim": 1.0, "threshold": 3.0, "max_iter": 5}.items()
     assert len(greedy["notes"]) == 1
-    assert "alternating route" in greedy["notes"][0]
+    assert "by alternating" in greedy["notes"][0]
 
 
 def test_settings_that_are_not_the_defaults_are_shown(write, model, digits):
@@ -824,7 +822,7 @@ def test_the_page_asks_for_nothing(write, model, test_digits):
     assert "://" not in text
 
 
-def test_without_scripts_the_page_tells_what_it_is(write, model, test_digits):
+def test_the_main_facts_are_visible_without_scripts(write, model, test_digits):
     page = write(model, *test_digits, title="Digits")
     facts = [text for text in page.texts["span"] if text]
     assert facts[:4] == ["10 classes", "40 atoms", "64 features", "300 samples"]
@@ -839,15 +837,15 @@ def test_the_name_of_a_file_that_is_no_text_can_be_a_title(write, model):
 
 def test_a_model_of_mnist_fits_into_five_megabytes(write):
     rng = np.random.default_rng(0)
-    X = (rng.integers(0, 256, (10_000, 784)) / 255).astype(np.float32)
-    y = np.arange(10_000) % 10
+    X = (rng.integers(0, 256, (4000, 784)) / 255).astype(np.float32)  # more than the page has room for
+    y = np.arange(4000) % 10
     model = DDLClassifier(500, max_iter=1, refit=False, init=X[:500], random_state=0).fit(X[:500], y[:500])
     page = write(model, X, y, image_shape=(28, 28))
     assert len(page.bytes) < 5e6
     data, described = page.content["data"], page.content["model"]
     np.testing.assert_array_equal(unpack(described["dictionary"]), model.components_.astype(np.float32))
     assert "step" in data["samples"]
-    assert data["n_samples"] == sum(map(sum, data["errors"]["confusion"])) == 10_000
+    assert data["n_samples"] == sum(map(sum, data["errors"]["confusion"])) == 4000
     assert len(set(zip(data["labels"], data["predictions"], strict=True))) == np.count_nonzero(
         data["errors"]["confusion"]
     )
@@ -862,21 +860,26 @@ def make_mistakes(model: DDLClassifier, X: np.ndarray, y: np.ndarray) -> dict[st
     holes = np.where(np.eye(300, 64), np.nan, X)
     return {
         "unfitted": ((DDLClassifier(),), {}, NotFittedError, "not fitted yet"),
-        "multilabel": ((several,), {}, ValueError, "one label a sample; this one was fitted to several"),
-        "no classifier": ((KSVD(20, max_iter=1).fit(X),), {}, TypeError, "needs a fitted DDLClassifier, got KSVD"),
+        "multilabel": ((several,), {}, ValueError, "one label per sample, but this one predicts several"),
+        "no classifier": (
+            (KSVD(20, max_iter=1).fit(X),),
+            {},
+            TypeError,
+            "Expected a fitted DDLClassifier or a pipeline that ends with one, got KSVD",
+        ),
         "pipeline": (
             (make_pipeline(StandardScaler(), KSVD(20)),),
             {},
             TypeError,
-            "got KSVD: pass one, or a pipeline that ends with one",
+            "or a pipeline that ends with one, got KSVD",
         ),
-        "no label": ((model, X[:3], ["1", "2", None]), {}, ValueError, "y holds None in row 2, which is no class"),
-        "NaN label": ((model, X[:2], [np.nan, 2.0]), {}, ValueError, "y holds nan in row 0, which is no class"),
+        "no label": ((model, X[:3], ["1", "2", None]), {}, ValueError, "y contains None in row 2: leave out samples"),
+        "NaN label": ((model, X[:2], [np.nan, 2.0]), {}, ValueError, "y contains nan in row 0: leave out samples"),
         "unlabelled": (
             (change(model, unlabeled=-1), X[:3], [1, -1, 2]),
             {},
             ValueError,
-            r"y holds -1 in row 1, by which the model marks samples without label .*: leave them out",
+            r"y contains -1 in row 1, which marks samples without a label .*: leave them out",
         ),
         "width": ((model, X[:, :5], y), {}, ValueError, "X has 5 features, but DDLClassifier is expecting 64"),
         "no samples": ((model, X[:0]), {}, ValueError, "0 sample"),
@@ -885,10 +888,10 @@ def make_mistakes(model: DDLClassifier, X: np.ndarray, y: np.ndarray) -> dict[st
             (model, X, y[:, None]),
             {},
             ValueError,
-            r"one class for each sample, got an array of shape \(300, 1\)",
+            r"one class per sample, got an array of shape \(300, 1\)",
         ),
-        "labels alone": ((model, None, y), {}, ValueError, "y and sample_names tell of samples: give them as X"),
-        "names alone": ((model,), {"sample_names": ["a"]}, ValueError, "y and sample_names tell of samples"),
+        "labels alone": ((model, None, y), {}, ValueError, "y and sample_names describe samples: pass them as X"),
+        "names alone": ((model,), {"sample_names": ["a"]}, ValueError, "y and sample_names describe samples"),
         "names": (
             (model, X, y),
             {"sample_names": ["a"]},
@@ -898,7 +901,7 @@ def make_mistakes(model: DDLClassifier, X: np.ndarray, y: np.ndarray) -> dict[st
         "NaN": ((model, holes, y), {}, ValueError, "Input X contains NaN"),
         "infinity": ((change(model, missing="mask"), X / 0.0, y), {}, ValueError, "Input X contains infinity"),
         **{
-            f"shape {shape}": ((model, X), {"image_shape": shape}, ValueError, "does not fit 64 features")
+            f"shape {shape}": ((model, X), {"image_shape": shape}, ValueError, "does not match 64 features")
             for shape in ((8, 9), (64,), (4, 4, 4), (2, 2, 2, 8), (-8, -8), (8, 8, 3))
         },
     }
@@ -920,7 +923,7 @@ def mistakes(model, test_digits):
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes_are_told_and_leave_the_report_that_was_there(mistakes, tmp_path, name):
+def test_mistakes_raise_errors_and_keep_an_existing_report(mistakes, tmp_path, name):
     (model, *data), options, error, message = mistakes[name]
     path = tmp_path / "report.html"
     path.write_text("an older report")
@@ -943,7 +946,7 @@ def test_a_report_that_is_there_is_replaced(model, tmp_path):
         assert Page(path).texts["h1"] == [title]
 
 
-def test_without_jinja2_the_message_says_what_to_install(model, tmp_path, monkeypatch):
+def test_a_missing_jinja2_is_an_error_with_the_extra_to_install(model, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(ImportError, match=r'A report needs jinja2: pip install "ddlearn\[report\]"'):
         write_report(model, tmp_path / "report.html")

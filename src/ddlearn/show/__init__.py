@@ -1,1 +1,1 @@
-"""."""
+"""Figures, reports and error tables of fitted models."""

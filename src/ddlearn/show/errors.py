@@ -1,4 +1,4 @@
-"""How often predictions are wrong, and where: numbers for tables and reports."""
+"""Error tables: how often predictions are wrong, per class and per pair of classes."""
 
 from __future__ import annotations
 
@@ -11,73 +11,59 @@ from sklearn.metrics import precision_recall_fscore_support
 
 
 class Errors(NamedTuple):
-    """The errors of some predictions."""
+    """Errors of predictions, in total and per class."""
 
     n_samples: int
     n_wrong: int
     error: float
-    error_interval: list[float]  # Wilson's, of 95 %
-    classes: NDArray[Any]  # all that are labels or predictions
+    error_interval: list[float]  # Wilson's 95 % confidence interval
+    classes: NDArray[Any]  # those that occur in labels or predictions, sorted
     n_samples_of_class: NDArray[np.intp]
     precision: NDArray[np.floating]  # NaN for a class that is never predicted
     recall: NDArray[np.floating]  # NaN for a class without samples
     f1: NDArray[np.floating]
-    confusion: NDArray[np.intp]  # a row for each class, a column for each prediction
+    confusion: NDArray[np.intp]  # one row per class, one column per predicted class
 
 
 def measure_errors(labels: NDArray[Any], predictions: NDArray[Any]) -> Errors:
     """Compare predictions with labels of the same type."""
-    if not len(labels):
-        raise ValueError("There are no samples, so there are no errors to measure: give one at least.")
-    classes = np.unique(np.concatenate([labels, predictions]))
-    n_wrong = int(np.count_nonzero(labels != predictions))
-    interval = binomtest(n_wrong, len(labels)).proportion_ci(0.95, method="wilson")
+    n_samples, n_wrong = len(labels), int(np.count_nonzero(labels != predictions))
+    interval = binomtest(n_wrong, n_samples).proportion_ci(0.95, method="wilson")
+    classes, cells = np.unique(np.concatenate([labels, predictions]), return_inverse=True)
+    confusion = np.zeros((len(classes), len(classes)), np.intp)  # scikit-learn's function warns of a single class
+    np.add.at(confusion, tuple(cells.reshape(2, n_samples)), 1)
     precision, recall, f1, support = precision_recall_fscore_support(
         labels, predictions, labels=classes, zero_division=np.nan
     )
-    return Errors(
-        n_samples=len(labels),
-        n_wrong=n_wrong,
-        error=n_wrong / len(labels),
-        error_interval=[interval.low, interval.high],
-        classes=classes,
-        n_samples_of_class=support,
-        precision=precision,
-        recall=recall,
-        f1=f1,
-        confusion=_count_pairs(classes, labels, predictions),
-    )
-
-
-def _count_pairs(classes: NDArray[Any], labels: NDArray[Any], predictions: NDArray[Any]) -> NDArray[np.intp]:
-    """Return the confusion matrix, also of a single class, of which scikit-learn's function warns."""
-    counts = np.zeros((len(classes), len(classes)), np.intp)
-    np.add.at(counts, (np.searchsorted(classes, labels), np.searchsorted(classes, predictions)), 1)
-    return counts
+    error, ends = n_wrong / n_samples, [float(interval.low), float(interval.high)]
+    return Errors(n_samples, n_wrong, error, ends, classes, support, precision, recall, f1, confusion)
 
 
 def match_types(*names: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-    """Return all as text if they differ and one may be text: a folder is, even where the class is a number."""
+    """Convert all to text if types differ and one may be text: folder names are text, even if classes are numbers."""
     kinds = {some.dtype.kind for some in names}
     return tuple(some.astype(str) for some in names) if len(kinds) > 1 and kinds & {"U", "O"} else names
 
 
 def check_labels(y: Any, unlabeled: Any = None) -> None:
-    """Raise for samples without a label, be it missing or the marker of a model: they are neither right nor wrong.
+    """Raise an error unless there are samples and all have a label, neither missing nor the model's marker `unlabeled`.
 
-    It takes y as it was given, since NumPy makes the text "nan" of what is missing in a list of texts.
+    Pass y unconverted: NumPy turns missing values in a list of texts into the text "nan".
     """
-    for row, label in enumerate(y.tolist() if hasattr(y, "tolist") else y):
+    labels = y.tolist() if hasattr(y, "tolist") else y
+    if not len(labels):
+        raise ValueError("y is empty: pass at least one sample.")
+    for row, label in enumerate(labels):
         if _is_missing(label):
-            raise ValueError(f"y holds {label} in row {row}, which is no class: leave out samples without label.")
+            raise ValueError(f"y contains {label} in row {row}: leave out samples without a label.")
         if unlabeled is not None and (label == unlabeled or str(label) == str(unlabeled)):
             raise ValueError(
-                f"y holds {label!r} in row {row}, by which the model marks samples without label (its parameter "
-                "unlabeled): leave them out, since they are neither right nor wrong."
+                f"y contains {label!r} in row {row}, which marks samples without a label (parameter unlabeled of the "
+                "model): leave them out, since their predictions are neither right nor wrong."
             )
 
 
 def _is_missing(label: Any) -> bool:
-    """Whether it is None, NaN, which does not equal itself, or NA of pandas, of which that cannot be said."""
+    """Return whether a label is None, NaN (not equal to itself) or NA of pandas (whose comparison is no bool)."""
     is_itself = label == label
     return label is None or not isinstance(is_itself, bool | np.bool_) or not is_itself

@@ -1,7 +1,7 @@
-"""Figures of fitted models, as scikit-learn's displays: ``from_estimator`` computes and draws, ``plot`` draws again.
+"""Figures of fitted models, in the style of scikit-learn's displays.
 
-Every display draws on the axes that it is given or opens a figure, keeps both as ``ax_`` (``axes_`` where there are
-several) and ``figure_``, and never shows anything by itself.  matplotlib is imported when something is drawn.
+``from_estimator`` computes and draws, ``plot`` draws again, on given axes or in a new figure, which is kept as
+``figure_``.  Nothing is shown on screen, and matplotlib is imported only when something is drawn.
 """
 
 from .code import CodeDisplay

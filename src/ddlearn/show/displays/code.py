@@ -1,50 +1,28 @@
-"""One sample taken apart: atoms times coefficients, their sum, and what that leaves."""
+"""One sample decomposed: atoms times coefficients, their sum, and the residual."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ...estimators.baseline import KSVD
 from ...estimators.classifier import DDLClassifier
-from .figures import (
-    LABEL_SIZE,
-    TICK_SIZE,
-    TITLE_SIZE,
-    find_shrinkage,
-    open_axes,
-)
-from .models import (
-    preprocess,
-    resolve_image_shape,
-    to_one_row,
-    unwrap,
-)
-from .pictures import (
-    Box,
-    Floats,
-    Scale,
-    draw_picture,
-    frame_canvas,
-    height_ratio,
-)
+from .base import Axes, Display, find_model, preprocess_one, resolve_image_shape
+from .drawing import LABEL_SIZE, Box, Floats, Scale, height_ratio
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-_CELL = {True: 1.5, False: 2.3}  # width in inches, by whether it holds an image
-_GAP, _CAPTION = 0.35, 0.3  # space for a sign between pictures, and for the words below them
+_IMAGE_WIDTH, _CURVE_WIDTH = 1.5, 2.3  # in inches, as are the others
+_GAP, _CAPTION = 0.35, 0.3  # room for a sign between pictures, and for the caption below them
 _BETWEEN = 0.15  # space between the sample and the atoms
 _MOST_COLUMNS = 6
 
 
-class CodeDisplay:
-    """A sample as the sum of its atoms times their coefficients, of gross errors if there are any, and of the rest.
+class CodeDisplay(Display):
+    """A sample as the sum of its atoms times their coefficients, gross errors if there are any, and a residual.
 
-    An atom's sign is arbitrary: atoms are drawn such that their coefficients are positive.  The sample and its parts
-    have one scale, the atoms, which have unit norm, another.
+    The sign of an atom is arbitrary: atoms are drawn such that their coefficients are positive.  The sample and its
+    parts share one gray scale; the atoms, which have unit norm, share another.
 
     Parameters
     ----------
@@ -55,26 +33,24 @@ class CodeDisplay:
     coefficients : array-like of shape (n_used,)
         Their coefficients.
     error : array-like of shape (n_features,) or None, default=None
-        The gross errors found in the sample; by default none were looked for.
+        The gross errors found in the sample, if any.
     atom_numbers : array-like of shape (n_used,) or None, default=None
         The rows of the atoms in the dictionary; by default counted from 0.
     image_shape : tuple of int or None, default=None
-        Height and width of images, with a third number 3 for colours.  By default all is drawn as curves.
+        ``(height, width)`` or ``(height, width, 3)`` of images; by default everything is drawn as curves.
 
     Attributes
     ----------
     reconstruction : ndarray of shape (n_features,)
         The sum of atoms times coefficients.
     rest : ndarray of shape (n_features,)
-        The sample less reconstruction and gross errors.
-    ax_ : matplotlib Axes
-        The axes.
-    figure_ : matplotlib Figure
-        Their figure.
+        The sample minus reconstruction and gross errors.
+    ax_, figure_ : matplotlib Axes and Figure
+        Where the display was drawn.
 
     See Also
     --------
-    EvidenceDisplay : What the atoms of a sample say for each class.
+    EvidenceDisplay : What the atoms of a sample contribute to the score of each class.
 
     Examples
     --------
@@ -103,7 +79,7 @@ class CodeDisplay:
         self.coefficients = np.asarray(coefficients)
         self.error = None if error is None else np.asarray(error)
         self.atom_numbers = np.arange(len(self.atoms)) if atom_numbers is None else np.asarray(atom_numbers)
-        self.image_shape = resolve_image_shape(image_shape, None, len(self.sample))
+        self.image_shape = resolve_image_shape(image_shape, len(self.sample))
         self.reconstruction = self.coefficients @ self.atoms
         self.rest = self.sample - self.reconstruction - (0 if self.error is None else self.error)
 
@@ -117,28 +93,23 @@ class CodeDisplay:
         image_shape: ArrayLike | None = None,
         ax: Axes | None = None,
     ) -> CodeDisplay:
-        """Code one sample as a fitted model does, without labels, and draw its parts.
+        """Code one sample with a fitted model, without labels, and draw its parts.
 
         Parameters
         ----------
         estimator : DDLClassifier, KSVD or Pipeline
-            The model, or a pipeline that ends with it.
+            The fitted model, or a pipeline that ends with it.
         x : array-like of shape (n_features,) or (1, n_features)
             The sample.
         mask : array-like of shape (n_features,) or None, default=None
-            True where a feature is missing; only a DDLClassifier knows what to do then.
+            True where a feature is missing; only for a DDLClassifier.
         image_shape : tuple of int or None, default=None
-            Height and width of images; by default that of the model, and without it all is drawn as curves.
+            Shape of images; by default that of the model, or curves if it has none.
         ax : matplotlib Axes or None, default=None
-            Where to draw; by default in a new figure.
-
-        Returns
-        -------
-        CodeDisplay
-            The display.
+            Axes to draw on; by default those of a new figure.
         """
-        model = unwrap(estimator, DDLClassifier, KSVD)
-        sample, code, error = _take_apart(model, preprocess(estimator, to_one_row(x)), mask)
+        model = find_model(estimator, DDLClassifier, KSVD)
+        sample, code, error = _decompose(model, preprocess_one(estimator, x), mask)
         order = np.argsort(-np.abs(code.data), kind="stable")
         return cls(
             sample,
@@ -146,79 +117,57 @@ class CodeDisplay:
             code.data[order],
             error=error if error.any() else None,
             atom_numbers=code.indices[order],
-            image_shape=resolve_image_shape(image_shape, model, model.components_.shape[1]),
+            image_shape=resolve_image_shape(image_shape, len(sample), model),
         ).plot(ax=ax)
 
-    def plot(self, ax: Axes | None = None) -> CodeDisplay:
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes or None, default=None
-            Where to draw; by default in a new figure.
-
-        Returns
-        -------
-        CodeDisplay
-            The display itself.
-        """
+    def _draw(self, ax: Axes | None) -> None:
         parts = {"sample": self.sample, "reconstruction": self.reconstruction}
         if self.error is not None:
             parts["gross error"] = self.error
-        parts["what is left"] = self.rest
+        parts["residual"] = self.rest
         n_columns = max(len(parts), min(len(self.atoms), _MOST_COLUMNS))
         n_rows = 1 + -(-len(self.atoms) // n_columns)
-        cell = _CELL[self.image_shape is not None]
+        cell = _CURVE_WIDTH if self.image_shape is None else _IMAGE_WIDTH
         row_height = cell * height_ratio(self.image_shape) + _CAPTION
         width, height = n_columns * (cell + _GAP) + 0.05, n_rows * row_height + _BETWEEN
-        shrinkage = find_shrinkage(ax, width, height)
-        ax = open_axes(ax, width + 0.1, height + 0.35)
+        self._open_axes(ax, width, height, margins=(0.1, 0.35))
 
         def place(row: int, column: int) -> Box:
             top = row * row_height + (_BETWEEN if row else 0)
             return Box(column * (cell + _GAP) + _GAP, top, cell, row_height - _CAPTION)
 
-        self._draw_parts(ax, parts, [place(0, column) for column in range(len(parts))], shrinkage)
+        self._draw_parts(parts, [place(0, column) for column in range(len(parts))])
         boxes = [place(1 + rank // n_columns, rank % n_columns) for rank in range(len(self.atoms))]
-        self._draw_atoms(ax, boxes, shrinkage)
-        ax.set_title(f"A sample and its {len(self.atoms)} atoms", fontsize=TITLE_SIZE)
-        frame_canvas(ax, width, height)
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        atom_scale = Scale.around_zero(self.atoms, 1.0) if len(self.atoms) else Scale(-1, 1)
+        for rank, (number, coefficient) in enumerate(zip(self.atom_numbers, self.coefficients, strict=True)):
+            caption, sign = rf"{abs(coefficient):.3g} $\times$ atom {number}", "+" if rank else "="
+            self._draw_term(boxes[rank], np.sign(coefficient) * self.atoms[rank], atom_scale, caption, sign)
+        self._frame_canvas(f"A sample and its {len(self.atoms)} atoms", width, height)
 
-    def _draw_parts(self, ax: Axes, parts: dict[str, Floats], boxes: list[Box], shrinkage: float) -> None:
+    def _draw_parts(self, parts: dict[str, Floats], boxes: list[Box]) -> None:
         scale = Scale.across(self.sample, self.reconstruction)
-        around_zero = Scale(-scale.span / 2, scale.span / 2)  # what is a difference has as many shades for a unit
-        if self.image_shape is None:  # curves have room for all
+        half = (scale.high - scale.low) / 2
+        around_zero = Scale(-half, half)  # differences get the same contrast
+        if self.image_shape is None:  # curves have room for all parts
             scale = around_zero = Scale.across(*parts.values(), np.zeros(1))
-        for number, ((title, values), box) in enumerate(zip(parts.items(), boxes, strict=True)):
-            draw_picture(ax, values, self.image_shape, box, scale if number < 2 else around_zero)
-            _annotate(ax, box, title, ("", "=", "+", "+")[number], shrinkage)
+        scales, signs = (scale, scale, around_zero, around_zero), ("", "=", "+", "+")
+        for title, box, scale, sign in zip(parts, boxes, scales, signs, strict=False):
+            self._draw_term(box, parts[title], scale, title, sign)
 
-    def _draw_atoms(self, ax: Axes, boxes: list[Box], shrinkage: float) -> None:
-        scale = Scale.around_zero(self.atoms, 1.0) if len(self.atoms) else Scale(-1, 1)
-        for rank, (number, coefficient, box) in enumerate(
-            zip(self.atom_numbers, self.coefficients, boxes, strict=True)
-        ):
-            draw_picture(ax, np.sign(coefficient) * self.atoms[rank], self.image_shape, box, scale)
-            _annotate(ax, box, rf"{abs(coefficient):.3g} $\times$ atom {number}", "+" if rank else "=", shrinkage)
+    def _draw_term(self, box: Box, values: Floats, scale: Scale, caption: str, sign: str) -> None:
+        """Draw a picture with its caption below, and the sign of the sum to its left."""
+        box.draw(self.ax_, values, self.image_shape, scale)
+        self._write(box.left + box.width / 2, box.top + box.height + 0.05, caption, va="top")
+        self._write(box.left - _GAP / 2, box.top + box.height / 2, sign, 1.5 * LABEL_SIZE)
 
 
-def _take_apart(model: Any, x: Any, mask: ArrayLike | None) -> tuple[Floats, Any, Floats]:
-    """Return the sample as it was coded, its code, and the gross errors."""
+def _decompose(model: Any, x: Any, mask: ArrayLike | None) -> tuple[Floats, Any, Floats]:
+    """Return the sample as it was coded, its code, and its gross errors."""
     if isinstance(model, KSVD):
         if mask is not None:
-            raise ValueError("mask is for a DDLClassifier: KSVD codes complete samples only.")
+            raise ValueError("mask needs a DDLClassifier: KSVD codes complete samples only.")
         sample = np.asarray(x)[0]
         return sample, model._encode(x).to_csr(len(model.components_)), np.zeros(len(sample))
     explanation = model.explain(x, mask)
     sample = np.where(explanation.is_missing[0], np.nan, explanation.samples[0])
     return sample, explanation.codes, explanation.error[0]
-
-
-def _annotate(ax: Axes, box: Box, caption: str, sign: str, shrinkage: float) -> None:
-    """Write below a picture what it is, and before it what is done with it."""
-    middle, bottom = box.left + box.width / 2, box.top + box.height
-    ax.text(middle, bottom + 0.05, caption, fontsize=shrinkage * TICK_SIZE, ha="center", va="top")
-    sign_size = shrinkage * 1.5 * LABEL_SIZE
-    ax.text(box.left - _GAP / 2, box.top + box.height / 2, sign, fontsize=sign_size, ha="center", va="center")

@@ -1,30 +1,19 @@
-"""How a fit went: the objective, its four terms, and the errors, iteration by iteration."""
+"""The course of a fit: the objective, its four terms and the training errors per iteration."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ...estimators.classifier import DDLClassifier
 from ...fitting.loop import IterationRecord
-from .figures import (
-    BLACK,
-    BLUE,
-    GREEN,
-    LABEL_SIZE,
-    ORANGE,
-    PURPLE,
-    RED,
-    TICK_SIZE,
-    divide_axes,
-)
-from .models import unwrap
+from .base import Axes, ModelDisplay, import_pyplot
+from .drawing import BLACK, BLUE, GREEN, LABEL_SIZE, ORANGE, PURPLE, RED, TICK_SIZE
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-# The panels of the terms: names as in the record, what they are, and a colour.
+# Fields of the record, with the title and color of their panel.
 _TERMS = {
     "objective": ("Objective", BLACK),
     "representation": ("Representation", BLUE),
@@ -33,33 +22,29 @@ _TERMS = {
     "cost": (r"Cost ($\ln\,\gamma$)", PURPLE),
 }
 _ERRORS = {"training_error": ("with labels", BLUE, "-"), "label_free_error": ("label-free", RED, "--")}
-_ABOVE = 18  # points between a panel and its title, where the power of ten stands
-_MANY_ITERATIONS = 40  # from here on points are not marked
+_TITLE_PAD = 18  # points between a panel and its title, room for the exponent of the axis
+_MANY_ITERATIONS = 40  # from here on, points are not marked
 
 
-class ConvergenceDisplay:
+class ConvergenceDisplay(ModelDisplay):
     """The objective, its four terms and the training error over the iterations of a fit.
 
-    The terms differ in size and sign, so each has a panel and a scale of its own: representation (residuals over
-    variances), noise (logarithms of the variances), classification (costs over class costs) and cost (logarithms of the
-    class costs).  The objective is their sum.  The last panel has the error of the
-    codes that saw the labels, and of codes made as those of new samples are.
+    The terms differ in size and sign, so each has its own panel: representation (residuals over variances), noise
+    (logarithms of the variances), classification (losses over class costs) and cost (logarithms of the class costs).
+    The objective is their sum.  The last panel shows the error of the training codes, which depend on the labels, and
+    the error of codes computed without labels, as for new samples.
 
     Parameters
     ----------
     history : sequence of IterationRecord
-        What each iteration did: ``history_`` of a model.
+        One record per iteration, such as ``history_`` of a model.
 
     Attributes
     ----------
     axes_ : ndarray of matplotlib Axes of shape (2, 3)
         The panels: objective, representation, noise, classification, cost, errors.
     figure_ : matplotlib Figure
-        Their figure.
-
-    See Also
-    --------
-    IterationRecord : The numbers that are drawn, and more.
+        The figure.
 
     Examples
     --------
@@ -76,59 +61,26 @@ class ConvergenceDisplay:
         self.history = list(history)
 
     @classmethod
-    def from_estimator(cls, estimator: Any, *, ax: Axes | None = None) -> ConvergenceDisplay:
-        """Draw the history of a fitted model.
+    def _from_model(cls, model: DDLClassifier) -> Self:
+        return cls(model.history_)
 
-        Parameters
-        ----------
-        estimator : DDLClassifier or Pipeline
-            The model, or a pipeline that ends with it.
-        ax : matplotlib Axes or None, default=None
-            Its place is divided into the panels; by default they make a new figure.
-
-        Returns
-        -------
-        ConvergenceDisplay
-            The display.
-        """
-        return cls(unwrap(estimator).history_).plot(ax=ax)
-
-    def plot(self, ax: Axes | None = None) -> ConvergenceDisplay:
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes or None, default=None
-            Its place is divided into the panels; by default they make a new figure.
-
-        Returns
-        -------
-        ConvergenceDisplay
-            The display itself.
-        """
-        self.axes_ = divide_axes(ax, 2, 3, 12, 6.4)
+    def _draw(self, ax: Axes | None) -> None:
+        self.axes_ = _open_panels(ax)
         *panels, last = self.axes_.flat
-        marker = "o" if len(self.history) <= _MANY_ITERATIONS else ""
-        for panel, (name, (title, color)) in zip(panels, _TERMS.items(), strict=True):
-            panel.plot(self._read("iteration"), self._read(name), color=color, marker=marker, ms=4, lw=2.2)
-            panel.ticklabel_format(axis="y", style="sci", scilimits=(-3, 4), useOffset=False, useMathText=True)
-            panel.set_title(title, fontsize=LABEL_SIZE + 1, pad=_ABOVE)
-        for name, (label, color, line) in _ERRORS.items():
-            errors = 100 * self._read(name)
-            last.plot(self._read("iteration"), errors, color=color, ls=line, marker=marker, ms=4, lw=2.2, label=label)
-        last.set_title("Training error (%)", fontsize=LABEL_SIZE + 1, pad=_ABOVE)
-        last.legend(fontsize=TICK_SIZE)
-        last.set_ylim(bottom=0)
-        self._finish_panels()
         self.figure_ = last.figure
-        return self
-
-    def _read(self, name: str) -> Any:
-        return np.array([getattr(record, name) for record in self.history], dtype=np.float64)
-
-    def _finish_panels(self) -> None:
         from matplotlib.ticker import MaxNLocator
 
+        marker = "o" if len(self.history) <= _MANY_ITERATIONS else ""
+        style: dict[str, Any] = {"marker": marker, "ms": 4, "lw": 2.2}
+        for panel, (name, (title, color)) in zip(panels, _TERMS.items(), strict=True):
+            panel.plot(self._read("iteration"), self._read(name), color=color, **style)
+            panel.ticklabel_format(axis="y", style="sci", scilimits=(-3, 4), useOffset=False, useMathText=True)
+            panel.set_title(title, fontsize=LABEL_SIZE + 1, pad=_TITLE_PAD)
+        for name, (label, color, line) in _ERRORS.items():
+            last.plot(self._read("iteration"), 100 * self._read(name), color=color, ls=line, label=label, **style)
+        last.set_title("Training error (%)", fontsize=LABEL_SIZE + 1, pad=_TITLE_PAD)
+        last.legend(fontsize=TICK_SIZE)
+        last.set_ylim(bottom=0)
         for panel in self.axes_.flat:
             panel.xaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
             panel.yaxis.set_major_locator(MaxNLocator(5))
@@ -137,3 +89,17 @@ class ConvergenceDisplay:
             panel.grid(alpha=0.3)
         for panel in self.axes_[-1]:
             panel.set_xlabel("Iteration", fontsize=LABEL_SIZE)
+
+    def _read(self, name: str) -> Any:
+        return np.array([getattr(record, name) for record in self.history], dtype=np.float64)
+
+
+def _open_panels(ax: Axes | None) -> NDArray[Any]:
+    """Return six axes that replace the given ones, or those of a new figure."""
+    if ax is None:
+        return import_pyplot().subplots(2, 3, figsize=(12, 6.4), layout="constrained")[1]
+    place = ax.get_subplotspec()
+    if place is None:
+        raise ValueError("ax is not part of a grid and cannot be divided: pass axes created by plt.subplots.")
+    ax.set_axis_off()
+    return np.asarray(place.subgridspec(2, 3, hspace=0.5, wspace=0.4).subplots())

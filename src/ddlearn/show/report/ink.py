@@ -1,32 +1,32 @@
-"""What images look like: measured, so that a drawing made on the page can be given the same look.
+"""The look of images, measured so that a drawing made on the page can be given the same look.
 
-Digits and other signs are strokes on a ground.  Collections of them have been brought to one size and one place, each
-in its own way; which way is read off the images.  A drawing is then scaled, placed and drawn with a pen just so.
+Digits and other characters are strokes on a background.  Every data set has its own way to scale and center them, which
+is measured on its images; ``drawing.js`` then scales, places and draws in the same way.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from .packing import Json
+
 Floats = NDArray[np.floating]
 Rows = TypeVar("Rows", Floats, csr_array)
 
-N_LOOKED_AT = 2000  # samples, at most
-_EXTREMES = (0.5, 99.5)  # percentiles that stand for black and white
-_IS_GROUND = 0.1  # of the range, the distance from the ground
-_SMALLEST_GROUND_SHARE = 0.35  # of all pixels, for images to be strokes on a ground
-_IS_INK = 0.25  # of the range, the distance from the ground
-_IS_SAME_NORM = 1e-4  # relative deviation of the samples' norms
-
-UNKNOWN_LOOK: dict[str, Any] = {"low": 0.0, "high": 1.0, "norm": None}
+N_LOOKED_AT = 2000  # largest number of samples measured
+UNKNOWN_LOOK: Json = {"low": 0.0, "high": 1.0, "norm": None}
+_EXTREMES = (0.5, 99.5)  # percentiles drawn as black and white
+_IS_GROUND, _IS_INK = 0.1, 0.25  # largest and smallest distance from the background, relative to the range
+_SMALLEST_GROUND_SHARE = 0.35  # fraction of background pixels in images of strokes
+_IS_SAME_NORM = 1e-4  # relative standard deviation of the norms of samples
 
 
-def measure_look(samples: Floats) -> dict[str, Any]:
-    """Return the range of the values, and the norm if all samples have the same."""
+def measure_look(samples: Floats) -> Json:
+    """Return the range of values, and the norm if all samples have the same."""
     samples = thin_out(samples, N_LOOKED_AT)  # percentiles of all of MNIST would take seconds
     if np.isnan(samples).all():
         return UNKNOWN_LOOK
@@ -39,8 +39,8 @@ def measure_look(samples: Floats) -> dict[str, Any]:
     return {"low": float(low), "high": float(high), "norm": float(np.mean(norms)) if is_same else None}
 
 
-def measure_ink(samples: Floats, image_shape: tuple[int, ...], look: dict[str, Any]) -> dict[str, Any] | None:
-    """Return size, place and pen of strokes on a ground, None if the images are something else."""
+def measure_ink(samples: Floats, image_shape: tuple[int, ...], look: Json) -> Json | None:
+    """Return size, position and thickness of strokes on a background, or None if images are something else."""
     if len(image_shape) != 2 or look["high"] == look["low"]:
         return None
     images = np.nan_to_num(thin_out(samples, N_LOOKED_AT).astype(float)).reshape(-1, *image_shape)
@@ -54,36 +54,34 @@ def measure_ink(samples: Floats, image_shape: tuple[int, ...], look: dict[str, A
     strokes = [_measure_strokes(image) for image in ink if (image > _IS_INK).any()]
     if not strokes:
         return None
-    side, thickness, *centres = (np.array(values) for values in zip(*strokes, strict=True))
-    by_box, by_mass = centres
+    side, thickness, by_box, by_mass = (np.array(values) for values in zip(*strokes, strict=True))
     is_by_mass = by_mass.std(axis=0).sum() < by_box.std(axis=0).sum()
-    row, column = (by_mass if is_by_mass else by_box).mean(axis=0)
     return {
         "ground": ground,
         "ink": look["low"] if is_dark else look["high"],
         "longest_side": float(np.median(side)),
         "thickness": float(np.median(thickness)),
         "is_centred_by_mass": bool(is_by_mass),
-        "centre": [float(row), float(column)],
+        "centre": (by_mass if is_by_mass else by_box).mean(axis=0).tolist(),
     }
 
 
 def thin_out(rows: Rows, n_rows: int) -> Rows:
-    """Return some of the rows, from the first to the last: in folders the first are all of one class."""
+    """Return at most `n_rows` evenly spaced rows: the first ones may all be of one class."""
     return rows[:: -(-rows.shape[0] // n_rows)]
 
 
-def _measure_strokes(image: Floats) -> tuple[int, float, tuple[float, float], tuple[float, float]]:
-    """Return the longest side, the thickness of the pen, the centre of the box and the centre of mass, in pixels."""
+def _measure_strokes(image: Floats) -> tuple[int, float, tuple[float, float], list[float]]:
+    """Return the longest side, the thickness, the center of the bounding box and the center of mass, in pixels."""
     rows, columns = (np.flatnonzero((image > _IS_INK).any(axis=axis)) for axis in (1, 0))
     box = ((rows[0] + rows[-1] + 1) / 2, (columns[0] + columns[-1] + 1) / 2)
     weights = image / image.sum()
-    mass = tuple(float(weights.sum(axis=1 - axis) @ (np.arange(image.shape[axis]) + 0.5)) for axis in (0, 1))
-    return int(max(np.ptp(rows), np.ptp(columns))) + 1, measure_thickness(image), box, (mass[0], mass[1])
+    mass = [float(weights.sum(axis=1 - axis) @ (np.arange(image.shape[axis]) + 0.5)) for axis in (0, 1)]
+    return int(max(np.ptp(rows), np.ptp(columns))) + 1, measure_thickness(image), box, mass
 
 
 def measure_thickness(image: Floats) -> float:
-    """Return twice the area over the outline, which is the width of a long stroke."""
+    """Return twice the area over the length of the outline, which is the width of a long stroke."""
     padded = np.pad(image, 1)
     down, right = padded[1:, :-1] - padded[:-1, :-1], padded[:-1, 1:] - padded[:-1, :-1]
     return 2 * float(image.sum() / np.hypot(down, right).sum())

@@ -1,11 +1,19 @@
-"""From a fitted model and samples to a file."""
+"""From a fitted model and samples to one HTML file that contains its style, script and content.
+
+The page loads nothing and runs nothing else: its content security policy names style and script by their hashes.  Text
+from data reaches the page as JSON in an element that is never executed, and the script writes it as text, not as HTML.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+from base64 import b64encode
 from collections.abc import Sequence
 from datetime import date
+from hashlib import sha256
 from importlib import import_module
+from importlib.resources import files
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,12 +22,18 @@ from sklearn.utils.validation import check_consistent_length, validate_data
 
 from ...estimators.classifier import DDLClassifier
 from ...files.atomic import write_atomically
-from ..displays.models import preprocess, resolve_image_shape, unwrap
+from ..displays.base import find_model, preprocess, resolve_image_shape
 from ..errors import check_labels
-from .content import Data, collect_content
-from .page import render_page
+from .content import collect_content
+from .packing import Json
+from .samples import Data
 
 __all__ = ["write_report"]
+
+_SCRIPTS = (  # in the order of their dependencies
+    *("unpack", "pursuit", "gross_errors", "classify", "drawing", "elements", "pictures", "charts"),
+    *("summary", "training", "gallery", "explorer", "chooser", "pad", "results", "main"),
+)
 
 
 def write_report(
@@ -33,39 +47,38 @@ def write_report(
     sample_names: Sequence[str] | None = None,
     image_shape: tuple[int, ...] | None = None,
 ) -> None:
-    """Write a fitted model as one interactive page, which any browser opens without a network or a server.
+    """Write a fitted model as one interactive HTML page, which any browser opens without a network or a server.
 
-    The page shows the errors, the training and the atoms, and codes samples itself: choose one, change it, or for
-    images draw one, and see its atoms, its reconstruction and the evidence for each class.
+    The page shows the errors, the training and the atoms, and codes samples itself: choose a sample, change it, or draw
+    an image, and see its atoms, its reconstruction and the evidence for each class.
 
     Parameters
     ----------
     model : DDLClassifier or Pipeline
-        The model, with one label a sample, or a pipeline that ends with it: samples are then shown, and drawn, as the
-        steps before it leave them.
+        The fitted model, with one label per sample, or a pipeline that ends with it.  Samples of a pipeline are shown,
+        and drawn, as its last step receives them.
     path : str or path-like
-        The file; one that is there is replaced in one step.
+        The file to write; an existing file is replaced atomically.
     X : array-like of shape (n_samples, n_features) or None, default=None
-        Samples to show, best those that the model was not fitted to.  A page has room for some of them (about 1 MB),
-        of every kind of error; numbers are those of all.
+        Samples to show, preferably held-out ones.  The page contains some of them (about 1 MB), including every kind
+        of error; numbers refer to all of them.
     y : array-like of shape (n_samples,) or None, default=None
-        Their classes; without them there are no errors to show.  Classes that the model does not know are errors.
+        True classes, needed to show errors.  Classes unknown to the model count as errors.
     title : str, default="A dictionary that classifies"
-        What stands above the page.
+        The title of the page.
     data_name : str, default="the samples"
         What the samples are called.
     sample_names : sequence of str or None, default=None
-        A name for each sample, such as that of its file.
+        One name per sample, such as its file name.
     image_shape : tuple of int or None, default=None
-        Height and width of images, or height, width and 3 for colour.  By default that of the model, if it has one.
+        ``(height, width)`` or ``(height, width, 3)`` of images; by default that of the model, if it has one.
 
     Raises
     ------
     ValueError
-        If the model has several labels a sample, the samples do not fit it, or one of them has no label though there
-        is a y.
+        If the model has several labels per sample, the samples do not match it, or y has missing labels.
     TypeError
-        If the model is none, but a search for instance.
+        If the model is neither a DDLClassifier nor a pipeline that ends with one.
 
     Examples
     --------
@@ -80,44 +93,67 @@ def write_report(
     ...     os.path.getsize(path) < 1_000_000
     True
     """
-    classifier: DDLClassifier = unwrap(model)
+    classifier: DDLClassifier = find_model(model)
     if classifier.is_multilabel_:
-        raise ValueError("A report shows models with one label a sample; this one was fitted to several.")
-    shape = resolve_image_shape(image_shape, classifier, classifier.n_features_in_)
+        raise ValueError("A report needs a model with one label per sample, but this one predicts several.")
+    shape = resolve_image_shape(image_shape, classifier.n_features_in_, classifier)
     if X is None and not (y is None and sample_names is None):
-        raise ValueError("y and sample_names tell of samples: give them as X.")
+        raise ValueError("y and sample_names describe samples: pass them as X.")
     data = None if X is None else _check_data(classifier, preprocess(model, X), y, data_name, sample_names)
     steps_before = [name for name, _ in model.steps[:-1]] if isinstance(model, Pipeline) else []
-    content = collect_content(classifier, data, shape, steps_before)
-    page = render_page(title, content, _list_facts(classifier, data))
-    write_atomically(path, page.encode(errors="replace"))  # a title from a file's name may hold what is no character
+    page = _render_page(title, _list_facts(classifier, data), collect_content(classifier, data, shape, steps_before))
+    write_atomically(path, page.encode(errors="replace"))  # a title from a file name may not be valid text
 
 
 def _check_data(
     model: DDLClassifier, X: ArrayLike, y: ArrayLike | None, name: str, sample_names: Sequence[str] | None
 ) -> Data:
-    X = validate_data(
-        model,
-        X,
-        dtype=[np.float64, np.float32],
-        order="C",
-        ensure_all_finite=True if model.missing == "error" else "allow-nan",
-        reset=False,
-    )
+    finite = True if model.missing == "error" else "allow-nan"
+    X = validate_data(model, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=finite, reset=False)
     labels = None if y is None else np.asarray(y)
     check_consistent_length(X, labels, sample_names)
-    if labels is not None and labels.ndim != 1:
-        raise ValueError(f"y must hold one class for each sample, got an array of shape {labels.shape}.")
     if labels is not None:
+        if labels.ndim != 1:
+            raise ValueError(f"y must contain one class per sample, got an array of shape {labels.shape}.")
         check_labels(y, model.unlabeled)
     return Data(X, labels, name, None if sample_names is None else [str(one) for one in sample_names])
 
 
 def _list_facts(model: DDLClassifier, data: Data | None) -> list[str]:
-    """Return what stands under the title, for readers whose browser runs no scripts too."""
-    version = import_module("ddlearn").__version__  # the package imports this file, so only now
+    """Return the facts below the title, which are visible without scripts."""
+    version = import_module("ddlearn").__version__  # the package imports this file, so not at the top
     n_atoms, n_features = model.components_.shape
     facts = [f"{len(model.classes_)} classes", f"{n_atoms:,} atoms", f"{n_features:,} features"]
-    if data is not None:
-        facts.append(f"{len(data.X):,} samples")
+    facts += [] if data is None else [f"{len(data.X):,} samples"]
     return [*facts, f"made on {date.today().isoformat()} by ddlearn {version}"]
+
+
+def _render_page(title: str, facts: list[str], content: Json) -> str:
+    try:
+        import jinja2
+    except ImportError as error:
+        raise ImportError('A report needs jinja2: pip install "ddlearn[report]".') from error
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_read), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    style = _read("report.css")
+    script = f'"use strict";\n(() => {{\n{"".join(_read(f"{name}.js") for name in _SCRIPTS)}}})();\n'
+    parts = {"style": style, "style_hash": _hash(style), "script": script, "script_hash": _hash(script)}
+    return environment.get_template("report.html").render(
+        title=title, facts=facts, content=_escape_json(content), **parts
+    )
+
+
+def _read(name: str) -> str:
+    return files(__package__).joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    """Return a hash in the notation of content security policies."""
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+def _escape_json(content: Json) -> str:
+    """Return JSON that an HTML parser cannot mistake for a tag."""
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"), ensure_ascii=True)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

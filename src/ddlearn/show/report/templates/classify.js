@@ -1,6 +1,6 @@
-// From codes to classes: the fast rule (inference.py).
+// From codes to classes: the fast rule (inference/rules.py).
 
-// Odd, and tabulated from 0 on (evidence.py); between two entries a cubic, beyond the last one a line.
+// Odd, and tabulated from 0 on (packing.py); between two entries a cubic, beyond the last one a line.
 function evidenceOf(score) {
   const { scores, values, slopes } = model.evidence;
   const size = Math.abs(score);

@@ -1,0 +1,107 @@
+"""The samples of the page: some of each kind of error, some of each class, and those that use each atom most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from ...estimators.classifier import DDLClassifier
+from ..errors import Errors, match_types, measure_errors
+from .packing import Json, pack, pack_rows
+
+Floats = NDArray[np.floating]
+Rows = NDArray[np.intp]
+
+_SAMPLE_BYTES = 1_200_000  # room for samples, before they are written as text
+_MOST_SAMPLES = 3000
+_N_OF_A_CELL = 12  # samples per cell of the confusion matrix
+_N_OF_AN_ATOM = 6  # samples per atom
+
+
+class Data(NamedTuple):
+    """Validated samples."""
+
+    X: Floats
+    labels: NDArray[Any] | None
+    name: str
+    sample_names: list[str] | None
+
+
+def describe_data(model: DDLClassifier, plain: DDLClassifier, data: Data, codes: csr_array) -> Json:
+    """Return predictions and errors of all samples, and some samples with the codes of the plain model."""
+    predictions, names = model.predict_proba(data.X).argmax(axis=1), model.classes_
+    labels, errors = None, None
+    if data.labels is not None:
+        given, known = match_types(data.labels, model.classes_)
+        errors = measure_errors(given, known[predictions])
+        names = errors.classes
+        labels, predictions = np.searchsorted(names, given), np.searchsorted(names, known)[predictions]
+    users = list_users(codes)
+    rows, samples = _choose_samples(data.X, [list_cells(predictions if labels is None else labels, predictions), users])
+    places = {row: place for place, row in enumerate(rows.tolist())}
+    exact = csr_array(plain.transform(data.X[rows].astype(float)))
+    return {
+        "name": data.name,
+        "n_samples": len(data.X),
+        "classes": [str(name) for name in names.tolist()],
+        "errors": None if errors is None else _to_json(errors),
+        "rows": rows.tolist(),
+        "names": None if data.sample_names is None else [data.sample_names[row] for row in rows],
+        "labels": None if labels is None else labels[rows].tolist(),
+        "predictions": predictions[rows].tolist(),
+        "samples": samples,
+        "users": [[places[row] for row in of_atom.tolist() if row in places] for of_atom in users],
+        "codes": {"starts": exact.indptr.tolist(), "atoms": exact.indices.tolist(), "values": pack(exact.data, "f8")},
+    }
+
+
+def _to_json(errors: Errors) -> Json:
+    """Return errors with None for NaN, which JSON lacks, and classes as text."""
+    facts = {
+        name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in errors._asdict().items()
+    }
+    for name in ("precision", "recall", "f1"):
+        facts[name] = [None if np.isnan(value) else value for value in facts[name]]
+    return facts | {"classes": [str(name) for name in facts["classes"]]}
+
+
+def _choose_samples(X: Floats, groups: list[list[Rows]]) -> tuple[Rows, Json]:
+    """Return the rows of as many samples as there is room for, which depends on how they pack, and the samples."""
+    for bytes_per_value in (1, 4):
+        n_samples = int(np.clip(_SAMPLE_BYTES // (bytes_per_value * X.shape[1]), 1, _MOST_SAMPLES))
+        rows = choose(groups, n_samples)
+        samples = pack_rows(X[rows])
+        if np.dtype(samples["values"]["dtype"]).itemsize <= bytes_per_value:
+            break
+    return rows, samples
+
+
+def list_cells(labels: Rows, predictions: Rows) -> list[Rows]:
+    """Return some samples of each cell of the confusion matrix, errors first."""
+    kinds = np.stack([labels == predictions, labels, predictions])
+    cells, cell_of_sample = np.unique(kinds, axis=1, return_inverse=True)
+    return [np.flatnonzero(cell_of_sample.ravel() == cell)[:_N_OF_A_CELL] for cell in range(cells.shape[1])]
+
+
+def list_users(codes: csr_array) -> list[Rows]:
+    """Return, for each atom, the samples with the largest coefficients of it."""
+    by_atom = abs(codes).tocsc()
+    users = []
+    for start, stop in zip(by_atom.indptr[:-1], by_atom.indptr[1:], strict=True):
+        order = np.argsort(-by_atom.data[start:stop], kind="stable")[:_N_OF_AN_ATOM]
+        users.append(by_atom.indices[start:stop][order].astype(np.intp))
+    return users
+
+
+def choose(groups: Iterable[Iterable[Rows]], n_samples: int) -> Rows:
+    """Return at most `n_samples` distinct rows: of each group, the first of each list, then the second of each, ..."""
+    chosen: dict[int, None] = {}
+    for lists in groups:
+        for turn in zip_longest(*(rows.tolist() for rows in lists)):
+            chosen |= dict.fromkeys(row for row in turn if row is not None)
+    return np.array(list(chosen)[:n_samples], np.intp)
