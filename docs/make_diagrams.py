@@ -188,7 +188,7 @@ def draw_architecture() -> None:
     chain(right, 48, PREDICT, width, SAND)
 
     y = 588
-    drawing.text(left, y, "layers: a room imports only from its own layer and from those below", f'{BOLD} font-size="16"')
+    drawing.text(left, y, "layers: a room imports from its own layer and from those below", f'{BOLD} font-size="16"')
     y += 12
     for name, files in LAYERS:
         drawing.parts.append(
