@@ -3,9 +3,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-KERNEL_TESTS := tests/kernels tests/dictionary tests/classifiers
+# The tests of the kernels: those in their folder, and in other folders those that name a kernel or its slow twin.
+KERNEL_TESTS := tests/kernels tests/dictionary tests/classifiers tests/coding/test_jitter.py -k "kernel or twin"
 
-.PHONY: help demo test test-browser nightly lint bench scaling docs clean
+.PHONY: help demo test test-browser nightly lint coverage bench scaling docs clean
 
 help:
 	@echo "make demo    learn scikit-learn's digits, compare with the alternatives, write the interactive report.html"
@@ -13,6 +14,7 @@ help:
 	@echo "make test-browser  install Chromium and test the interactive report in it"
 	@echo "make nightly run the long tests: 10 000 damaged files, 20 kills of each fit, large files, lost clusters"
 	@echo "make lint    check style and types"
+	@echo "make coverage  list the lines that no test reaches, kernels included"
 	@echo "make bench   measure against spams, dictlearn and scikit-learn (DDLEARN_DATA=folder for the real data)"
 	@echo "make scaling measure fits of up to 5 million rows, in memory and on Dask, and write docs/scaling.md (a quarter of an hour)"
 	@echo "make docs    build the documentation, examples and all, into docs/_build/html (DDLEARN_DATA as above)"
@@ -32,8 +34,8 @@ demo: $(VENV)/.cli
 # Two processes, each with whole files, since what a file makes for its tests is made once.
 test: $(VENV)/.test
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
-	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-boundscheck $(BIN)/python -m pytest -q $(KERNEL_TESTS) -k "kernel or twin"
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q tests/kernels/test_codes.py
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-boundscheck $(BIN)/python -m pytest -q $(KERNEL_TESTS)
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q $(KERNEL_TESTS)
 
 test-browser: $(VENV)/.test
 	@.ci/install_chromium
@@ -48,6 +50,11 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Coverage sees nothing of a compiled function, so the kernels run once more as plain Python.
+coverage: $(VENV)/.test,coverage
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --cov --cov-report=
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q $(KERNEL_TESTS) --cov --cov-append --cov-report=term-missing:skip-covered
+
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.run
 	$(BIN)/python -m benchmarks.fit
@@ -61,5 +68,5 @@ docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going -b html docs docs/_build/html
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis docs/_build docs/gallery docs/api/generated
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage docs/_build docs/gallery docs/api/generated
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

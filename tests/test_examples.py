@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
-import subprocess
-import sys
+import runpy
 from itertools import pairwise
 from pathlib import Path
 
 import matplotlib
+import matplotlib.pyplot as plt
 import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -23,26 +22,22 @@ def name_path(path: Path) -> str:
 
 
 @pytest.fixture
-def run(tmp_path):
-    """Run an example in an empty folder, where no data set is found and nothing can be shown, and return its output."""
-    (tmp_path / "work").mkdir()
-    hidden = {"DISPLAY", "WAYLAND_DISPLAY"}
-    environment = {name: value for name, value in os.environ.items() if name not in hidden}
-    environment |= {"MPLBACKEND": "agg", "DDLEARN_DATA": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
-    environment["MPLCONFIGDIR"] = matplotlib.get_cachedir()  # or each example would make a list of all fonts anew
+def run(tmp_path, monkeypatch, capsys):
+    """Run an example in an empty folder, where no data set is found, and return its output; warnings are errors."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    for name in ("DDLEARN_DATA", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    plt.switch_backend("agg")
+    monkeypatch.setattr(plt, "show", lambda: plt.close("all"))
 
     def run(name: str) -> str:
-        result = subprocess.run(
-            [sys.executable, EXAMPLES / f"{name}.py"],
-            cwd=tmp_path / "work",
-            env=environment,
-            capture_output=True,
-            text=True,
-        )
-        assert result.returncode == 0, result.stderr
-        assert "Warning" not in result.stderr
-        assert not list((tmp_path / "work").iterdir())  # nobody's folder is littered
-        return result.stdout
+        with matplotlib.rc_context():
+            runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+        plt.close("all")
+        assert not list(folder.iterdir())  # the reader's folder is not littered
+        return capsys.readouterr().out
 
     return run
 

@@ -1,4 +1,4 @@
-"""Invariant 10 of design.md: derivatives, convexity, extremes, limits; and the check for anybody's loss."""
+"""Losses: derivatives, convexity, extremes, limits; and the check for a loss of your own."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_formulas_of_the_paper():
 
 
 def test_figure_1b_curvature_against_value():
-    # methods.md 1.1: exponential: curvature equals value; logistic: e^-v (1 - e^-v), largest (1/4) at v = ln 2
+    # Exponential: the curvature equals the value v. Logistic: e^-v (1 - e^-v), at most 1/4, reached at v = ln 2.
     z = np.linspace(-5, 5, 101)
     np.testing.assert_allclose(Exponential().curvature(z), Exponential().value(z))
     value = Logistic().value(z)

@@ -1,4 +1,4 @@
-"""Invariant 8 of design.md: the four terms, and scales that minimise them."""
+"""The objective: its four terms, and the scales that minimise them."""
 
 from __future__ import annotations
 

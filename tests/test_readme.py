@@ -30,6 +30,7 @@ ROOT = Path(__file__).parents[1]
 GENERATED = {"_build", "generated", "gallery"}  # folders that the build of the documentation writes
 PAGES = [
     ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
     *(page for page in sorted((ROOT / "docs").rglob("*.md")) if not GENERATED & set(page.parts)),
 ]
 COMPLETE = {"tutorial.md", "install.md"}

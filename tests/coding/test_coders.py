@@ -1,4 +1,4 @@
-"""Invariants 2, 6 and the coding parts of 14 and 17 of design.md: traditional sparse coding."""
+"""Traditional sparse coding: against scikit-learn, spams and least squares, and what must not change a code."""
 
 from __future__ import annotations
 

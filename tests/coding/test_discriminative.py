@@ -1,4 +1,4 @@
-"""Invariants 1 to 6 and the coding parts of 14 and 17 of design.md: Algorithm 1."""
+"""Discriminative coding, Algorithm 1: its parabolas, its guard, and codes that no thread or block size changes."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_no_samples_objective_rises(problem, loss, sparse_coder):
 
 
 def test_without_the_guard_steps_would_rise():
-    # The reason for the guard (design.md 6.4): if no step were ever rejected, the tests above would be vacuous.
+    # The reason for the guard: if no step were ever rejected, the tests above would be vacuous.
     problem = make_problem("random", seed=0, n_samples=300)
     _, record = discriminative_encode(**problem.arguments(), loss="logistic", coding_tol=0.0)
     assert record.n_rejected > 0

@@ -1,4 +1,4 @@
-"""Invariants 13 to 17 of design.md, for the estimator as a whole."""
+"""The classifier as a whole: its objective, symmetries, scikit-learn's conventions, targets and bad input."""
 
 from __future__ import annotations
 

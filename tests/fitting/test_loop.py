@@ -1,4 +1,4 @@
-"""Invariant 7 of design.md: each step of Algorithm 2 lowers the objective in its own variables."""
+"""Each step of Algorithm 2 lowers the objective in its own variables."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_no_step_raises_the_objective_with_weighted_labels(loss, weight):
 
 
 def test_the_printed_dictionary_step_can_raise_the_objective():
-    # Plain K-SVD ignores the noise variances (design.md 6.5). If it never rose, "monotone" would be an idle word.
+    # Plain K-SVD ignores the noise variances. If the objective never rose, "monotone" would be an idle word.
     fitting, ((state, _, _), floors) = make_fit(LOSSES["square"](), dictionary_update=resolve_dictionary_update("ksvd"))
     rises = []
     for _ in range(6):

@@ -1,4 +1,4 @@
-"""Invariant 12 of design.md: the label rules against enumeration of all hypotheses."""
+"""The label rules against enumeration of all hypotheses."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.sparse import csr_array, random_array
+from scipy.sparse import csr_array
 
 from ddlearn.codes import RowCodes
 from ddlearn.kernels.codes import change_rows, expand_square_rows, score_rows
@@ -20,9 +20,8 @@ shapes = given(
 
 
 def draw_codes(n_samples, n_components, density, rng):
-    dense = random_array(
-        (n_samples, n_components), density=density, rng=rng, data_sampler=rng.standard_normal
-    ).toarray()
+    shape = n_samples, n_components
+    dense = rng.standard_normal(shape) * (rng.random(shape) < density)
     return dense, RowCodes.from_csr(csr_array(dense), n_components, np.float64)
 
 
