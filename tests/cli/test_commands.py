@@ -17,7 +17,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from ddlearn.fitting.loop.refinement import find_best
+from ddlearn.fitting.refinement import find_best
 from PIL import Image
 from rich.console import Console
 from sklearn.datasets import load_digits
