@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from ddlearn import KSVD
-from ddlearn.cli.reading.named import NAMED_SETS
+from ddlearn.cli.reading import NAMED_SETS
 from ddlearn.datasets import (
     CorruptDatasetError,
     DatasetNotFoundError,
