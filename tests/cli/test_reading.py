@@ -376,7 +376,7 @@ def test_what_does_not_fit_together_is_told_by_the_part(tmp_path):
     np.savez(tmp_path / "X-2.npz", X=np.ones((3, 3)), y=[1, 2, 3])
     check(r"X-1\.npz has no labels, but .*X-2\.npz has", "X-*.npz")
     np.save(tmp_path / "X-1.npy", np.ones((0, 3)))
-    check(r"X-1\.npy holds no samples", "X-*.npy")
+    check(r"X-1\.npy has no samples", "X-*.npy")
     write_text(tmp_path / "a.csv", "1,2\n")
     check(r"a\.csv: parts are \.npy, \.npz, \.zarr, \.parquet, not '\.csv'", "*.csv")
     write_parquet(tmp_path / "t-0.parquet", X, [1, 2, 3], "abc")
