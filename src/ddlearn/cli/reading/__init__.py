@@ -19,9 +19,10 @@ from .parts import PART_SUFFIXES, cut_into_chunks, read_parts, spread
 from .parts import find_empty_labels as find_empty_labels  # the names that the commands import
 from .parts import is_in_parts as is_in_parts
 from .parts import iterate_chunks as iterate_chunks
-from .samples import DataError, Samples, as_data_error, name_column, suggest
+from .samples import DataError, Samples, as_data_error, name_column
 from .samples import list_differences as list_differences
 from .samples import require as require
+from .samples import suggest as suggest
 from .text_tables import SPARSE_SUFFIXES, TEXT_TABLES, read_csv, read_svmlight
 
 __all__ = ["DataError", "Samples", "read_data"]
