@@ -18,6 +18,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
+import typer
 from PIL import Image
 from rich.console import Console
 from sklearn.datasets import load_digits
@@ -36,7 +37,9 @@ from ddlearn.cli import app, commands
 from ddlearn.cli.options import (
     NO_OPTIONS,
     OWN_DEFAULTS,
+    make_option,
     merge_settings,
+    parse_parameters,
     parse_value,
     read_options,
     read_parameters,
@@ -102,6 +105,50 @@ def test_options_are_the_parameters_of_the_constructor():
         assert len(parameter.description) > 10
     flags = {flag for option in get_command(app).commands["fit"].params for flag in option.opts}
     assert {f"--{name.replace('_', '-')}" for name in read_options()} | {"--seed", "--jobs"} <= flags
+
+
+CONSTRUCTOR = '''
+class DDLClassifier:
+    """A classifier.
+
+    Parameters
+    ----------
+    inference : {"fast", "full"} or FullInference, default="fast"
+        How new samples are classified.
+    refine : "classifiers", int, Refiner or None, default="classifiers"
+        Epochs.
+    robustness : float, Robustness or None, default=None
+        Error budget.
+    scales : Scales or None, default=None
+        Floors.
+    store_codes : bool or None, default=None
+        Whether to store codes.
+    """
+
+    def __init__(self, inference: str | FullInference = "fast", *, refine: str | int | Refiner | None = "classifiers",
+                 robustness: Robustness | float | None = None, scales: Scales | None = None,
+                 store_codes: bool | None = None):
+        pass
+'''
+
+
+def test_objects_are_options_if_they_have_a_shorthand(monkeypatch, tmp_path):
+    parameters = parse_parameters(CONSTRUCTOR)
+    monkeypatch.setattr("ddlearn.cli.options.read_parameters", lambda: parameters)
+    assert set(read_options()) == {"inference", "refine", "robustness", "store_codes"}
+    options = {name: get_args(make_option(parameter).annotation) for name, parameter in read_options().items()}
+    assert get_args(get_args(options["inference"][0])[0]) == ("fast", "full")
+    assert get_args(options["store_codes"][0])[0] is bool
+    parse = {name: options[name][1].parser for name in ("refine", "robustness")}
+    assert [parse["refine"](text) for text in ("classifiers", "none", "3")] == ["classifiers", "none", 3]
+    assert [parse["robustness"](text) for text in ("3", "0.25")] == [3, 0.25]
+    for name in parse:
+        with pytest.raises(typer.BadParameter, match="'often' is not a number"):
+            parse[name]("often")
+    assert merge_settings(None, {"refine": "none", "robustness": None}) == OWN_DEFAULTS | {"refine": None}
+    (tmp_path / "c.toml").write_text('refine = "none"\nrobustness = 0.1\nstore_codes = true')
+    expected = OWN_DEFAULTS | {"refine": None, "robustness": 0.1, "store_codes": True}
+    assert merge_settings(tmp_path / "c.toml", {}) == expected
 
 
 def test_help_tells_what_the_docstring_tells():
@@ -295,7 +342,7 @@ def test_nested_options_reach_the_objects_of_the_model(tmp_path):
     assert "did you mean 'refine.epochs'?" in failure
 
 
-@pytest.mark.xfail(strict=True, reason="strings are resolved by set_params after the lead's merge")
+@pytest.mark.xfail(strict=True, reason="strings are resolved by set_params after the merge of the new constructor")
 def test_nested_options_of_a_part_that_is_given_by_name(folder, tmp_path):
     run("fit", folder / "train.npz", "-o", tmp_path / "m", *QUICK, "--inference", "full",
         "--set", "inference.n_candidates=2")  # fmt: skip

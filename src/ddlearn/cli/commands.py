@@ -26,7 +26,6 @@ from .model import (
     make_model,
     match_labels,
     measure_model,
-    name_features,
     predict_best,
     read_for_model,
     summarize_fit,
@@ -92,10 +91,9 @@ def fit(
         settings = {"dictionary_update": "block_coordinate"} | settings
     with open_client(terminal, cluster) as n_threads:
         samples = read_source(terminal, source, n_chunks=n_threads)
-        y = require_labels(samples, source.data)
+        require_labels(samples, source.data)
         model = make_model(settings, samples, preset)
-        seconds = fit_model(terminal, model, samples.X, y, checkpoint, resume)
-    name_features(model, samples.feature_names)
+        seconds = fit_model(terminal, model, samples, checkpoint, resume)
     from ..files.models import save
 
     save(model, output)
@@ -231,7 +229,7 @@ def demo(
     )
     settings = OWN_DEFAULTS | {"n_nonzero_coefs": 3, "random_state": 0}  # short codes are easy to read
     model = make_model(settings, samples)
-    seconds = fit_model(terminal, model, X, y)
+    seconds = fit_model(terminal, model, samples._replace(X=X, labels=y))
     fit_facts = summarize_fit("1000 digits of scikit-learn", model, settings, seconds)
     errors = measure_model(terminal, model, X_test, y_test)
     test = samples._replace(X=X_test, labels=y_test)

@@ -60,9 +60,11 @@ def _set_nested(model: DDLClassifier, nested: dict[str, Any]) -> DDLClassifier:
 
 
 def fit_model(
-    terminal: Terminal, model: DDLClassifier, X: Any, y: Any, checkpoint: Path | None = None, resume: bool = False
+    terminal: Terminal, model: DDLClassifier, samples: Samples, checkpoint: Path | None = None, resume: bool = False
 ) -> float:
     """Fit with a progress bar; return the time in seconds."""
+    import numpy as np
+
     begin = perf_counter()
     with terminal.progress(*_FitProgress.columns) as bar:
         callbacks: list[Any] = [_FitProgress(bar)]
@@ -70,7 +72,9 @@ def fit_model(
             from ..files.checkpoint import Checkpoint
 
             callbacks.append(Checkpoint(checkpoint, resume=resume))
-        model.set_callbacks(*callbacks).fit(X, y)
+        model.set_callbacks(*callbacks).fit(samples.X, samples.labels)
+    if samples.feature_names is not None:  # as scikit-learn does for a data frame, without copying the data into one
+        model.feature_names_in_ = np.array(samples.feature_names, dtype=object)
     return perf_counter() - begin
 
 
@@ -117,14 +121,6 @@ class _FitProgress:
         """Do nothing."""
 
 
-def name_features(model: DDLClassifier, names: list[str] | None) -> None:
-    """Store the names of columns as scikit-learn does for a data frame, without copying the data into one."""
-    import numpy as np
-
-    if names is not None:
-        model.feature_names_in_ = np.array(names, dtype=object)
-
-
 def load_model(path: Path, jobs: int) -> DDLClassifier:
     """Load a classifier with one label per sample."""
     from ..files.models import load
@@ -141,10 +137,16 @@ def read_for_model(terminal: Terminal, model: DDLClassifier, source: Source) -> 
         size, colour = _guess_images(model, source.colour)
         source = replace(source, image_size=size, colour=colour)
     samples = read_source(terminal, source, model.n_features_in_)
-    expected = getattr(model, "feature_names_in_", None)
-    if samples.feature_names is None or expected is None or samples.feature_names == list(expected):
+    names, expected = samples.feature_names, list(getattr(model, "feature_names_in_", ()))
+    if not names or not expected or names == expected:
         return samples
-    return samples._replace(X=samples.X[:, _order_columns(source.data, samples.feature_names, list(expected))])
+    from .reading import DataError, list_differences
+
+    if differences := list_differences(names, expected):
+        raise DataError(f"{source.data} has other columns than the model was fitted to: {differences}.")
+    if len(set(names)) < len(names):
+        raise DataError(f"{source.data} repeats names of columns, in another order than the model was fitted to.")
+    return samples._replace(X=samples.X[:, [names.index(name) for name in expected]])
 
 
 def _guess_images(model: DDLClassifier, colour: bool) -> tuple[tuple[int, int] | None, bool]:
@@ -154,16 +156,6 @@ def _guess_images(model: DDLClassifier, colour: bool) -> tuple[tuple[int, int] |
         return (height, width), False
     side = math.isqrt(model.n_features_in_ // 3)
     return ((side, side), True) if 3 * side**2 == model.n_features_in_ else (None, colour)
-
-
-def _order_columns(data: str, names: list[str], expected: list[str]) -> list[int]:
-    from .reading import DataError, list_differences
-
-    if differences := list_differences(names, expected):
-        raise DataError(f"{data} has other columns than the model was fitted to: {differences}.")
-    if len(set(names)) < len(names):
-        raise DataError(f"{data} has columns of the same name, and in another order than the model was fitted to.")
-    return [names.index(name) for name in expected]
 
 
 def predict_best(terminal: Terminal, model: DDLClassifier, X: Any) -> tuple[Any, Any]:

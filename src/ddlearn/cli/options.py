@@ -55,7 +55,13 @@ class Parameter(NamedTuple):
 @functools.cache
 def read_parameters() -> dict[str, Parameter]:
     """Read the parameters of DDLClassifier."""
-    tree = ast.parse((Path(__file__).parents[1] / "estimators" / "classifier.py").read_text(encoding="utf-8"))
+    path = Path(__file__).parents[1] / "estimators" / "classifier.py"
+    return parse_parameters(path.read_text(encoding="utf-8"))
+
+
+def parse_parameters(source: str) -> dict[str, Parameter]:
+    """Return the parameters of the class DDLClassifier in a source text."""
+    tree = ast.parse(source)
     class_ = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "DDLClassifier")
     constructor = next(node for node in class_.body if isinstance(node, ast.FunctionDef) and node.name == "__init__")
     described = _read_descriptions(ast.get_docstring(class_) or "")

@@ -69,14 +69,8 @@ def make_planted(
     >>> bool(np.all((planted.codes @ planted.coef.T).argmax(axis=1) == planted.target))
     True
     """
-    _check_planted(
-        noise,
-        n_samples=n_samples,
-        n_features=n_features,
-        n_components=n_components,
-        n_classes=n_classes,
-        n_nonzero_coefs=n_nonzero_coefs,
-    )
+    sizes = {"n_samples": n_samples, "n_features": n_features, "n_components": n_components}
+    _check_planted(sizes | {"n_classes": n_classes, "n_nonzero_coefs": n_nonzero_coefs}, noise)
     rng = check_random_state(random_state)
     dictionary = rng.standard_normal((n_components, n_features))
     dictionary /= np.linalg.norm(dictionary, axis=1, keepdims=True)
@@ -99,7 +93,7 @@ def make_planted(
     )
 
 
-def _check_planted(noise: float, **sizes: int) -> None:
+def _check_planted(sizes: dict[str, int], noise: float) -> None:
     for name, value in sizes.items():
         if not isinstance(value, Integral) or value < 1:
             raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")

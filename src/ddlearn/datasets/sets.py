@@ -199,7 +199,8 @@ def load_yaleb(
     lights = _check_faces(size, split, subset, train_lights, test_lights, random_state)
     arrays = load_arrays("yaleb", data_home)
     person, azimuth, elevation = arrays["y"], arrays["azimuth"], arrays["elevation"]
-    lighting = _find_lighting(azimuth, elevation)
+    angle = np.degrees(np.arccos(np.cos(np.radians(azimuth)) * np.cos(np.radians(elevation))))
+    lighting = 1 + np.digitize(angle, _LIGHTING_CUTS).astype(np.int64)
     if split == "half":
         in_train = _draw_halves(person, random_state)
         in_test = ~in_train
@@ -279,11 +280,6 @@ def _check_faces(
     if shared := np.intersect1d(train, test).tolist():
         raise ValueError(f"train_lights and test_lights share {shared}: use each for training or for testing.")
     return train, test
-
-
-def _find_lighting(azimuth: NDArray[np.integer], elevation: NDArray[np.integer]) -> NDArray[np.int64]:
-    angle = np.degrees(np.arccos(np.cos(np.radians(azimuth)) * np.cos(np.radians(elevation))))
-    return 1 + np.digitize(angle, _LIGHTING_CUTS).astype(np.int64)
 
 
 def _draw_halves(person: NDArray[np.integer], random_state: int) -> NDArray[np.bool_]:

@@ -13,9 +13,9 @@ import numpy as np
 
 from .arrays import read_npy, read_npz
 from .images import IMAGE_SUFFIXES, read_images
-from .labels import check_one_source, read_labels
+from .labels import read_labels
 from .parquet import read_parquet
-from .parts import PART_SUFFIXES, cut_into_chunks, read_parts, spread
+from .parts import PART_SUFFIXES, read_parts, spread
 from .parts import find_empty_labels as find_empty_labels  # the names that the commands import
 from .parts import is_in_parts as is_in_parts
 from .parts import iterate_chunks as iterate_chunks
@@ -112,15 +112,29 @@ def read_data(
     ((898, 899), (64,))
     """
     source = Path(path)
-    check_one_source(path, labels, label_column)
+    if labels is not None and label_column is not None:
+        raise DataError(f"{path}: labels are given by {labels} and by column {label_column!r}: give only one of them.")
     has_lazy_format = source.is_file() and source.suffix.lower() in PART_SUFFIXES
     if is_in_parts(path) or (n_chunks is not None and has_lazy_format):
         samples = read_parts(path, labels, label_column, n_features)
-        return samples if n_chunks is None else spread(samples, n_chunks)
+    else:
+        samples = _read_into_memory(source, labels, label_column, n_features, image_size, colour, strict)
+    return samples if n_chunks is None else spread(samples, n_chunks)
+
+
+def _read_into_memory(
+    source: Path,
+    labels: str | os.PathLike[str] | None,
+    label_column: str | None,
+    n_features: int | None,
+    image_size: tuple[int, int] | None,
+    colour: bool,
+    strict: bool,
+) -> Samples:
     if label_column is not None and source.suffix.lower() not in {*TEXT_TABLES, ".parquet"}:
-        raise DataError(f"{path}: only tables (.csv, .parquet) have a label column, here {label_column!r}.")
+        raise DataError(f"{source}: only tables (.csv, .parquet) have a label column, here {label_column!r}.")
     if not source.exists():
-        samples = _load_named(os.fspath(path))
+        samples = _load_named(os.fspath(source))
     else:
         with as_data_error(source):
             if source.is_dir() or source.suffix.lower() in IMAGE_SUFFIXES:
@@ -130,7 +144,7 @@ def read_data(
     if labels is not None:
         samples = samples._replace(labels=read_labels(Path(labels), len(samples.X)))
     _check_samples(source, samples)
-    return samples if n_chunks is None else spread(cut_into_chunks(samples), n_chunks)
+    return samples
 
 
 def _load_named(text: str) -> Samples:

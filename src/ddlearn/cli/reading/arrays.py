@@ -52,25 +52,23 @@ def inspect_npy(path: Path) -> LazyArray:
 
 def inspect_zarr(path: Path) -> LazyFile:
     """Read the metadata of a store of samples: one array, or a group with samples and perhaps labels."""
-    node = _open_zarr(path)
-    if _is_array(node):
+    _, names = _open_zarr(path)
+    if names is None:
         return LazyFile(path, _inspect_zarr_array(path, None))
-    samples, labels = _choose_arrays(path, sorted(node.array_keys()))
+    samples, labels = _choose_arrays(path, names)
     lazy_labels = None if labels is None else _inspect_zarr_array(path, labels)
     return LazyFile(path, _inspect_zarr_array(path, samples), lazy_labels)
 
 
 def inspect_zarr_labels(path: Path) -> LazyArray:
     """Read the metadata of a store of labels."""
-    node = _open_zarr(path)
-    if _is_array(node):
+    _, names = _open_zarr(path)
+    if names is None:
         return _inspect_zarr_array(path, None)
-    name = next((name for name in _LABEL_ARRAYS if name in node), None)
+    name = next((name for name in _LABEL_ARRAYS if name in names), None)
     if name is None:
-        raise DataError(
-            f"{path} has the arrays {', '.join(sorted(node.array_keys())) or 'none'}; labels must be called "
-            f"{', '.join(_LABEL_ARRAYS)}."
-        )
+        known, expected = ", ".join(names) or "none", ", ".join(_LABEL_ARRAYS)
+        raise DataError(f"{path} has the arrays {known}; labels must be called {expected}.")
     return _inspect_zarr_array(path, name)
 
 
@@ -101,10 +99,8 @@ def _choose_arrays(path: Path, names: Collection[str]) -> tuple[str, str | None]
     """Return the names of the samples and of the labels among the arrays of a file."""
     samples, labels = (next((name for name in some if name in names), None) for some in (_SAMPLE_ARRAYS, _LABEL_ARRAYS))
     if samples is None:
-        raise DataError(
-            f"{path} has the arrays {', '.join(names) or 'none'}; the samples must be called "
-            f"{', '.join(_SAMPLE_ARRAYS)}, their labels {', '.join(_LABEL_ARRAYS)}."
-        )
+        known, expected, theirs = ", ".join(names) or "none", ", ".join(_SAMPLE_ARRAYS), ", ".join(_LABEL_ARRAYS)
+        raise DataError(f"{path} has the arrays {known}; the samples must be called {expected}, their labels {theirs}.")
     return samples, labels
 
 
@@ -134,16 +130,15 @@ def _load_npy(path: Path, start: int, stop: int) -> NDArray[Any]:
     return np.asarray(_open_npy(path)[start:stop])  # still on disk, but of the plain type that Dask expects
 
 
-def _open_zarr(path: Path) -> Any:
-    return require("zarr", path, "dask").open(path, mode="r")
-
-
-def _is_array(node: Any) -> bool:
-    return hasattr(node, "shape")
+def _open_zarr(path: Path) -> tuple[Any, list[str] | None]:
+    """Return an array or a group, and the names of the arrays in a group."""
+    node = require("zarr", path, "dask").open(path, mode="r")
+    return node, None if hasattr(node, "shape") else sorted(node.array_keys())
 
 
 def _open_zarr_array(path: Path, name: str | None) -> Any:
-    array = _open_zarr(path) if name is None else _open_zarr(path)[name]
+    node, _ = _open_zarr(path)
+    array = node if name is None else node[name]
     stored = array.metadata.to_dict()
     codecs = [stored.get(kind) for kind in ("codecs", "filters", "compressor")]
     if "pickle" in str(codecs):  # unpickling can run arbitrary code

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +23,8 @@ def read_images(source: Path, size: tuple[int, int] | None, colour: bool, strict
     files, classes = _list_images(source)
     broken: dict[Path, str] = {}
     if size is None:
-        size = _choose_size(_try_each(files, _measure_image, broken).values())
+        sizes = {*_try_each(files, _measure_image, broken).values()}
+        size = sizes.pop() if len(sizes) == 1 else _DEFAULT_SIZE
     check_size(source, (len(files), size[0] * size[1]), 12 if colour else 4, "too many pixels: give a smaller size")
     pixels = _try_each(
         [file for file in files if file not in broken], lambda file: _load_pixels(file, size, colour), broken
@@ -81,11 +81,6 @@ def _try_each(files: list[Path], read: Callable[[Path], Any], broken: dict[Path,
 def _measure_image(path: Path) -> tuple[int, int]:
     with _open_image(path) as image:
         return image.height, image.width
-
-
-def _choose_size(sizes: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    different = Counter(sizes)
-    return next(iter(different)) if len(different) == 1 else _DEFAULT_SIZE
 
 
 def _load_pixels(path: Path, size: tuple[int, int], colour: bool) -> NDArray[np.float32]:

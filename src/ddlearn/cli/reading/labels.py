@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,12 +16,6 @@ from .samples import DataError, as_data_error, check_magic, suggest
 LABEL_COLUMNS = ("label", "labels", "class", "target", "y")  # unless another column is given
 _INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})(\.0*)?")  # not 007, which is a name, nor 20 digits, which overflow
 _DECIMAL = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d*)?")
-
-
-def check_one_source(path: str | os.PathLike[str], labels: object, label_column: str | None) -> None:
-    """Refuse labels from two sources."""
-    if labels is not None and label_column is not None:
-        raise DataError(f"{path}: labels are given by {labels} and by column {label_column!r}: give only one of them.")
 
 
 def find_label_column(

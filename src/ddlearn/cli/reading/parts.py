@@ -67,27 +67,19 @@ def read_parts(
     return Samples(X, y, files[0].feature_names, rows[0].image_shape)
 
 
-def cut_into_chunks(samples: Samples) -> Samples:
-    """Return samples in memory as Dask arrays."""
-    labels = samples.labels
-    return samples._replace(X=_cut(samples.X), labels=None if labels is None else _cut(labels))
-
-
 def spread(samples: Samples, n_chunks: int) -> Samples:
-    """Return samples in Dask arrays with at least that number of chunks, if there are enough rows."""
-    X: Any = samples.X
-    labels: Any = samples.labels
+    """Return samples as Dask arrays with at least that number of chunks, if there are enough rows."""
+    X: Any
+    labels: Any
+    X, labels = (_cut(one) if isinstance(one, np.ndarray) else one for one in (samples.X, samples.labels))
+    samples = samples._replace(X=X, labels=labels)
     heights = X.chunks[0]
     most = -(-sum(heights) // n_chunks)
     if len(heights) >= n_chunks or most >= max(heights):
         return samples
-    cut = tuple(share for height in heights for share in _share(height, -(-height // most)))
+    shares = {height: -(-height // most) for height in heights}
+    cut = tuple((height + share) // shares[height] for height in heights for share in range(shares[height]))
     return samples._replace(X=X.rechunk({0: cut}), labels=None if labels is None else labels.rechunk({0: cut}))
-
-
-def _share(n_rows: int, n_shares: int) -> list[int]:
-    """Return numbers of rows that differ by at most one."""
-    return [(n_rows + share) // n_shares for share in range(n_shares)]
 
 
 def iterate_chunks(array: Any) -> Iterator[NDArray[Any]]:
