@@ -21,7 +21,7 @@ import numpy as np
 from dask.distributed import Client
 
 from ddlearn import DDLClassifier
-from ddlearn.cli.reading import read_parts
+from ddlearn.cli.reading import read_data
 from ddlearn.datasets import make_planted
 
 # %%
@@ -50,10 +50,10 @@ for part in range(N_PARTS):
 # Only the headers of the files are read here.  A file becomes a chunk of rows, or
 # several if it is long; 65,536 rows are a good size for real data.
 
-train = read_parts(
+train = read_data(
     f"{folder.name}/train-X-*.npy", labels=f"{folder.name}/train-y-*.npy"
 )
-test = read_parts(f"{folder.name}/test-X-*.npy", labels=f"{folder.name}/test-y-*.npy")
+test = read_data(f"{folder.name}/test-X-*.npy", labels=f"{folder.name}/test-y-*.npy")
 print(f"{train.X.shape[0]:,} training samples in chunks of {train.X.chunks[0]} rows")
 
 # %%

@@ -8,6 +8,7 @@ import inspect
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from ddlearn.fitting.loop.refinement import find_best
+import typer
 from PIL import Image
 from rich.console import Console
 from sklearn.datasets import load_digits
@@ -33,9 +34,20 @@ from ddlearn import (
     save,
 )
 from ddlearn.cli import app, commands
-from ddlearn.cli.options import NO_OPTIONS, OWN_DEFAULTS, read_parameters
+from ddlearn.cli.options import (
+    NO_OPTIONS,
+    OWN_DEFAULTS,
+    make_option,
+    merge_settings,
+    parse_parameters,
+    parse_value,
+    read_options,
+    read_parameters,
+)
+from ddlearn.cli.reading import read_data
 from ddlearn.cli.terminal import Terminal
 from ddlearn.estimators.presets import PRESETS
+from ddlearn.fitting.refinement import find_best
 
 QUICK = ["--n-components", "40", "--max-iter", "2", "--seed", "0", "--jobs", "1"]
 SOURCE = Path(__file__).parents[2] / "src"
@@ -51,12 +63,6 @@ def run_json(*arguments: object) -> dict:
     result = run(*arguments, "--json")
     assert result.stdout.count("\n") == 1
     return json.loads(result.stdout)
-
-
-def run_process(*arguments: object, **options) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": str(SOURCE)} | options.pop("env", {})
-    command = [sys.executable, "-m", "ddlearn", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, **options)
 
 
 @pytest.fixture(scope="module")
@@ -90,19 +96,66 @@ def write_images(folder: Path, X: np.ndarray, y: np.ndarray) -> None:
 
 def test_options_are_the_parameters_of_the_constructor():
     constructor = inspect.signature(DDLClassifier).parameters
-    assert set(read_parameters()) == set(constructor) - NO_OPTIONS
+    assert set(read_parameters()) == set(constructor)
+    objects_only = {name for name, parameter in read_parameters().items() if not parameter.kinds}
+    assert set(read_options()) == set(constructor) - NO_OPTIONS - objects_only
+    assert all(constructor[name].default is None for name in objects_only)
     for name, parameter in read_parameters().items():
         assert parameter.default == OWN_DEFAULTS.get(name, constructor[name].default)
         assert len(parameter.description) > 10
     flags = {flag for option in get_command(app).commands["fit"].params for flag in option.opts}
-    assert {f"--{name.replace('_', '-')}" for name in read_parameters()} | {"--seed", "--jobs"} <= flags
+    assert {f"--{name.replace('_', '-')}" for name in read_options()} | {"--seed", "--jobs"} <= flags
+
+
+CONSTRUCTOR = '''
+class DDLClassifier:
+    """A classifier.
+
+    Parameters
+    ----------
+    inference : {"fast", "full"} or FullInference, default="fast"
+        How new samples are classified.
+    refine : "classifiers", int, Refiner or None, default="classifiers"
+        Epochs.
+    robustness : float, Robustness or None, default=None
+        Error budget.
+    scales : Scales or None, default=None
+        Floors.
+    store_codes : bool or None, default=None
+        Whether to store codes.
+    """
+
+    def __init__(self, inference: str | FullInference = "fast", *, refine: str | int | Refiner | None = "classifiers",
+                 robustness: Robustness | float | None = None, scales: Scales | None = None,
+                 store_codes: bool | None = None):
+        pass
+'''
+
+
+def test_objects_are_options_if_they_have_a_shorthand(monkeypatch, tmp_path):
+    parameters = parse_parameters(CONSTRUCTOR)
+    monkeypatch.setattr("ddlearn.cli.options.read_parameters", lambda: parameters)
+    assert set(read_options()) == {"inference", "refine", "robustness", "store_codes"}
+    options = {name: get_args(make_option(parameter).annotation) for name, parameter in read_options().items()}
+    assert get_args(get_args(options["inference"][0])[0]) == ("fast", "full")
+    assert get_args(options["store_codes"][0])[0] is bool
+    parse = {name: options[name][1].parser for name in ("refine", "robustness")}
+    assert [parse["refine"](text) for text in ("classifiers", "none", "3")] == ["classifiers", "none", 3]
+    assert [parse["robustness"](text) for text in ("3", "0.25")] == [3, 0.25]
+    for name in parse:
+        with pytest.raises(typer.BadParameter, match="'often' is not a number"):
+            parse[name]("often")
+    assert merge_settings(None, {"refine": "none", "robustness": None}) == OWN_DEFAULTS | {"refine": None}
+    (tmp_path / "c.toml").write_text('refine = "none"\nrobustness = 0.1\nstore_codes = true')
+    expected = OWN_DEFAULTS | {"refine": None, "robustness": 0.1, "store_codes": True}
+    assert merge_settings(tmp_path / "c.toml", {}) == expected
 
 
 def test_help_tells_what_the_docstring_tells():
     parameters = read_parameters()
     assert parameters["max_iter"].description == "Outer iterations at most."
     assert parameters["sparse_coder"].description.startswith("What finds codes: two pursuits")
-    assert parameters["sparse_coder"].choices == ("omp", "ormp", "elastic_net")
+    assert parameters["sparse_coder"].words == ("omp", "ormp", "elastic_net")
     assert "object" not in parameters["loss"].description  # of no use in a shell
     help_text = " ".join(run("fit", "--help").stdout.replace("│", " ").split())
     assert "Outer iterations at most. [default: (20)]" in help_text
@@ -139,7 +192,7 @@ def test_a_refined_fit_tells_its_error_on_samples_held_out(tmp_path):
     best = find_best(history)
     expected = f"held-out error {best.validation_error:.2%}, before refinement {history[0].validation_error:.2%}"
     assert expected in shown
-    assert "3 epochs, the model after epoch" in shown
+    assert "3 epochs, best after epoch" in shown
     facts = run_json("fit", "digits", "-o", output, *QUICK, "--refine", "3")
     assert facts["refinement"]["validation_error"] == best.validation_error
     assert facts["refinement"]["n_epochs"] == 3
@@ -219,12 +272,12 @@ def test_the_command_line_wins_over_the_configuration_file(folder, tmp_path, nam
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("n_component = 3", "no option 'n_component'; did you mean 'n_components'?"),
+        ("n_component = 3", "; did you mean 'n_components'?"),
         ("sparse_output = true", "no option 'sparse_output'"),
         ('n_components = "many"', "n_components = 'many', but it must be int"),
         ("max_iter = true", "max_iter = True, but it must be int"),
         ("fit_intercept = 1", "fit_intercept = 1, but it must be bool"),
-        ("inference = 'slow'", "inference = 'slow', but it must be one of ('fast', 'full')"),
+        ("inference = 'slow'", "inference = 'slow', but it must be 'fast' or 'full'"),
         ("image_shape = [8]", "'8' is not a height and a width"),
         ("n_components = ", "cannot be read as TOML"),
     ],
@@ -234,6 +287,66 @@ def test_a_wrong_configuration_is_wrong_usage(folder, tmp_path, text, message):
     config.write_text(text)
     result = run("fit", folder / "train.npz", "-o", tmp_path / "m", "--config", config, code=2)
     assert message in " ".join(result.stderr.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("3", 3),
+        ("-1", -1),
+        ("0.2", 0.2),
+        ("1e-4", 1e-4),
+        ("true", True),
+        ("False", False),
+        ("none", None),
+        ("8x6", (8, 6)),
+        ("affine", "affine"),
+        ("", ""),
+    ],
+)
+def test_values_of_nested_options(text, value):
+    parsed = parse_value(text)
+    assert parsed == value
+    assert type(parsed) is type(value)
+
+
+NESTED_CONFIGS = {
+    "tables.toml": 'tol = 1\n[inference]\nn-candidates = 2\n[refine.jitter]\nkind = "a"\n[scales]\nfloor = "none"',
+    "dots.toml": 'tol = 1\ninference.n_candidates = 2\nrefine.jitter.kind = "a"\nscales.floor = "none"',
+    "dots.json": '{"tol": 1, "inference.n_candidates": 2, "refine": {"jitter.kind": "a"}, "scales": {"floor": "none"}}',
+}
+
+
+@pytest.mark.parametrize("name", NESTED_CONFIGS)
+def test_nested_options_of_the_command_line_win_over_the_configuration_file(tmp_path, name):
+    (tmp_path / name).write_text(NESTED_CONFIGS[name])
+    settings = merge_settings(tmp_path / name, {"max_iter": 2}, ["inference.n_candidates=3", "refine.batch-size=7"])
+    assert settings == OWN_DEFAULTS | {
+        "max_iter": 2,
+        "tol": 1,
+        "inference__n_candidates": 3,
+        "refine__jitter__kind": "a",
+        "refine__batch_size": 7,
+        "scales__floor": None,
+    }
+
+
+def test_nested_options_reach_the_objects_of_the_model(tmp_path):
+    command = ["fit", "digits", "--preset", "accurate", "-o", tmp_path / "m", *QUICK]
+    facts = run_json(*command, "--set", "refine.epochs=1", "--set", "refine.validation_fraction=0.2")
+    assert facts["settings"].items() >= {"refine__epochs": 1, "refine__validation_fraction": 0.2}.items()
+    refine = load(tmp_path / "m").refine
+    assert (refine.epochs, refine.validation_fraction) == (1, 0.2)
+    failure = run(*command, "--set", "refine.epoch=1", code=1).stderr
+    assert "there is no nested option 'refine.epoch' of this model, which has " in failure
+    assert "did you mean 'refine.epochs'?" in failure
+
+
+@pytest.mark.xfail(strict=True, reason="strings are resolved by set_params after the merge of the new constructor")
+def test_nested_options_of_a_part_that_is_given_by_name(folder, tmp_path):
+    run("fit", folder / "train.npz", "-o", tmp_path / "m", *QUICK, "--inference", "full",
+        "--set", "inference.n_candidates=2")  # fmt: skip
+    assert load(tmp_path / "m").get_params()["inference__n_candidates"] == 2
 
 
 # -- the way of an image -----------------------------------------------------------------------------------------------
@@ -247,7 +360,7 @@ def test_from_a_folder_of_images_to_predictions_in_three_commands(tmp_path, monk
     (tmp_path / "train" / "digit 0" / "broken.png").write_bytes(b"\x89PNG")
     model, predictions = tmp_path / "model.safetensors", tmp_path / "predictions.csv"
     result = run("fit", "train", "-o", model, *QUICK)
-    assert "Left out 1 broken image(s):" in result.stderr
+    assert "Skipped 1 broken image(s):" in result.stderr
     assert "digit 0/broken.png" in result.stderr
     assert "300 samples, 64 features, 10 classes" in result.stdout
     assert load(model).image_shape == (8, 8)
@@ -343,7 +456,7 @@ def test_labels_from_a_file(folder, digits, tmp_path):
     expected = load(folder / "model.safetensors")
     np.testing.assert_array_equal(load(tmp_path / "m").components_, expected.components_)
     failure = run("fit", tmp_path / "X.npy", "-o", tmp_path / "m", code=1)
-    assert "has no labels: give them by --labels FILE" in failure.stderr
+    assert "has no labels: give --labels FILE" in failure.stderr
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
@@ -383,7 +496,7 @@ def test_labels_that_the_model_does_not_know_are_errors(folder, digits, tmp_path
     X, y = digits
     np.savez(tmp_path / "a.npz", X=X[400:500], y=y[400:500] + 5)
     result = run("evaluate", folder / "model.safetensors", tmp_path / "a.npz")
-    assert "does not know, and so gets wrong: 10, 11, 12, 13, 14" in result.stderr
+    assert "unknown to the model, counted as errors: 10, 11, 12, 13, 14" in result.stderr
     np.savez(tmp_path / "a.npz", X=X[400:500], y=y[400:500].astype(str))
     facts = run_json("evaluate", folder / "model.safetensors", tmp_path / "a.npz")
     assert facts["error"] < 0.3  # "3" is 3
@@ -445,14 +558,12 @@ def test_datasets_tells_what_is_there(tmp_path, monkeypatch):
     assert facts["usps"]["where"] is None
     assert "put usps.npz, or zip.train.gz and zip.test.gz, into" in facts["usps"]["advice"]
     shown = " ".join(run("datasets").stdout.split())
-    assert "not here" in shown
+    assert "missing" in shown
     assert "is damaged or another version" in shown
 
 
-def test_demo_shows_all_of_it_within_half_a_minute():
-    begin = time.perf_counter()
+def test_demo_shows_all_of_it():
     shown = run("demo").stdout
-    assert time.perf_counter() - begin < 30
     for word in ("Fitted", "label-free error", "95 % interval", "Confusion", "vote for", "Evidence", "██"):
         assert word in shown
 
@@ -537,7 +648,7 @@ def test_labels_that_are_not_right_are_told_in_a_report_as_in_evaluate(folder, d
     np.savez(data, X=X[400:500], y=y[400:500] + 5)
     notes = [run("evaluate", model, data).stderr, run("report", model, data, "-o", page).stderr]
     assert notes[0] == notes[1] != ""
-    assert "does not know, and so gets wrong: 10, 11, 12, 13, 14" in notes[1]
+    assert "unknown to the model, counted as errors: 10, 11, 12, 13, 14" in notes[1]
     assert read_report(page)["data"]["errors"]["n_wrong"] == run_json("evaluate", model, data)["n_wrong"]
     page.unlink()
     table = tmp_path / "a.csv"
@@ -556,9 +667,9 @@ def test_labels_that_are_not_right_are_told_in_a_report_as_in_evaluate(folder, d
 def test_why_a_page_is_large_is_told(folder, tmp_path, monkeypatch):
     page = tmp_path / "r.html"
     assert run("report", folder / "model.safetensors", "-o", page).stderr == ""
-    monkeypatch.setattr("ddlearn.cli.pictures._LARGE_PAGE", page.stat().st_size - 1)
+    monkeypatch.setattr("ddlearn.cli.commands._LARGE_PAGE", page.stat().st_size - 1)
     note = " ".join(run("report", folder / "model.safetensors", "-o", page).stderr.split())
-    assert "large since its dictionary of 40 atoms x 64 features takes 0.0 MB: fewer atoms or smaller images" in note
+    assert "large because its dictionary of 40 atoms x 64 features takes 0.0 MB: fewer atoms or smaller images" in note
     assert run("report", folder / "model.safetensors", "-o", page, "--quiet").stderr == ""
 
 
@@ -569,37 +680,6 @@ def test_demo_writes_its_report(tmp_path):
     content = read_report(page)
     assert content["data"]["errors"]["confusion"] == facts["evaluate"]["confusion"]
     assert content["model"]["ink"]["longest_side"] == 8  # digits that one can draw
-
-
-def test_reproduce_offers_every_experiment():
-    from reproduction.reproduction import RUNS
-
-    from ddlearn.cli.commands import EXPERIMENTS
-
-    assert set(EXPERIMENTS) == {*RUNS, "all"}
-
-
-def test_reproduce_writes_tables_and_tells_of_its_cells(tmp_path):
-    pytest.importorskip("matplotlib", reason="draws figures")
-    result = run("reproduce", "losses", "-o", tmp_path, "--jobs", "1")
-    assert "[4/4] " in result.stderr
-    assert "min left" in result.stderr
-    assert "4 cells" in result.stdout
-    again = run_json("reproduce", "losses", "-o", tmp_path, "--jobs", "1")
-    assert again["n_cells"] == 4
-    assert (tmp_path / "losses.md").read_text().startswith("# ")
-    quick = run("reproduce", "losses", "-o", tmp_path, "--quick", "--jobs", "1", "--quiet")
-    assert quick.stderr == quick.stdout == ""
-    assert (tmp_path / "quick" / "losses.md").is_file()
-
-
-def test_reproduce_without_the_data_says_where_to_put_them(tmp_path, monkeypatch):
-    monkeypatch.setenv("DDLEARN_DATA", str(tmp_path))
-    monkeypatch.setenv("HOME", str(tmp_path))  # where downloads are kept
-    monkeypatch.setitem(sys.modules, "pooch", None)  # nothing is downloaded
-    result = run("reproduce", "parameters", "-o", tmp_path / "out", "--quick", "--jobs", "1", code=1)
-    assert str(tmp_path) in result.stderr.replace("\n", "")
-    assert "Traceback" not in result.output
 
 
 def test_a_fit_goes_on_from_its_checkpoint(folder, tmp_path):
@@ -736,12 +816,11 @@ def test_data_in_memory_go_to_a_cluster_too(folder, cluster, digits, tmp_path):
     np.testing.assert_allclose(of_table.components_, of_archive.components_, rtol=1e-5)
 
 
-def test_a_cluster_of_its_own(parts, tmp_path, digits):
-    """One real run, with a worker in a process of its own: nothing but a note on stderr."""
+def test_a_cluster_of_its_own(parts, tmp_path, digits, capfd):
+    """One real run, with a worker in a process of its own: nothing on stderr."""
     options = ["-o", tmp_path / "m", "--n-components", "40", "--max-iter", "1", "--workers", "1"]
-    result = run_process("fit", parts / "X-*.npy", "--labels", parts / "y-*.npy", *options)
-    assert result.returncode == 0, result.stderr
-    assert result.stderr == "On Dask, the dictionary is updated by block_coordinate (--dictionary-update).\n"
+    result = run("fit", parts / "X-*.npy", "--labels", parts / "y-*.npy", *options)
+    assert result.stderr == capfd.readouterr().err == ""
     assert "400 samples, 64 features, 10 classes" in result.stdout
     assert load(tmp_path / "m").score(digits[0][400:700], digits[1][400:700]) > 0.7
 
@@ -775,7 +854,7 @@ def test_ctrl_c_ends_a_cluster_without_a_traceback(parts, tmp_path):
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert output == ""
-    assert errors.splitlines()[1:] == ["Error: interrupted."]
+    assert errors.splitlines() == ["Error: interrupted."]
     assert is_gone(process.pid)
 
 
@@ -811,9 +890,7 @@ def test_parts_without_options_start_a_cluster_of_one(parts):
 
 
 def test_small_data_are_spread_over_all_that_work(digits):
-    from ddlearn.cli.reading import read_in_chunks
-
-    samples = read_in_chunks("digits", n_places=4)
+    samples = read_data("digits", n_chunks=4)
     assert samples.X.chunks[0] == samples.labels.chunks[0] == (449, 449, 449, 450)
     np.testing.assert_array_equal(samples.labels.compute(), digits[1])
 
@@ -821,7 +898,7 @@ def test_small_data_are_spread_over_all_that_work(digits):
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (["--dask", "tcp://127.0.0.1:9", "--workers", "2"], 2, "give one of them"),
+        (["--dask", "tcp://127.0.0.1:9", "--workers", "2"], 2, "give only one of them"),
         (["--workers", "0"], 2, "--workers"),
         (["--dask", "tcp://127.0.0.1:9"], 1, "no Dask scheduler answers at tcp://127.0.0.1:9"),
         (["--dask", "nowhere:a:b"], 1, "no Dask scheduler answers at nowhere:a:b"),
@@ -845,14 +922,13 @@ def test_what_a_cluster_cannot_do_is_told_in_a_line(folder, parts, cluster, tmp_
     options = ["-o", tmp_path / "m", *QUICK, "--dask", cluster]
     failure = run("fit", folder / "train.npz", *options, "--dictionary-update", "ksvd", code=1)
     assert "dictionary_update='ksvd' needs all samples in one place" in failure.stderr
-    assert "On Dask" not in failure.stderr
     failure = run("fit", parts / "X-*.npy", *options, code=1)
-    assert "has no labels: give them by --labels" in failure.stderr
+    assert "has no labels: give --labels" in failure.stderr
     for number in range(2):
         np.save(tmp_path / f"X-{number}.npy", np.eye(4))
         np.save(tmp_path / f"y-{number}.npy", np.array(["a", "b", "a", "" if number else "b"]))
     failure = run("fit", tmp_path / "X-*.npy", "--labels", tmp_path / "y-*.npy", *options, code=1)
-    assert "row 7: there is no label (nor in 0 other rows)" in failure.stderr
+    assert "row 7: there is no label (and 0 more rows have none)" in failure.stderr
     np.save(tmp_path / "y-0.npy", np.array(["a", "b", "a"]))
     failure = run("fit", tmp_path / "X-*.npy", "--labels", tmp_path / "y-*.npy", *options, code=1)
     assert "y-0.npy has 3 labels, but" in failure.stderr
@@ -866,6 +942,8 @@ def test_what_a_cluster_cannot_do_is_told_in_a_line(folder, parts, cluster, tmp_
     [
         (["fit", "train.npz"], 2, "--output"),
         (["fit", "train.npz", "-o", "m", "--n-components", "many"], 2, "--n-components"),
+        (["fit", "train.npz", "-o", "m", "--set", "max_iter=3"], 2, "write NAME.OPTION=VALUE"),
+        (["fit", "train.npz", "-o", "m", "--set", "inference.n"], 2, "write NAME.OPTION=VALUE"),
         (["fit", "train.npz", "-o", "m", "--tol", "small"], 2, "'small' is not a number"),
         (["fit", "train.npz", "-o", "m", "--image-size", "8"], 2, "'8' is not a height and a width"),
         (["fit", "train.npz", "-o", "m", "--resume"], 2, "--resume needs --checkpoint"),
@@ -879,11 +957,10 @@ def test_what_a_cluster_cannot_do_is_told_in_a_line(folder, parts, cluster, tmp_
         (["fit", "test.npz", "-o", "m", "--jitter", "affine"], 1, "jitter distorts images"),
         (["fit", "test.npz", "-o", "m", "--n-views", "2"], 1, "need a jitter"),
         (["fitt"], 2, "fit"),
-        (["reproduce", "table_2"], 2, "'table_2' is not known; choose one of losses, usps,"),
         (["explain", "model.safetensors", "test.npz", "--row", "300"], 2, "has 300 samples, 0 to 299"),
         (["fit", "train.npz", "-o", "m", "--loss", "hinge"], 1, "'hinge' is not a known loss"),
         (["fit", "nothing.npz", "-o", "m"], 1, "nothing.npz: there is no such file"),
-        (["fit", "model.safetensors", "-o", "m"], 1, "files ending in '.safetensors' are not known"),
+        (["fit", "model.safetensors", "-o", "m"], 1, "files ending in '.safetensors' are unknown"),
         (["predict", "train.npz", "test.npz"], 1, "train.npz"),
         (["predict", "nothing", "test.npz"], 1, "nothing: No such file or directory."),
         (["fit", "train.npz", "-o", "m", "--dictionary-update", "svd"], 1, "svd"),
@@ -895,13 +972,13 @@ def test_what_a_cluster_cannot_do_is_told_in_a_line(folder, parts, cluster, tmp_
         (["report", "model.safetensors", "narrow.npy"], 1, "X has 3 features, but DDLClassifier is expecting 64"),
         (["report", "model.safetensors", "nothing.npz"], 1, "nothing.npz: there is no such file"),
         (["report", "nothing", "-o", "nowhere/r.html"], 2, "the folder nowhere of r.html does not exist"),
-        (["report", "model.safetensors", "-o", "."], 2, "is a folder: name a file"),
+        (["report", "model.safetensors", "-o", "."], 2, "is a folder: give a file name"),
         (["demo", "-o", "nowhere/r.html"], 2, "the folder nowhere of r.html does not exist"),
         (["demo", "-o", "digits.pdf"], 2, "digits.pdf does not end in .html"),
-        (["report", "nothing", "--labels", "y.npy"], 2, "--labels tells how DATA is read, but there is none"),
-        (["report", "nothing", "--strict", "--colour"], 2, "--colour, --strict tells how DATA is read"),
-        (["report", "nothing", "--image-size", "8x8"], 2, "--image-size tells how DATA is read"),
-        (["report", "nothing", "--label-column", "last"], 2, "--label-column tells how DATA is read"),
+        (["report", "nothing", "--labels", "y.npy"], 2, "--labels is for reading DATA, but there is none"),
+        (["report", "nothing", "--strict", "--colour"], 2, "--colour, --strict is for reading DATA"),
+        (["report", "nothing", "--image-size", "8x8"], 2, "--image-size is for reading DATA"),
+        (["report", "nothing", "--label-column", "last"], 2, "--label-column is for reading DATA"),
     ],
 )
 def test_mistakes_are_told_in_a_line_and_by_the_exit_code(folder, monkeypatch, arguments, code, message):
@@ -924,7 +1001,7 @@ def test_a_mistake_of_ours_is_called_one(folder, monkeypatch):
     monkeypatch.setattr("ddlearn.cli.reading.read_data", fail)
     result = run("predict", folder / "model.safetensors", "x.npz", code=1)
     assert "RuntimeError: boom" in result.stderr
-    assert "This is a mistake in ddlearn" in result.stderr
+    assert "This is a bug in ddlearn" in result.stderr
 
 
 def test_models_that_only_python_can_use(tmp_path, folder, digits):
@@ -932,7 +1009,7 @@ def test_models_that_only_python_can_use(tmp_path, folder, digits):
     save(DDLClassifier(20, max_iter=1).fit(X[:200], np.stack([y[:200] < 5, y[:200] > 3], axis=1)), tmp_path / "m")
     for arguments in (["predict", tmp_path / "m", folder / "test.npz"], ["report", tmp_path / "m"]):
         failure = run(*arguments, code=1)
-        assert "one label a sample" in failure.stderr
+        assert "one label per sample" in failure.stderr
 
 
 def test_without_jinja2_there_is_no_report(folder, tmp_path, monkeypatch):
@@ -976,9 +1053,9 @@ app()
 
 
 def measure_own_seconds(command: list[str]) -> float:
-    """Return the least processor time of three runs: on a busy machine the time on the wall tells of others' work."""
+    """Return the least processor time of two runs: the wall clock would depend on other processes."""
     seconds = []
-    for _ in range(3):
+    for _ in range(2):
         before = os.times()
         subprocess.run(command, check=True, capture_output=True, env=os.environ | {"PYTHONPATH": str(SOURCE)})
         after = os.times()
@@ -987,22 +1064,9 @@ def measure_own_seconds(command: list[str]) -> float:
 
 
 def test_help_answers_at_once():
-    # About 1.4 times an empty application's time; NumPy alone would double it. Seconds depend on the machine.
+    # About 1.4 times the time of an empty application; NumPy alone would double it. Seconds depend on the machine.
     empty = measure_own_seconds([sys.executable, "-c", EMPTY_APPLICATION, "fit", "--help"])
-    for arguments in (["--help"], ["fit", "--help"]):
-        assert measure_own_seconds([sys.executable, "-m", "ddlearn", *arguments]) < 2.5 * empty
-
-
-def test_public_names_are_where_type_checkers_see_them():
-    tree = ast.parse((SOURCE / "ddlearn" / "__init__.py").read_text())
-    seen = {alias.name: node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 1
-            for alias in node.names}  # fmt: skip
-    assert seen == ddlearn._HOMES
-    assert sorted(seen) == sorted(ddlearn.__all__)
-    assert set(seen) <= set(dir(ddlearn))
-    assert ddlearn.losses.Square is ddlearn.Square
-    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
-        ddlearn.nothing  # noqa: B018
+    assert measure_own_seconds([sys.executable, "-m", "ddlearn", "fit", "--help"]) < 2.5 * empty
 
 
 def test_help_imports_nothing_large():
@@ -1018,24 +1082,34 @@ def test_help_imports_nothing_large():
     assert ast.literal_eval(result.stdout.splitlines()[-1]) == []
 
 
-def test_pipes_get_no_control_characters(tmp_path):
-    results = [
-        run_process("demo"),
-        run_process("fit", "nothing.npz", "-o", tmp_path / "m"),
-        run_process("fit", "--help"),
+def test_pipes_get_no_control_characters(folder, tmp_path):
+    model, data = str(folder / "model.safetensors"), str(folder / "test.npz")
+    commands = [
+        ["evaluate", model, data],
+        ["explain", model, data, "--row", "0", "--picture"],
+        ["fit", "nothing.npz", "-o", str(tmp_path / "m")],
+        ["fit", "--help"],
     ]
-    assert [result.returncode for result in results] == [0, 1, 0]
-    for result in results:
-        text = result.stdout + result.stderr
-        assert [character for character in text if ord(character) < 32 and character != "\n"] == []
+    # One process for all of them, since most of its time is the start.
+    script = (
+        "import sys\nfrom ddlearn.cli import main\n"
+        f"for arguments in {commands!r}:\n"
+        "    sys.argv[1:] = arguments\n"
+        "    try:\n        main()\n    except SystemExit as error:\n        print('exit', error.code)\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(SOURCE)}
+    )
+    assert re.findall(r"^exit (\d)$", result.stdout, re.MULTILINE) == ["0", "0", "1", "0"]
+    assert "nothing.npz" in result.stderr
+    text = result.stdout + result.stderr
+    assert [character for character in text if ord(character) < 32 and character != "\n"] == []
 
 
 def test_a_terminal_without_unicode(folder):
-    result = run_process(
-        "explain", folder / "model.safetensors", folder / "test.npz", "--row", "0", "--picture",
-        env={"PYTHONIOENCODING": "ascii"},
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
+    arguments = ["explain", folder / "model.safetensors", folder / "test.npz", "--row", "0", "--picture"]
+    result = CliRunner(charset="ascii").invoke(app, list(map(str, arguments)))
+    assert result.exit_code == 0, result.output
     assert result.stdout.isascii()
     assert "@@" in result.stdout
 

@@ -1,8 +1,8 @@
-"""The command ``ddlearn``: fit, predict, evaluate, explain, report, info, demo, datasets, reproduce.
+"""The command ``ddlearn``: fit, predict, evaluate, explain, report, info, demo, datasets.
 
-In the order of their imports: ``options`` and ``config`` (the settings of the model), ``terminal``, ``source`` and
-``model`` (what commands work on), ``cluster`` (where fits run), ``facts`` (what a model tells), ``tables`` and
-``pictures`` (how facts look), ``running`` (what all commands share) and ``commands``.
+``commands`` has the commands, ``running`` turns them into commands of typer, ``options`` has the settings of the model
+and ``source`` the data, ``cluster`` the Dask cluster of a fit, ``model`` everything that is done with a model, and
+``tables`` and ``terminal`` show the results.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Annotated
 
 try:
     import typer
-    from rich import console  # noqa: F401  (the files below need it)
-except ModuleNotFoundError as error:  # nobody imports this folder but to run it
+    from rich import console  # noqa: F401  (needed by the files below)
+except ModuleNotFoundError as error:  # this folder is only imported to run a command
     raise SystemExit(f'The command line needs {error.name}: pip install "ddlearn[cli]"') from error
 
 from .commands import COMMANDS
@@ -23,7 +23,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Discriminative dictionary learning: fit a classifier to images or tables, use it, and see why it decides.",
+    help="Discriminative dictionary learning: fit a classifier to images or tables, use it, and explain its decisions.",
 )
 for _command in COMMANDS:
     app.command(name=_command.__name__)(_command)
@@ -41,5 +41,5 @@ def _version(
 
 
 def main() -> None:
-    """Run the command line: what ``ddlearn`` and ``python -m ddlearn`` call."""
+    """Run the command line, for ``ddlearn`` and ``python -m ddlearn``."""
     app(prog_name="ddlearn")

@@ -1,4 +1,4 @@
-"""The model of a command: made and fitted, or loaded, and given the samples that it expects."""
+"""What commands do with a model: make, fit, load, predict, evaluate and explain; results are dictionaries of facts."""
 
 from __future__ import annotations
 
@@ -21,29 +21,50 @@ if TYPE_CHECKING:
     from ..fitting.refinement import RefinementProgress
     from .reading import Samples
 
-_ROWS_AT_ONCE = 4096  # between two steps of the progress bar of a prediction
+_ROWS_AT_ONCE = 4096  # predicted between two updates of the progress bar
 
-# What commands ask for.
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A file that fit has written.")]
-Jobs = Annotated[int, typer.Option("--jobs", "--n-jobs", help="Number of threads; -1 is all cores.")]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file written by fit.")]
+Jobs = Annotated[int, typer.Option("--jobs", "--n-jobs", help="Number of threads; -1 uses all cores.")]
 
 
 def make_model(settings: dict[str, Any], samples: Samples, preset: str | None = None) -> DDLClassifier:
-    """Make a classifier for samples: the shape of images, and the type of the marker of no label, are theirs."""
+    """Make a classifier; the shape of images and the type of the unlabelled marker come from the samples."""
     from ..estimators.classifier import DDLClassifier
 
-    if samples.image_shape is not None and len(samples.image_shape) == 2:  # colour has three numbers a pixel
-        settings = {"image_shape": samples.image_shape} | settings
-    marker = settings.get("unlabeled")
+    nested = {name: value for name, value in settings.items() if "__" in name}
+    own = {name: value for name, value in settings.items() if name not in nested}
+    if samples.image_shape is not None and len(samples.image_shape) == 2:  # not for colour images
+        own = {"image_shape": samples.image_shape} | own
+    marker = own.get("unlabeled")
     if isinstance(marker, str) and samples.labels is not None and samples.labels.dtype.kind in "iu":
-        settings = settings | {"unlabeled": int(parse_number(marker))}
-    return DDLClassifier(**settings) if preset is None else DDLClassifier.from_preset(preset, **settings)
+        own["unlabeled"] = int(parse_number(marker))
+    model = DDLClassifier(**own) if preset is None else DDLClassifier.from_preset(preset, **own)
+    return _set_nested(model, nested)
+
+
+def _set_nested(model: DDLClassifier, nested: dict[str, Any]) -> DDLClassifier:
+    """Set parameters of strategy objects, such as ``inference__n_candidates``."""
+    from .reading import suggest
+
+    try:
+        return model.set_params(**nested)
+    except ValueError as error:
+        known = [name.replace("__", ".") for name in model.get_params(deep=True) if "__" in name]
+        unknown = [name for name in (name.replace("__", ".") for name in nested) if name not in known]
+        if not unknown:
+            raise
+        raise ValueError(
+            f"there is no nested option {unknown[0]!r} of this model, which has {', '.join(known) or 'none'}"
+            f"{suggest(unknown[0], known)}"
+        ) from error
 
 
 def fit_model(
-    terminal: Terminal, model: DDLClassifier, X: Any, y: Any, checkpoint: Path | None = None, resume: bool = False
+    terminal: Terminal, model: DDLClassifier, samples: Samples, checkpoint: Path | None = None, resume: bool = False
 ) -> float:
-    """Fit under a progress bar; return the seconds it took."""
+    """Fit with a progress bar; return the time in seconds."""
+    import numpy as np
+
     begin = perf_counter()
     with terminal.progress(*_FitProgress.columns) as bar:
         callbacks: list[Any] = [_FitProgress(bar)]
@@ -51,87 +72,85 @@ def fit_model(
             from ..files.checkpoint import Checkpoint
 
             callbacks.append(Checkpoint(checkpoint, resume=resume))
-        model.set_callbacks(*callbacks).fit(X, y)
+        model.set_callbacks(*callbacks).fit(samples.X, samples.labels)
+    if samples.feature_names is not None:  # as scikit-learn does for a data frame, without copying the data into one
+        model.feature_names_in_ = np.array(samples.feature_names, dtype=object)
     return perf_counter() - begin
 
 
 class _FitProgress:
-    """A scikit-learn callback that moves a progress bar for the iterations, and one for the epochs of refinement."""
+    """A scikit-learn callback with a progress bar for the iterations, and one for the epochs of refinement."""
 
     columns = ("{task.completed}/{task.total}", "{task.fields[result]}")
 
     def __init__(self, bar: Any):
         self.bar = bar
+        self.refining: Any = None
 
     def setup(self, estimator: Any, context: Any) -> None:
-        """Nothing to set up."""
+        """Do nothing."""
 
     def on_fit_task_begin(self, estimator: Any, context: Any, *, metadata: dict[str, Any] | None) -> None:
-        """Ask to be told of iterations and epochs; the fit makes no model for that, as it would for a callback."""
+        """Register for iterations and epochs, which is cheaper than a callback, for which the fit makes a model."""
         if metadata is None:  # an iteration begins
             return
         fitting = self.bar.add_task("fitting", total=estimator.max_iter, result="")
         metadata["loop"].keepers.append(partial(self._show_iteration, fitting))
-        if estimator.refine is not None:
-            n_epochs = getattr(estimator.refine, "epochs", estimator.refine)
-            refining = self.bar.add_task("refining", total=n_epochs, result="")
-            metadata["loop"].refinement_keepers.append(partial(self._show_epoch, refining))
+        metadata["loop"].refinement_keepers.append(partial(self._show_epoch, estimator.refine))
 
     def _show_iteration(self, task: Any, progress: FitProgress) -> None:
-        """Show the objective and the error on label-free codes, which is the one that new samples will have."""
+        """Show the objective and the error of label-free codes, which is the one to expect for new samples."""
         record = progress.history[-1]
         result = f"objective {record.objective:,.0f}  error {record.label_free_error:.2%}"
         self.bar.update(task, completed=record.iteration, result=result)
 
-    def _show_epoch(self, task: Any, _: FinishedLoop, progress: RefinementProgress, is_last: bool) -> None:
-        """Show the training cost, and the error on the samples held out."""
+    def _show_epoch(self, refine: Any, _: FinishedLoop, progress: RefinementProgress, is_last: bool) -> None:
+        """Show the training cost and the error on the held-out samples."""
+        if self.refining is None:
+            self.refining = self.bar.add_task("refining", total=getattr(refine, "epochs", refine), result="")
         record = progress.history[-1]
         result = f"cost {record.training_cost:.3g}"
         if not math.isnan(record.validation_error):
             result += f"  held-out error {record.validation_error:.2%}"
-        self.bar.update(task, completed=record.epoch, result=result)
+        self.bar.update(self.refining, completed=record.epoch, result=result)
 
     def on_fit_task_end(self, estimator: Any, context: Any) -> None:
-        """Do nothing: the fit has told."""
+        """Do nothing."""
 
     def teardown(self, estimator: Any, context: Any) -> None:
-        """Nothing to take down."""
-
-
-def name_features(model: DDLClassifier, names: list[str] | None) -> None:
-    """Keep names as scikit-learn does for a data frame, without the copy of all data that a data frame would be."""
-    import numpy as np
-
-    if names is not None:
-        model.feature_names_in_ = np.array(names, dtype=object)
+        """Do nothing."""
 
 
 def load_model(path: Path, jobs: int) -> DDLClassifier:
-    """Load a classifier that commands can use."""
+    """Load a classifier with one label per sample."""
     from ..files.models import load
 
     model = load(path)
     if not hasattr(model, "components_") or getattr(model, "is_multilabel_", True):
-        raise ValueError(
-            f"{path} holds no classifier with one label a sample: use it from Python, where ddlearn.load reads it."
-        )
+        raise ValueError(f"{path} is not a classifier with one label per sample: use ddlearn.load in Python.")
     return model.set_params(n_jobs=jobs)
 
 
 def read_for_model(terminal: Terminal, model: DDLClassifier, source: Source) -> Samples:
-    """Read samples as the model expects them: images of its size, columns in its order."""
+    """Read samples for a model: images of its size, columns in its order."""
     if source.image_size is None:
         size, colour = _guess_images(model, source.colour)
         source = replace(source, image_size=size, colour=colour)
     samples = read_source(terminal, source, model.n_features_in_)
-    expected = getattr(model, "feature_names_in_", None)
-    if samples.feature_names is None or expected is None or samples.feature_names == list(expected):
+    names, expected = samples.feature_names, list(getattr(model, "feature_names_in_", ()))
+    if not names or not expected or names == expected:
         return samples
-    return samples._replace(X=samples.X[:, _order_columns(source.data, samples.feature_names, list(expected))])
+    from .reading import DataError, list_differences
+
+    if differences := list_differences(names, expected):
+        raise DataError(f"{source.data} has other columns than the model was fitted to: {differences}.")
+    if len(set(names)) < len(names):
+        raise DataError(f"{source.data} repeats names of columns, in another order than the model was fitted to.")
+    return samples._replace(X=samples.X[:, [names.index(name) for name in expected]])
 
 
 def _guess_images(model: DDLClassifier, colour: bool) -> tuple[tuple[int, int] | None, bool]:
-    """Return the size of the model's images; the estimator keeps it for grey images only, and others are square."""
+    """Return the size of the model's images, which is stored for grey images; colour images are assumed square."""
     if model.image_shape is not None:
         height, width = model.image_shape
         return (height, width), False
@@ -139,40 +158,108 @@ def _guess_images(model: DDLClassifier, colour: bool) -> tuple[tuple[int, int] |
     return ((side, side), True) if 3 * side**2 == model.n_features_in_ else (None, colour)
 
 
-def _order_columns(data: str, names: list[str], expected: list[str]) -> list[int]:
-    from .reading import DataError
-
-    missing, unknown = (
-        [name for name in some if name not in others] for some, others in ((expected, names), (names, expected))
-    )
-    if missing or unknown:
-        lists = [
-            f"{word} {', '.join(map(repr, some[:5]))}{', ...' if len(some) > 5 else ''}"
-            for word, some in (("without", missing), ("with", unknown))
-            if some
-        ]
-        raise DataError(f"{data} has other columns than the model was fitted to: {' and '.join(lists)}.")
-    if len(set(names)) < len(names):
-        raise DataError(f"{data} has columns of the same name, and in another order than the model was fitted to.")
-    return [names.index(name) for name in expected]
-
-
 def predict_best(terminal: Terminal, model: DDLClassifier, X: Any) -> tuple[Any, Any]:
-    """Return the best class of each row, by its position, and its probability, under a progress bar.
-
-    Only some rows are worked on at a time, and only one part of data in parts is in memory.
-    """
+    """Return the position of the best class of each row, and its probability, with one chunk in memory at a time."""
     import numpy as np
 
-    from .reading.parts import iterate_blocks
+    from .reading import iterate_chunks
 
     with terminal.progress("{task.completed:,}/{task.total:,}") as bar:
         task = bar.add_task("predicting", total=len(X))
         positions, probabilities = [], []
-        for block in iterate_blocks(X):
-            for start in range(0, len(block), _ROWS_AT_ONCE):
-                found = model.predict_proba(block[start : start + _ROWS_AT_ONCE])
+        for chunk in iterate_chunks(X):
+            for start in range(0, len(chunk), _ROWS_AT_ONCE):
+                found = model.predict_proba(chunk[start : start + _ROWS_AT_ONCE])
                 positions.append(found.argmax(axis=1))
                 probabilities.append(found.max(axis=1))
                 bar.advance(task, len(found))
         return np.concatenate(positions), np.concatenate(probabilities)
+
+
+def summarize_fit(data: str, model: DDLClassifier, settings: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """Return the result of a fit."""
+    last = model.history_[-1]
+    facts = {
+        "data": data,
+        "n_samples": model.n_samples_seen_,
+        "n_features": model.n_features_in_,
+        "classes": model.classes_,
+        "settings": settings,
+        "n_components": len(model.components_),
+        "n_nonzero_coefs": model.n_nonzero_coefs_,
+        "n_iter": model.n_iter_,
+        "max_iter": model.max_iter,
+        "converged": model.converged_,
+        "objective": last.objective,
+        "training_error": last.training_error,
+        "label_free_error": last.label_free_error,
+        "seconds": seconds,
+    }
+    if hasattr(model, "refinement_"):
+        from ..fitting.refinement import find_best
+
+        best = find_best(model.refinement_)
+        facts["refinement"] = {
+            "n_epochs": len(model.refinement_) - 1,
+            "best_epoch": best.epoch,
+            "validation_error": best.validation_error,
+            "validation_error_before": model.refinement_[0].validation_error,
+        }
+    return facts
+
+
+def match_labels(terminal: Terminal, model: DDLClassifier, labels: Any) -> tuple[Any, Any]:
+    """Return labels and the model's classes with the same type, and note labels that are not among the classes."""
+    import numpy as np
+
+    from ..show.errors import check_labels, match_types
+    from .reading import iterate_chunks
+
+    labels = np.concatenate(list(iterate_chunks(labels)))
+    if labels.dtype.kind == "O":
+        labels = labels.astype(str)
+    check_labels(labels, model.unlabeled)
+    labels, known = match_types(labels, model.classes_)
+    unknown = np.setdiff1d(labels, known)
+    if unknown.size:
+        terminal.note(f"Labels unknown to the model, counted as errors: {', '.join(map(str, unknown[:10]))}")
+    return labels, known
+
+
+def measure_model(terminal: Terminal, model: DDLClassifier, X: Any, labels: Any) -> dict[str, Any]:
+    """Return the errors of a model, in total and by class."""
+    from ..show.errors import measure_errors
+
+    labels, known = match_labels(terminal, model, labels)
+    positions, _ = predict_best(terminal, model, X)
+    return measure_errors(labels, known[positions])._asdict()
+
+
+def explain_sample(model: DDLClassifier, samples: Samples, row: int) -> dict[str, Any]:
+    """Return the atoms and the evidence behind the prediction of a sample."""
+    import numpy as np
+    from scipy.special import softmax
+
+    found = model.explain(samples.X[row : row + 1])
+    evidence = found.evidence[0]
+    best, second = np.argsort(-evidence, kind="stable")[:2]
+    order = np.argsort(-np.abs(found.codes.data), kind="stable")
+    atoms, coefficients = found.codes.indices[order], found.codes.data[order]
+    residual = found.samples - found.reconstruction - found.error
+    return {
+        "row": row,
+        "sample": samples.sample_names[row] if samples.sample_names else str(row),
+        "label": None if samples.labels is None else samples.labels[row],
+        "prediction": model.classes_[best],
+        "runner_up": model.classes_[second],
+        "atoms": atoms,
+        "coefficients": coefficients,
+        "votes_for_prediction": coefficients * model.coef_[best, atoms],
+        "votes_for_runner_up": coefficients * model.coef_[second, atoms],
+        "classes": model.classes_,
+        "evidence": evidence,
+        "probability": softmax(evidence),
+        "n_wrong_features": int(np.count_nonzero(found.error)),
+        "n_missing_features": int(np.count_nonzero(found.is_missing)),
+        "explained": float(1 - np.sum(residual**2) / max(np.sum(found.samples**2), np.finfo(float).tiny)),
+    }

@@ -1,81 +1,103 @@
-"""The parameters of DDLClassifier as options, read from its source so that they cannot differ from it."""
+"""The settings of the model: the parameters of DDLClassifier as options, a configuration file, and ``--set``.
+
+The parameters are read from the source text of the constructor and its docstring: options cannot differ from them, and
+``--help`` need not import Numba, which takes seconds.
+"""
 
 from __future__ import annotations
 
 import ast
 import functools
 import inspect
+import json
 import re
 import textwrap
-from collections.abc import Callable
+import tomllib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 from rich.markup import escape
 
-# Other names, as short as people type them.
-ALIASES = {"random_state": "seed", "n_jobs": "jobs"}
-# A program is alone on its machine more often than a library is.
-OWN_DEFAULTS = {"n_jobs": -1}
-# There is no earlier fit to go on from (see --resume), no command that learns batch after batch or gives out codes.
-NO_OPTIONS = frozenset({"warm_start", "forgetting", "sparse_output"})
+ALIASES = {"random_state": "seed", "n_jobs": "jobs"}  # shorter names
+OWN_DEFAULTS = {"n_jobs": -1}  # a program usually has the machine to itself
+NO_OPTIONS = frozenset({"warm_start", "forgetting", "sparse_output"})  # without a meaning on the command line
+
+_NESTED = "__"  # separates the names of nested parameters in scikit-learn's set_params
+_SIZE = "tuple[int, int]"
+# Types of an annotation that an option can have, and the types that they have in a configuration file.
+_VALUE_TYPES: dict[str, tuple[type, ...]] = {
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+    "str": (str,),
+    "Any": (str, int, float),
+    _SIZE: (str, list),
+}
 
 
 class Parameter(NamedTuple):
-    """A parameter of DDLClassifier, as its source tells it."""
+    """A parameter of DDLClassifier."""
 
     name: str
-    kind: str
+    kinds: tuple[str, ...]  # the types of its annotation that an option can have
     default: Any
     description: str
-    choices: tuple[str, ...]  # all texts that it may be, or none if the docstring does not list them
-    words: tuple[str, ...]  # texts that it may be in place of a number
+    words: tuple[str, ...]  # the texts in the docstring's type, and "none" to override another default
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is a number, or one of the words instead."""
+        return bool({"int", "float"} & {*self.kinds})
 
 
 @functools.cache
 def read_parameters() -> dict[str, Parameter]:
-    """Read the constructor of DDLClassifier from its source: to import it would take seconds."""
-    tree = ast.parse((Path(__file__).parents[1] / "estimators" / "classifier.py").read_text(encoding="utf-8"))
+    """Read the parameters of DDLClassifier."""
+    path = Path(__file__).parents[1] / "estimators" / "classifier.py"
+    return parse_parameters(path.read_text(encoding="utf-8"))
+
+
+def parse_parameters(source: str) -> dict[str, Parameter]:
+    """Return the parameters of the class DDLClassifier in a source text."""
+    tree = ast.parse(source)
     class_ = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "DDLClassifier")
     constructor = next(node for node in class_.body if isinstance(node, ast.FunctionDef) and node.name == "__init__")
     described = _read_descriptions(ast.get_docstring(class_) or "")
     arguments = [*constructor.args.args[1:], *constructor.args.kwonlyargs]
     defaults = [*constructor.args.defaults, *constructor.args.kw_defaults]
-    return {
-        argument.arg: Parameter(
-            argument.arg,
-            ast.unparse(argument.annotation).split(" | ")[0] if argument.annotation else "Any",
-            OWN_DEFAULTS.get(argument.arg, ast.literal_eval(default) if default else None),
-            *described[argument.arg],
-        )
-        for argument, default in zip(arguments, defaults, strict=True)
-        if argument.arg not in NO_OPTIONS
-    }
+    parameters = {}
+    for argument, node in zip(arguments, defaults, strict=True):
+        types = ast.unparse(argument.annotation).split(" | ") if argument.annotation else ["Any"]
+        kinds = tuple(type_ for type_ in types if type_ in _VALUE_TYPES)
+        default = ast.literal_eval(node) if node else None
+        description, words = described[argument.arg]
+        if "None" in types and default is not None:
+            words = (*words, "none")
+        default = OWN_DEFAULTS.get(argument.arg, default)
+        parameters[argument.arg] = Parameter(argument.arg, kinds, default, description, words)
+    return parameters
 
 
-def _read_descriptions(docstring: str) -> dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]]:
-    """Return what a numpydoc docstring says of each parameter, in one line of plain text, and its choices."""
+def read_options() -> dict[str, Parameter]:
+    """Return the parameters that are options; those that can only be objects are left to ``--set``."""
+    return {name: one for name, one in read_parameters().items() if one.kinds and name not in NO_OPTIONS}
+
+
+def _read_descriptions(docstring: str) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Return the description of each parameter in a numpydoc docstring as plain text, and the texts in its type."""
     section = re.split(r"\n\n?(?:Parameters|Attributes)\n-+\n", docstring)[1]
     entries = re.findall(r"^(\w+) : (.*)\n((?:[ \t]+.*\n?|\n)+)", section + "\n", re.MULTILINE)
-    return {name: (_to_plain_text(text), _list_choices(type_), _list_words(type_)) for name, type_, text in entries}
-
-
-def _list_choices(type_: str) -> tuple[str, ...]:
-    """Return the texts that a numpydoc type such as '{"omp", "ormp"} or SparseCoder' lists."""
-    choices = re.match(r"\{(.*?)\}", type_)
-    return ast.literal_eval(f"({choices[1]},)") if choices else ()
-
-
-def _list_words(type_: str) -> tuple[str, ...]:
-    """Return the texts that a numpydoc type such as 'float or "auto", default=1.0' allows beside numbers."""
-    kind = type_.split(", default=")[0]
-    return tuple(re.findall(r'"(\w+)"', kind)) if re.match("int|float", kind) else ()
+    return {
+        name: (_to_plain_text(text), tuple(re.findall(r'"(\w+)"', type_.split(", default=")[0])))
+        for name, type_, text in entries
+    }
 
 
 def _to_plain_text(text: str) -> str:
     text = re.sub(r":\w+:`~?([^`]*)`|``([^`]*)``", lambda match: match[1] or match[2], text)
-    text = re.sub(r",\s+or\s+an\s+object", "", text)  # which a command line cannot give
+    text = re.sub(r",\s+or\s+an\s+object", "", text)  # impossible on a command line
     return " ".join(textwrap.dedent(text).split())
 
 
@@ -85,50 +107,48 @@ def make_option(parameter: Parameter) -> inspect.Parameter:
     names = [f"--{flag}"]
     if parameter.name in ALIASES:
         names.insert(0, f"--{ALIASES[parameter.name]}")
-    types: dict[str, Any] = {"int": int, "bool": bool}
-    parsers: dict[str, Callable[[str], Any]] = {"float": parse_number, "tuple[int, int]": parse_size}
-    metavars = {"float": "NUMBER", "tuple[int, int]": "HxW"}
-    if parameter.words:
-        types = {}
-        parsers[parameter.kind] = functools.partial(parse_number_or_word, parameter.words)
-        metavars[parameter.kind] = "|".join(["NUMBER", *parameter.words])
-    if parameter.kind == "bool":
-        names = [f"--{flag}/--no-{flag}"]
+    type_: Any = str
+    parser: Any = None
+    metavar = None
+    if "bool" in parameter.kinds:
+        names, type_ = [f"--{flag}/--no-{flag}"], bool
+    elif _SIZE in parameter.kinds:
+        parser, metavar = parse_size, "HxW"
+    elif parameter.is_number and (parameter.words or "float" in parameter.kinds):
+        parser = functools.partial(_parse_number_or_word, parameter.words)
+        metavar = "|".join(["NUMBER", *parameter.words])
+    elif parameter.is_number:
+        type_ = int
+    elif parameter.words:
+        type_ = Literal.__getitem__(parameter.words)
     option = typer.Option(
         *names,
-        parser=parsers.get(parameter.kind),
-        metavar=metavars.get(parameter.kind),
+        parser=parser,
+        metavar=metavar,
         help=escape(parameter.description),
         show_default=False if parameter.default is None else str(parameter.default),
         rich_help_panel="Model (the parameters of DDLClassifier)",
     )
-    type_: Any = Literal.__getitem__(parameter.choices) if parameter.choices else types.get(parameter.kind, str)
     return inspect.Parameter(
         parameter.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[type_ | None, option]
     )
 
 
-def offer(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
-    """Return a parameter for typer that is no parameter of the model."""
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
 def parse_number(text: str) -> int | float:
-    """Return an integer where there is one: to error_budget, 1 and 1.0 are different."""
+    """Return an integer if possible: an error_budget of 1 and of 1.0 are different."""
     try:
         return int(text) if re.fullmatch(r"[+-]?\d+", text) else float(text)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a number.") from None
 
 
-def parse_number_or_word(words: tuple[str, ...], text: str) -> int | float | str:
-    """Return a word that is known, or a number."""
+def _parse_number_or_word(words: tuple[str, ...], text: str) -> int | float | str:
     if text in words:
         return text
     try:
         return parse_number(text)
     except typer.BadParameter:
-        raise typer.BadParameter(f"{text!r} is neither a number nor {' or '.join(words)}.") from None
+        raise typer.BadParameter(" or ".join([f"{text!r} is not a number", *words]) + ".") from None
 
 
 def parse_size(text: str) -> tuple[int, int]:
@@ -137,3 +157,86 @@ def parse_size(text: str) -> tuple[int, int]:
     if match is None:
         raise typer.BadParameter(f"{text!r} is not a height and a width in pixels, such as 32x24.")
     return int(match[1]), int(match[2])
+
+
+def parse_value(text: str) -> Any:
+    """Return the value of a nested option: true, false, none, a number, a size such as 8x8, or text."""
+    if text.lower() in ("true", "false", "none"):
+        return {"true": True, "false": False, "none": None}[text.lower()]
+    for parse in (parse_number, parse_size):
+        try:
+            return parse(text)
+        except typer.BadParameter:
+            pass
+    return text
+
+
+def merge_settings(config: Path | None, given: dict[str, Any], nested: Iterable[str] = ()) -> dict[str, Any]:
+    """Join the settings of the configuration file and of the command line, which takes precedence.
+
+    `nested` are the texts of ``--set``; the name ``inference.n_candidates`` becomes ``inference__n_candidates``.
+    """
+    parameters = read_options()
+    settings = OWN_DEFAULTS | ({} if config is None else _read_config(config))
+    settings |= {name: value for name, value in given.items() if value is not None}
+    settings |= {name: None for name, value in settings.items() if value == "none" and "none" in parameters[name].words}
+    return settings | dict(map(_parse_assignment, nested))
+
+
+def _parse_assignment(text: str) -> tuple[str, Any]:
+    match = re.fullmatch(r"(\w[\w-]*(?:\.\w[\w-]*)+)=(.*)", text)
+    if match is None:
+        raise typer.BadParameter(f"--set {text}: write NAME.OPTION=VALUE, such as inference.n_candidates=3.")
+    return _to_parameter_name(match[1]), parse_value(match[2])
+
+
+def _to_parameter_name(name: str) -> str:
+    return name.replace("-", "_").replace(".", _NESTED)
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        content = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
+    except (OSError, ValueError) as error:  # both parsers raise ValueErrors
+        raise typer.BadParameter(f"{path} cannot be read as TOML (or JSON, if named .json): {error}") from None
+    if not isinstance(content, dict):
+        raise typer.BadParameter(f"{path} is a {type(content).__name__}: write names and values of options.")
+    parameters = read_options()
+    full_names = {alias: name for name, alias in ALIASES.items()} | {name: name for name in parameters}
+    settings = {}
+    for key, value in _flatten(content):
+        if _NESTED in key:
+            settings[key] = parse_value(value) if isinstance(value, str) else value
+        elif key in full_names:
+            settings[full_names[key]] = _check_value(parameters[full_names[key]], value, str(path))
+        else:
+            from .reading import suggest
+
+            raise typer.BadParameter(
+                f"{path}: there is no option {key!r} among {', '.join(sorted(full_names))}{suggest(key, full_names)}"
+            )
+    return settings
+
+
+def _flatten(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield names as in set_params: a table [inference] or a key "inference.n_candidates" is a nested option."""
+    for key, value in content.items():
+        name = prefix + _to_parameter_name(key)
+        if isinstance(value, dict):
+            yield from _flatten(value, name + _NESTED)
+        else:
+            yield name, value
+
+
+def _check_value(parameter: Parameter, value: Any, place: str) -> Any:
+    """Return a value of a configuration file as the constructor takes it."""
+    if _SIZE in parameter.kinds:
+        return parse_size("x".join(map(str, value)) if isinstance(value, list) else str(value))
+    kinds = [kind for kind in parameter.kinds if not parameter.words or kind != "str"]
+    expected = tuple(type_ for kind in kinds for type_ in _VALUE_TYPES[kind])
+    is_expected = isinstance(value, expected) and not (isinstance(value, bool) and bool not in expected)
+    if value not in parameter.words and not is_expected:
+        names = " or ".join([*(type_.__name__ for type_ in expected), *map(repr, parameter.words)])
+        raise typer.BadParameter(f"{place}: {parameter.name} = {value!r}, but it must be {names}.")
+    return value

@@ -1,4 +1,4 @@
-"""How every command runs: with a terminal, the options that all have, and messages instead of tracebacks."""
+"""Turns functions into commands: with a terminal, the common options, and messages instead of tracebacks."""
 
 from __future__ import annotations
 
@@ -10,25 +10,27 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from .options import make_option, offer, read_parameters
+from .options import make_option, read_options
 from .source import SOURCE_OPTIONS, Source
 from .terminal import Terminal
 
-INTERRUPTED = 130  # what shells report for a command ended by Ctrl-C
+INTERRUPTED = 130  # the exit code that shells use after Ctrl-C
 
-# Options that all commands have, by the name of the parameter.
-_SHARED_OPTIONS = [
-    offer("quiet", Annotated[bool, typer.Option("--quiet", "-q", help="No progress, notes and summaries.")], False),
-    offer("as_json", Annotated[bool, typer.Option("--json", help="Print one JSON object.")], False),
-    offer("debug", Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")], False),
-]
+
+def _share(
+    *,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, notes and summaries.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Declare the options of all commands."""
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a function as typer takes it, which gives it a terminal and tells what goes wrong.
+    """Return a function for typer that calls a command with a terminal and reports errors.
 
-    A parameter `source` becomes DATA and the options that say how it is read; `settings`, those of the model.  A source
-    that may be None is a DATA that need not be given.
+    The parameter `source` becomes DATA and the options for reading it, and `settings` the options of the model.  DATA
+    is optional if `source` has a default.
     """
     own = {
         name: one for name, one in inspect.signature(function, eval_str=True).parameters.items() if name != "terminal"
@@ -41,40 +43,39 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             read = {name: options.pop(name) for name in SOURCE_OPTIONS}
             options["source"] = None if read["data"] is None else Source(**read)
         if "settings" in own:
-            options["settings"] = {name: options.pop(name) for name in read_parameters()}
+            options["settings"] = {name: options.pop(name) for name in read_options()}
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_: terminal.note(f"Warning: {message}")
-            # Names are compared before, where the data have some.
+            # The commands compare names themselves.
             warnings.filterwarnings("ignore", "X does not have valid feature names")
             try:
                 function(terminal, **options)
             except KeyboardInterrupt:
                 terminal.fail("interrupted.")
                 raise typer.Exit(INTERRUPTED) from None
+            # typer handles exits, wrong usage and a closed pipe.
+            except (typer.Exit, typer.BadParameter, BrokenPipeError):
+                raise
             except Exception as error:
-                if debug or _is_for_typer(error):
+                if debug:
                     raise
                 _fail(terminal, error)
 
-    parameters = [option for one in own.values() for option in _expand(one)] + _SHARED_OPTIONS
+    shared = inspect.signature(_share, eval_str=True).parameters.values()
+    parameters = [*(option for one in own.values() for option in _expand(one)), *shared]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in parameters}
     return run
 
 
 def _expand(parameter: inspect.Parameter) -> list[inspect.Parameter]:
-    """Return the options that a parameter of a command stands for."""
+    """Return the options for a parameter of a command."""
     if parameter.name == "source":
         data, *how = SOURCE_OPTIONS.values()
         return [data if parameter.default is inspect.Parameter.empty else data.replace(default=None), *how]
     if parameter.name == "settings":
-        return [make_option(one) for one in read_parameters().values()]
+        return [make_option(one) for one in read_options().values()]
     return [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
-
-
-def _is_for_typer(error: Exception) -> bool:
-    """Whether it asks for an exit or tells of wrong usage, or nobody reads our output any more."""
-    return isinstance(error, typer.Exit | typer.BadParameter | BrokenPipeError)
 
 
 def _fail(terminal: Terminal, error: Exception) -> NoReturn:
@@ -83,9 +84,9 @@ def _fail(terminal: Terminal, error: Exception) -> NoReturn:
     elif isinstance(error, ValueError | OSError | ImportError):
         terminal.fail(str(error))
     elif isinstance(error, MemoryError):
-        terminal.fail(f"there is not enough memory ({error}): give fewer samples, features or atoms.")
+        terminal.fail(f"out of memory ({error}): use fewer samples, features or atoms.")
     else:
         terminal.fail(
-            f"{type(error).__name__}: {error}\nThis is a mistake in ddlearn: please report what --debug shows."
+            f"{type(error).__name__}: {error}\nThis is a bug in ddlearn: please report the output of --debug."
         )
     raise typer.Exit(1)

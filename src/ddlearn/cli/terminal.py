@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 import os
 from collections.abc import Iterable, Iterator
@@ -17,11 +16,11 @@ from rich.console import Console
 from rich.markup import escape
 
 SECONDS_TO_WAIT = 2  # before a progress bar appears
-_WIDTH_OF_PIPES = 120  # of tables, where there is no terminal that has a width
+_WIDTH_OF_PIPES = 120  # of tables, if there is no terminal
 
 
 class Terminal:
-    """Where a command shows things; only here is decided what --quiet and --json leave out."""
+    """The output of a command; --quiet and --json are only handled here."""
 
     def __init__(self, *, quiet: bool = False, as_json: bool = False):
         self.is_quiet = quiet
@@ -31,46 +30,32 @@ class Terminal:
         self.has_progress = self.err.is_terminal and not quiet
 
     def show(self, *things: Any) -> None:
-        """Show what was asked for."""
+        """Print a result, unless --json."""
         if not self.is_json:
             self.out.print(*things, sep="\n")
 
     def report(self, *things: Any) -> None:
-        """Show what was done, which --quiet leaves out."""
+        """Print a summary, unless --quiet or --json."""
         if not self.is_quiet:
             self.show(*things)
 
     def note(self, text: str) -> None:
-        """Tell of something on the side."""
+        """Print a note on stderr, unless --quiet."""
         if not self.is_quiet:
             self.err.print(escape(text))
 
     def fail(self, text: str) -> None:
-        """Tell what went wrong."""
+        """Print an error on stderr."""
         self.err.print(f"[bold red]Error:[/] {escape(text)}", soft_wrap=True)
 
     def answer(self, facts: dict[str, Any]) -> None:
-        """Give the one JSON object of --json."""
+        """Print the JSON object of --json."""
         if self.is_json:
             typer.echo(json.dumps(_to_json(facts), allow_nan=False))
 
     @contextmanager
-    def show_log(self, name: str) -> Iterator[None]:
-        """Show what a logger tells as notes."""
-        logger, handler = logging.getLogger(name), logging.Handler()
-        handler.emit = lambda record: self.note(record.getMessage())  # type: ignore[method-assign]
-        level = logger.level
-        logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
-        try:
-            yield
-        finally:
-            logger.removeHandler(handler)
-            logger.setLevel(level)
-
-    @contextmanager
     def progress(self, *columns: str) -> Iterator[Any]:
-        """Yield a rich Progress on stderr that appears when two seconds have passed."""
+        """Yield a rich Progress on stderr that appears after two seconds."""
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
         begin = perf_counter()
@@ -94,15 +79,15 @@ class Terminal:
 
 
 def make_console(*, to_stderr: bool) -> Console:
-    """Return where text is shown; what is no terminal gets a width all the same."""
-    console = Console(stderr=to_stderr, highlight=False, emoji=False)  # in usps:train: there is no tram
+    """Return a console, with a fixed width if it is not a terminal."""
+    console = Console(stderr=to_stderr, highlight=False, emoji=False)  # ":train:" in a name is not an emoji
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = _WIDTH_OF_PIPES
     return console
 
 
 def _to_json(value: Any) -> Any:
-    """Return what JSON can hold: NumPy's types as Python's, NaN and infinity as null."""
+    """Convert NumPy's types to Python's, and NaN and infinity to null."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, dict):

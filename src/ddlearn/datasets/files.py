@@ -1,42 +1,47 @@
-"""The files of the public sets: where they are, how they are read, and how they are verified (SHA-256)."""
+"""The files of the public sets: found in folders or downloaded, verified by SHA-256, and read."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import CorruptDatasetError
-from .sources import SOURCES, Original, Source
+from .originals import SHA256, SOURCES, Source
 
-DATA_VARIABLE = "DDLEARN_DATA"
+
+class DatasetNotFoundError(FileNotFoundError):
+    """A data set is in none of the folders and could not be downloaded; the message says which files to put where."""
+
+
+class CorruptDatasetError(OSError):
+    """A file is damaged, truncated, or another version of the data set."""
 
 
 def find_datasets(*, data_home: str | os.PathLike[str] | None = None) -> dict[str, dict[str, Any]]:
-    """Tell where the data sets are, and whether their files are what they should be; nothing is downloaded.
+    """Find the data sets on this machine and verify their checksums; nothing is downloaded.
 
     Parameters
     ----------
     data_home : str, path or None, default=None
-        The only folder to look in.  By default the folder that the environment variable ``DDLEARN_DATA`` names, then
+        The only folder to search.  By default the folder named by the environment variable ``DDLEARN_DATA``, then
         ``~/.cache/ddlearn``.
 
     Returns
     -------
     dict of dict
-        For "digits", "usps", "mnist" and "yaleb": ``where``, the file, the folder of several files, or None if they are
-        not here; ``bytes``, their size, or None; ``checksum``, "good", "wrong" or, where there is no file, empty; and
-        ``advice``, what to do to get the data, or None if they can be loaded.
+        For "digits", "usps", "mnist" and "yaleb": ``where``, the file, or the folder of several files, or None if
+        missing; ``bytes``, their size, or None; ``checksum``, "good", "wrong" or, without a file, empty; and
+        ``advice``, how to get the data, or None if they can be loaded.
 
     See Also
     --------
-    load_usps : Loads, and downloads if need be, one of the sets.
+    load_usps : Loads one of the sets, and downloads it if necessary.
 
     Examples
     --------
@@ -50,37 +55,39 @@ def find_datasets(*, data_home: str | os.PathLike[str] | None = None) -> dict[st
     return {"digits": digits} | {name: _describe_files(source, folders) for name, source in SOURCES.items()}
 
 
+def load_arrays(name: str, data_home: str | os.PathLike[str] | None) -> Mapping[str, NDArray[Any]]:
+    """Return the arrays of a data set from the first folder that has it, or download it."""
+    source, folders = SOURCES[name], list_folders(data_home)
+    files = _find_files(source, folders)
+    if not files:
+        _download_originals(source, folders)
+        files = _find_files(source, folders[-1:])
+    return read_files(source, files)
+
+
 def list_folders(data_home: str | os.PathLike[str] | None) -> list[Path]:
-    """List where to look, the folder to download to last."""
+    """List the folders to search; downloads go to the last."""
     if data_home is not None:
         return [Path(data_home).expanduser()]
-    # The same folder on every platform, and with or without pooch: what was downloaded once is found again.
+    # The same folder on every platform, with or without pooch, so that downloads are found again.
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "ddlearn"
-    given = os.environ.get(DATA_VARIABLE)
+    given = os.environ.get("DDLEARN_DATA")
     return [Path(given).expanduser(), cache] if given else [cache]
 
 
-def find_files(source: Source, folders: list[Path]) -> list[Path]:
-    """List the files of the first folder that has the archive, or all original files; none if no folder has them."""
+def _find_files(source: Source, folders: list[Path]) -> list[Path]:
+    """List the archive, or all original files, of the first folder that has them."""
     for folder in folders:
-        originals = [folder / original.name for original in source.originals]
-        for files in ([folder / source.archive], originals):
+        for files in ([folder / source.archive], [folder / name for name in source.originals]):
             if all(file.is_file() for file in files):
                 return files
     return []
 
 
-def read_files(source: Source, files: list[Path]) -> Mapping[str, NDArray[Any]]:
-    """Return the arrays in what :func:`find_files` found, verified."""
-    if files[0].name == source.archive:
-        return _read_archive(files[0], source.sha256)
-    return read_originals(source, files[0].parent)
-
-
 def _describe_files(source: Source, folders: list[Path]) -> dict[str, Any]:
-    files = find_files(source, folders)
+    files = _find_files(source, folders)
     if not files:
-        return {"where": None, "bytes": None, "checksum": "", "advice": _advise(source, folders)}
+        return {"where": None, "bytes": None, "checksum": "", "advice": f"{source.title}: {_advise(source, folders)}"}
     where = files[0] if len(files) == 1 else files[0].parent
     facts = {"where": str(where), "bytes": sum(file.stat().st_size for file in files)}
     try:
@@ -91,58 +98,79 @@ def _describe_files(source: Source, folders: list[Path]) -> dict[str, Any]:
 
 
 def _advise(source: Source, folders: list[Path]) -> str:
-    names = " and ".join(original.name for original in source.originals)
     return (
-        f"{source.title}: put {source.archive}, or {names}, into {' or '.join(map(str, folders))}; or install "
-        f'"ddlearn[data]", and it is downloaded from {source.mirrors[0]} when it is first used.'
+        f"put {source.archive}, or {' and '.join(source.originals)}, into {' or '.join(map(str, folders))}; or name "
+        f'the folder that has it: export DDLEARN_DATA=/path/to/folder; or install "ddlearn[data]" to download it.'
     )
 
 
-def _read_archive(path: Path, sha256: str) -> Mapping[str, NDArray[Any]]:
-    content = path.read_bytes()  # once: what is verified is what is used
-    found = hashlib.sha256(content).hexdigest()
-    if found != sha256:
-        raise _corrupt(path, f"its SHA-256 is {found}, expected {sha256}")
-    return np.load(io.BytesIO(content), allow_pickle=False)
-
-
-def read_originals(source: Source, folder: Path) -> dict[str, NDArray[Any]]:
-    """Return the arrays in the original files, verified."""
+def read_files(source: Source, files: list[Path]) -> Mapping[str, NDArray[Any]]:
+    """Return the verified arrays of a data set from its archive or its original files."""
     arrays: dict[str, NDArray[Any]] = {}
-    for original in source.originals:
-        path = folder / original.name
-        content = path.read_bytes()
+    for path in files:
+        content = path.read_bytes()  # once, so that exactly the verified bytes are used
         try:
-            arrays |= convert(original, content)
+            if path.name == source.archive:
+                _verify("its SHA-256", hashlib.sha256(content).hexdigest(), path.name)
+                return np.load(io.BytesIO(content), allow_pickle=False)
+            arrays |= _convert(source, path.name, content)
         except ValueError as error:
-            raise _corrupt(path, str(error)) from error
+            raise CorruptDatasetError(
+                f"{path} is damaged or another version: {error}. Replace it by a good copy, or delete it and load "
+                "again to search other folders or download it."
+            ) from error
     return arrays
 
 
-def _corrupt(path: Path, reason: str) -> CorruptDatasetError:
-    return CorruptDatasetError(
-        f"{path} is damaged or another version: {reason}. "
-        "Put a good copy in its place, or delete it and load again: it is then looked for elsewhere or downloaded."
-    )
-
-
-def convert(original: Original, content: bytes) -> dict[str, NDArray[Any]]:
+def _convert(source: Source, name: str, content: bytes) -> dict[str, NDArray[Any]]:
     """Return the arrays in the content of an original file; ValueError if they are not those of the set."""
     try:
-        arrays = original.read(content)
-    except Exception as error:  # foreign or damaged bytes can fail in any way inside zip, gzip and number parsers
-        raise ValueError(f"it cannot be read as {original.name} ({type(error).__name__}: {error})") from error
-    found = _digest(arrays)
-    if found != original.digest:
-        raise ValueError(f"the SHA-256 of the numbers in it is {found}, expected {original.digest}")
-    return dict(zip(original.arrays, arrays, strict=True))
+        arrays = source.read(content)
+    except Exception as error:  # zip, gzip and number parsers raise all kinds of errors for damaged bytes
+        raise ValueError(f"it cannot be read as {name} ({type(error).__name__}: {error})") from error
+    _verify("the SHA-256 of its arrays", compute_digest(arrays), name)
+    return dict(zip(source.originals[name], arrays, strict=True))
 
 
-def _digest(arrays: tuple[NDArray[Any], ...]) -> str:
-    """Return the SHA-256 of the types, shapes and numbers of arrays, the same on every machine."""
+def _verify(what: str, found: str, name: str) -> None:
+    if found != SHA256[name]:
+        raise ValueError(f"{what} is {found}, expected {SHA256[name]}")
+
+
+def compute_digest(arrays: Iterable[NDArray[Any]]) -> str:
+    """Return the SHA-256 of the types, shapes and values of arrays, the same on every machine."""
     total = hashlib.sha256()
     for array in arrays:
         array = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
         total.update(f"{array.dtype.str}{array.shape}".encode())
         total.update(array.data)
     return total.hexdigest()
+
+
+def _download_originals(source: Source, folders: list[Path]) -> None:
+    """Download the original files that are missing; each appears complete and verified, or not at all."""
+    try:
+        import pooch
+    except ImportError as error:
+        raise _not_found(source, folders, ['downloads need pooch: pip install "ddlearn[data]"']) from error
+    for name in source.originals:
+
+        def download_and_verify(url: str, path: str, _: object, name: str = name) -> None:
+            pooch.HTTPDownloader()(url, path, None)
+            _convert(source, name, Path(path).read_bytes())
+
+        failures = []
+        for mirror in source.mirrors:
+            try:
+                # pooch downloads to a temporary file and renames it after the downloader has returned.
+                pooch.Pooch(folders[-1], mirror, registry={name: None}).fetch(name, downloader=download_and_verify)
+                break
+            except (OSError, ValueError) as error:  # of the network or file system; of _convert
+                failures.append(f"{mirror}{name}: {error}")
+        else:
+            raise _not_found(source, folders, failures)
+
+
+def _not_found(source: Source, folders: list[Path], failures: list[str]) -> DatasetNotFoundError:
+    headline = f"{source.title} is not on this machine and could not be downloaded:"
+    return DatasetNotFoundError("\n  ".join([headline, *failures]) + f"\nTo use it, {_advise(source, folders)}")

@@ -1,4 +1,4 @@
-"""A planted problem: samples that are sparse in a known dictionary, whose atoms tell the classes."""
+"""A planted problem: samples that are sparse in a known dictionary whose atoms belong to classes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def make_planted(
     random_state: int | np.random.RandomState | None = None,
     return_X_y: bool = False,
 ) -> Bunch | tuple[NDArray[Any], NDArray[Any]]:
-    """Draw samples that are sparse in a known dictionary, whose atoms tell the classes.
+    """Draw samples that are sparse in a known dictionary whose atoms belong to classes.
 
-    Atoms are Gaussian vectors scaled to unit norm, and belong to the classes in turn.  All classes have the same number
-    of samples, give or take one, in random order.  The code of a sample has exactly `n_nonzero_coefs` nonzeros: one on
-    a random atom of its class, the others on random other atoms of any class.  Their sizes are uniform in [1, 2); they
-    are positive on atoms of the sample's class and negative on all others.  The samples are ``codes @ dictionary`` plus
-    Gaussian noise.  So the classifiers in ``coef``, +1 on a class's own atoms and -1 on the others, tell the classes
-    from the codes without error: the right score leads by 2 at least.
+    Atoms are Gaussian vectors scaled to unit norm, assigned to the classes cyclically.  Classes are balanced, in random
+    order.  The code of a sample has exactly `n_nonzero_coefs` nonzeros: one on a random atom of its class, the others
+    on random other atoms of any class.  Their magnitudes are uniform in [1, 2), their signs positive on atoms of the
+    sample's class and negative on all others.  The samples are ``codes @ dictionary`` plus Gaussian noise.  The
+    classifiers in ``coef``, +1 on the atoms of a class and -1 on the others, classify the codes without error, with a
+    margin of at least 2 between the correct score and the others.
 
     Parameters
     ----------
@@ -46,16 +46,16 @@ def make_planted(
     noise : float, default=0.0
         Standard deviation of the noise on each feature.
     random_state : int, RandomState or None, default=None
-        Decides all that is drawn; the same integer gives the same samples.
+        Seed of all random draws; the same integer gives the same samples.
     return_X_y : bool, default=False
-        Whether to return ``(data, target)`` alone.
+        Whether to return only ``(data, target)``.
 
     Returns
     -------
     Bunch, or tuple of two ndarrays
         With ``data``, float64 of shape (n_samples, n_features); ``target``, the classes; ``target_names``;
         ``dictionary`` of shape (n_components, n_features); ``codes``, CSR of shape (n_samples, n_components); ``coef``
-        of shape (n_classes, n_components); ``atom_class``, the class that each atom belongs to; and ``DESCR``.
+        of shape (n_classes, n_components); ``atom_class``, the class of each atom; and ``DESCR``.
 
     Examples
     --------
@@ -69,7 +69,8 @@ def make_planted(
     >>> bool(np.all((planted.codes @ planted.coef.T).argmax(axis=1) == planted.target))
     True
     """
-    _check_planted(n_samples, n_features, n_components, n_classes, n_nonzero_coefs, noise)
+    sizes = {"n_samples": n_samples, "n_features": n_features, "n_components": n_components}
+    _check_planted(sizes | {"n_classes": n_classes, "n_nonzero_coefs": n_nonzero_coefs}, noise)
     rng = check_random_state(random_state)
     dictionary = rng.standard_normal((n_components, n_features))
     dictionary /= np.linalg.norm(dictionary, axis=1, keepdims=True)
@@ -87,27 +88,19 @@ def make_planted(
         codes=codes,
         coef=np.where(atom_class == np.arange(n_classes)[:, None], 1.0, -1.0),
         atom_class=atom_class,
-        DESCR=f"Planted: {n_samples} samples, each {n_nonzero_coefs}-sparse in {n_components} atoms that belong to "
+        DESCR=f"Planted: {n_samples} samples, each {n_nonzero_coefs}-sparse in {n_components} atoms of "
         f"{n_classes} classes, noise {noise}.",
     )
 
 
-def _check_planted(
-    n_samples: int, n_features: int, n_components: int, n_classes: int, n_nonzero_coefs: int, noise: float
-) -> None:
-    sizes = {
-        "n_samples": n_samples,
-        "n_features": n_features,
-        "n_components": n_components,
-        "n_classes": n_classes,
-        "n_nonzero_coefs": n_nonzero_coefs,
-    }
+def _check_planted(sizes: dict[str, int], noise: float) -> None:
     for name, value in sizes.items():
         if not isinstance(value, Integral) or value < 1:
             raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
+    n_components = sizes["n_components"]
     for name in ("n_classes", "n_nonzero_coefs"):
         if sizes[name] > n_components:
-            raise ValueError(f"{name}={sizes[name]} exceeds the n_components={n_components} atoms: ask for more atoms.")
+            raise ValueError(f"{name}={sizes[name]} exceeds the n_components={n_components} atoms: increase those.")
     if not 0 <= noise < np.inf:
         raise ValueError(f"noise must be a finite number of at least 0, got {noise!r}.")
 
@@ -116,7 +109,7 @@ def _plant_codes(
     target: NDArray[np.integer], atom_class: NDArray[np.integer], n_nonzero_coefs: int, rng: np.random.RandomState
 ) -> csr_array:
     indices = np.empty((len(target), n_nonzero_coefs), np.int32)
-    for class_ in np.unique(target):  # class by class, to hold the lots of one class at a time
+    for class_ in np.unique(target):  # one class at a time, to bound memory
         members = np.flatnonzero(target == class_)
         own_atoms = np.flatnonzero(atom_class == class_)
         lots = rng.random_sample((len(members), len(atom_class)))

@@ -1,37 +1,48 @@
-"""From a file, a folder of images or the name of a data set to samples and labels.
+"""Samples and labels from a file, a folder of images or the name of a data set.
 
-What is wrong with a file is a :class:`DataError` that names the file and the place.  Rows are counted from 0, as
-everywhere in Python.  Nothing is ever unpickled.  Each format has a file of its own; here is chosen between them.
+An invalid file raises a :class:`DataError` that names the file and the place.  Rows are counted from 0.  Nothing is
+ever unpickled.  Each kind of file has its own module; this one chooses between them.
 """
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from .arrays import ARRAY_READERS
-from .errors import DataError, as_data_error, name_column
+from .arrays import read_npy, read_npz
 from .images import IMAGE_SUFFIXES, read_images
-from .labels import check_one_source, read_labels
-from .named import load_named
+from .labels import read_labels
 from .parquet import read_parquet
-from .parts import (
-    PART_SUFFIXES,
-    cut_into_chunks,
-    is_in_parts,
-    read_parts,
-    spread,
-)
-from .samples import BrokenImage, Samples
-from .svmlight import SPARSE_SUFFIXES, read_svmlight
-from .text_tables import TEXT_TABLES, read_csv
+from .parts import PART_SUFFIXES, read_parts, spread
+from .parts import find_empty_labels as find_empty_labels  # the names that the commands import
+from .parts import is_in_parts as is_in_parts
+from .parts import iterate_chunks as iterate_chunks
+from .samples import DataError, Samples, as_data_error, name_column
+from .samples import list_differences as list_differences
+from .samples import require as require
+from .samples import suggest as suggest
+from .text_tables import SPARSE_SUFFIXES, TEXT_TABLES, read_csv, read_svmlight
 
-__all__ = ["BrokenImage", "DataError", "Samples", "read_data", "read_in_chunks", "read_parts"]
+__all__ = ["DataError", "Samples", "read_data"]
 
-_ROWS_AT_ONCE = 4096  # when an array is searched for infinities
+_ARRAY_READERS = {".npz": read_npz, ".npy": read_npy}
+_ROWS_AT_ONCE = 4096  # checked for infinite values
+
+_SUBSETS: dict[str, dict[str, str]] = {"": {}, "train": {"subset": "train"}, "test": {"subset": "test"}}
+# For each data set its loader in ``datasets`` and, for each part as in "usps:train", the loader's arguments.  Faces
+# have no official split: a random half of each person's images is for training, unless the part says "lighting".
+NAMED_SETS: dict[str, tuple[str, dict[str, dict[str, str]]]] = {
+    "digits": ("load_digits_images", {"": {}}),
+    "usps": ("load_usps", _SUBSETS),
+    "mnist": ("load_mnist", _SUBSETS),
+    "yaleb": (
+        "load_yaleb",
+        {part: options and options | {"split": "half"} for part, options in _SUBSETS.items()}
+        | {f"lighting:{part}": {"split": "lighting", "subset": part} for part in ("train", "test")},
+    ),
+}
 
 
 def read_data(
@@ -43,41 +54,50 @@ def read_data(
     image_size: tuple[int, int] | None = None,
     colour: bool = False,
     strict: bool = False,
+    n_chunks: int | None = None,
 ) -> Samples:
-    r"""Read samples, and labels where there are some.
+    r"""Read samples, and labels if there are any.
 
     Parameters
     ----------
     path : str or path
         A file ``.npz``, ``.npy``, ``.csv`` (also ``.tsv``, ``.txt``), ``.parquet``, ``.svm`` (also ``.libsvm``,
-        ``.svmlight``) or of an image; a folder of images, with one sub-folder for each class or none; or one of the
-        data sets "digits", "usps", "mnist" and "yaleb", with the part after a colon, as in "usps:train".  Many files,
-        as in ``parts/X-*.npy``, and Zarr stores are for :func:`read_parts`, which is called for them.
+        ``.svmlight``) or an image; a folder of images, with one sub-folder per class or none; or one of the data sets
+        "digits", "usps", "mnist" and "yaleb", with the part after a colon, as in "usps:train".  Many files ``.npy``,
+        ``.npz`` or ``.parquet``, as in ``parts/X-*.npy``, and Zarr stores become Dask arrays, whose rows are read when
+        they are needed; files are in the order of their names, with part-2 before part-10.  A store is an array, or a
+        group with arrays named as in an ``.npz``.
     labels : str, path or None, default=None
-        A file of labels alone, ``.npy``, or ``.csv`` or ``.txt`` with one label a line.
+        A file of labels, ``.npy``, or ``.csv`` or ``.txt`` with one label per line.  For data in parts also Zarr, and
+        as many files of labels as of samples, in the same order.
     label_column : str or None, default=None
-        Which column of a table holds the labels: its name, its number from 0, or "last".  By default the one that is
-        named label, labels, class, target or y, or else the last one.
+        The column of a table with the labels: its name, its number from 0, or "last".  By default the one named label,
+        labels, class, target or y, or else the last one.
     n_features : int or None, default=None
-        The number of features that a model expects.  A table of so many columns has no labels.
+        The number of features that a model expects.  A table with this number of columns has no labels.
     image_size : tuple of int or None, default=None
-        Height and width that images are brought to, by scaling and cropping at the centre.  By default the size that
-        all of them have, or 32 x 32 if they differ.
+        Height and width to which images are scaled and cropped at the centre.  By default the size of the images, or
+        32 x 32 if sizes differ.
     colour : bool, default=False
-        Whether images are read in colour, three numbers a pixel, or in grey.
+        Whether to read images in colour, with three values per pixel, or in grey.
     strict : bool, default=False
-        Whether a broken image is an error, or is left out and listed.
+        Whether a broken image is an error, or is skipped and listed.
+    n_chunks : int or None, default=None
+        If not None, return Dask arrays with at least this number of chunks, if there are enough rows, for a fit on a
+        cluster.  Files ``.npy``, ``.npz``, ``.parquet`` and Zarr are then read by the workers.
 
     Returns
     -------
     Samples
-        The samples and what is known of them.  Numbers of a table are those in the file, as float32; arrays keep
-        float32 and float64; pixels are from 0 (black) to 1 (white).  NaN stays NaN.
+        Values of a table are float32; arrays keep float32 and float64; pixels are from 0 (black) to 1 (white).  NaN
+        stays NaN.  Dask arrays have chunks of at most 65536 rows, none of which spans two files; labels of parts that
+        are text stay text, even if they look like numbers.
 
     Raises
     ------
     DataError
-        If a file cannot be read, or holds text or infinities where numbers belong.
+        If a file cannot be read, or has text or infinite values instead of numbers, or if parts do not fit together.
+        Rows of Dask arrays are checked when they are computed.
 
     Examples
     --------
@@ -88,64 +108,61 @@ def read_data(
     >>> samples = read_data(path)
     >>> samples.X.tolist(), samples.labels.tolist()
     ([[1.5, 2.0], [3.0, 4.5]], ['rose', 'tulip'])
+    >>> read_data("digits", n_chunks=2).X.chunks
+    ((898, 899), (64,))
     """
-    if is_in_parts(path):
-        return read_parts(path, labels=labels, label_column=label_column, n_features=n_features)
     source = Path(path)
-    check_one_source(path, labels, label_column)
+    if labels is not None and label_column is not None:
+        raise DataError(f"{path}: labels are given by {labels} and by column {label_column!r}: give only one of them.")
+    has_lazy_format = source.is_file() and source.suffix.lower() in PART_SUFFIXES
+    if is_in_parts(path) or (n_chunks is not None and has_lazy_format):
+        samples = read_parts(path, labels, label_column, n_features)
+    else:
+        samples = _read_into_memory(source, labels, label_column, n_features, image_size, colour, strict)
+    return samples if n_chunks is None else spread(samples, n_chunks)
+
+
+def _read_into_memory(
+    source: Path,
+    labels: str | os.PathLike[str] | None,
+    label_column: str | None,
+    n_features: int | None,
+    image_size: tuple[int, int] | None,
+    colour: bool,
+    strict: bool,
+) -> Samples:
     if label_column is not None and source.suffix.lower() not in {*TEXT_TABLES, ".parquet"}:
-        raise DataError(f"{path}: only tables (.csv, .parquet) have a label column, here {label_column!r}.")
+        raise DataError(f"{source}: only tables (.csv, .parquet) have a label column, here {label_column!r}.")
     if not source.exists():
-        samples = load_named(os.fspath(path))
-    elif source.is_dir() or source.suffix.lower() in IMAGE_SUFFIXES:
-        with as_data_error(source):
-            samples = read_images(source, image_size, colour, strict)
+        samples = _load_named(os.fspath(source))
     else:
         with as_data_error(source):
-            samples = _read_file(source, labels is None, label_column, n_features)
+            if source.is_dir() or source.suffix.lower() in IMAGE_SUFFIXES:
+                samples = read_images(source, image_size, colour, strict)
+            else:
+                samples = _read_file(source, labels is None, label_column, n_features)
     if labels is not None:
         samples = samples._replace(labels=read_labels(Path(labels), len(samples.X)))
     _check_samples(source, samples)
     return samples
 
 
-def read_in_chunks(
-    path: str | os.PathLike[str],
-    *,
-    labels: str | os.PathLike[str] | None = None,
-    label_column: str | None = None,
-    n_places: int = 1,
-    **options: Any,
-) -> Samples:
-    """Read what ``read_data`` reads, as Dask arrays: from the files by whoever works on it, where that is possible.
+def _load_named(text: str) -> Samples:
+    """Load a data set by its name and part, such as "usps:train" or "yaleb:lighting:test"."""
+    from ... import datasets
 
-    Parameters
-    ----------
-    path : str or path
-        As in ``read_data``.  Of ``.npy``, ``.npz``, ``.parquet`` and Zarr, only headers are read here.
-    labels, label_column
-        As in :func:`read_parts`.
-    n_places : int, default=1
-        How many work on it at once: there are as many chunks, if rows suffice.
-    **options : object
-        Of ``read_data``, for other data.
-
-    Returns
-    -------
-    Samples
-        Its ``X`` and ``labels`` are Dask arrays in the same chunks of 65536 rows at most.
-
-    Examples
-    --------
-    >>> from ddlearn.cli.reading import read_in_chunks
-    >>> read_in_chunks("digits", n_places=2).X.chunks
-    ((898, 899), (64,))
-    """
-    source = Path(path)
-    if is_in_parts(path) or (source.is_file() and source.suffix.lower() in PART_SUFFIXES):
-        return spread(read_parts(path, labels=labels, label_column=label_column), n_places)
-    samples = read_data(path, labels=labels, label_column=label_column, **options)
-    return spread(cut_into_chunks(samples), n_places)
+    name, _, part = text.partition(":")
+    if name not in NAMED_SETS:
+        raise DataError(
+            f"{text}: there is no such file or folder, and no data set of that name (they are {', '.join(NAMED_SETS)})"
+            f"{suggest(name, NAMED_SETS)}"
+        )
+    function, parts = NAMED_SETS[name]
+    if part not in parts:
+        known = ", ".join(f"{name}:{part}" if part else name for part in parts)
+        raise DataError(f"{text}: there is no such part of this data set, only {known}{suggest(part, parts)}")
+    bunch = getattr(datasets, function)(**parts[part])
+    return Samples(bunch.data, bunch.target, image_shape=tuple(bunch.image_shape))
 
 
 def _read_file(path: Path, has_labels: bool, label_column: str | None, n_features: int | None) -> Samples:
@@ -154,24 +171,24 @@ def _read_file(path: Path, has_labels: bool, label_column: str | None, n_feature
         return read_csv(path, has_labels, label_column, n_features)
     if suffix == ".parquet":
         return read_parquet(path, has_labels, label_column, n_features)
-    if suffix in ARRAY_READERS:
-        return ARRAY_READERS[suffix](path)
+    if suffix in _ARRAY_READERS:
+        return _ARRAY_READERS[suffix](path)
     if suffix in SPARSE_SUFFIXES:
         return read_svmlight(path, n_features)
-    known = ", ".join([*ARRAY_READERS, *TEXT_TABLES, ".parquet", *SPARSE_SUFFIXES])
-    raise DataError(f"{path}: files ending in {suffix!r} are not known; use {known}, an image or a folder of images.")
+    known = ", ".join([*_ARRAY_READERS, *TEXT_TABLES, ".parquet", *SPARSE_SUFFIXES])
+    raise DataError(f"{path}: files ending in {suffix!r} are unknown; use {known}, an image or a folder of images.")
 
 
 def _check_samples(source: Path, samples: Samples) -> None:
     if samples.X.ndim != 2 or 0 in samples.X.shape:
-        raise DataError(f"{source} holds no samples: its numbers have the shape {samples.X.shape}.")
+        raise DataError(f"{source} has no samples: its array has shape {samples.X.shape}.")
     if samples.labels is not None and len(samples.labels) != len(samples.X):
         raise DataError(f"{source} has {len(samples.X)} samples, but {len(samples.labels)} labels.")
-    for start in range(0, len(samples.X), _ROWS_AT_ONCE):  # the flags of all rows at once would be large
+    for start in range(0, len(samples.X), _ROWS_AT_ONCE):
         is_infinite = np.isinf(samples.X[start : start + _ROWS_AT_ONCE])
         if is_infinite.any():
             row, column = np.argwhere(is_infinite)[0]
             raise DataError(
-                f"{source}, row {start + row}, column {name_column(column, samples.feature_names)}: the number is "
-                "infinite, or too large; leave the cell empty (NaN) if it is not known."
+                f"{source}, row {start + row}, column {name_column(column, samples.feature_names)}: the value is "
+                "infinite, or too large; leave the cell empty (NaN) if it is unknown."
             )

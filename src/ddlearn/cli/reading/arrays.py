@@ -1,9 +1,9 @@
-"""NumPy's files: an archive of arrays (.npz), or one array (.npy)."""
+"""Files of arrays: NumPy's .npy and .npz, and Zarr stores (.zarr)."""
 
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,29 +11,96 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import DataError, check_magic
 from .labels import to_labels
-from .samples import Samples
-from .unread import (
-    Piece,
-    Unread,
-    UnreadFile,
-    cut_rows,
-)
+from .lazy_arrays import LazyArray, LazyChunk, LazyFile, cut_rows
+from .samples import DataError, Samples, check_magic, require
 
-# Names under which the arrays of an archive are looked for.
-SAMPLE_ARRAYS = ("X", "data", "images")
-LABEL_ARRAYS = ("y", "target", "labels")
+# Names of the arrays in an archive or a store.
+_SAMPLE_ARRAYS = ("X", "data", "images")
+_LABEL_ARRAYS = ("y", "target", "labels")
 
 
-def choose_arrays(path: Path, names: Collection[str]) -> tuple[str, str | None]:
-    """Return the names of the samples and of their labels among the arrays that a file has."""
-    samples, labels = (next((name for name in some if name in names), None) for some in (SAMPLE_ARRAYS, LABEL_ARRAYS))
-    if samples is None:
+def read_npz(path: Path) -> Samples:
+    """Read an archive with samples and perhaps labels."""
+    _check_npz(path)
+    with np.load(path, allow_pickle=False) as archive:
+        samples_name, labels_name = _choose_arrays(path, list(archive))
+        labels = None if labels_name is None else to_labels(archive[labels_name], f"{path}, array {labels_name!r}")
+        return to_rows(archive[samples_name], f"{path}, array {samples_name!r}")._replace(labels=labels)
+
+
+def read_npy(path: Path) -> Samples:
+    """Open an array, which stays on disk."""
+    return to_rows(_open_npy(path), str(path))
+
+
+def inspect_npz(path: Path) -> LazyFile:
+    """Read the headers of an archive; each of its arrays is one chunk, since it is compressed as a whole."""
+    _check_npz(path)
+    with zipfile.ZipFile(path) as archive:
+        names = [name.removesuffix(".npy") for name in archive.namelist()]
+        samples, labels = _choose_arrays(path, names)
+        lazy = {name: _inspect_member(path, archive, name) for name in (samples, labels) if name is not None}
+    return LazyFile(path, lazy[samples], None if labels is None else lazy[labels])
+
+
+def inspect_npy(path: Path) -> LazyArray:
+    """Read the header of an array."""
+    array = _open_npy(path)
+    return LazyArray(str(path), array.shape, array.dtype, cut_rows(path, array.shape, partial(_load_npy, path)))
+
+
+def inspect_zarr(path: Path) -> LazyFile:
+    """Read the metadata of a store of samples: one array, or a group with samples and perhaps labels."""
+    _, names = _open_zarr(path)
+    if names is None:
+        return LazyFile(path, _inspect_zarr_array(path, None))
+    samples, labels = _choose_arrays(path, names)
+    lazy_labels = None if labels is None else _inspect_zarr_array(path, labels)
+    return LazyFile(path, _inspect_zarr_array(path, samples), lazy_labels)
+
+
+def inspect_zarr_labels(path: Path) -> LazyArray:
+    """Read the metadata of a store of labels."""
+    _, names = _open_zarr(path)
+    if names is None:
+        return _inspect_zarr_array(path, None)
+    name = next((name for name in _LABEL_ARRAYS if name in names), None)
+    if name is None:
+        known, expected = ", ".join(names) or "none", ", ".join(_LABEL_ARRAYS)
+        raise DataError(f"{path} has the arrays {known}; labels must be called {expected}.")
+    return _inspect_zarr_array(path, name)
+
+
+def to_rows(array: NDArray[Any], place: str) -> Samples:
+    """Return one row per sample; images (three axes, or four for colour) are flattened."""
+    if array.dtype.kind not in "buif":
+        raise DataError(f"{place} has type {array.dtype}, not real numbers.")
+    is_image = array.ndim == 3 or (array.ndim == 4 and array.shape[3] == 3)
+    if array.ndim != 2 and not is_image:
         raise DataError(
-            f"{path} has the arrays {', '.join(names) or 'none'}; the samples must be called "
-            f"{', '.join(SAMPLE_ARRAYS)}, their labels {', '.join(LABEL_ARRAYS)}."
+            f"{place} has shape {array.shape}; give (n_samples, n_features), images as (n_samples, height, width), "
+            "or colour images as (n_samples, height, width, 3)."
         )
+    numbers = array.astype(to_float_dtype(array.dtype), copy=False)
+    if not is_image:
+        return Samples(numbers)
+    if array.dtype == np.uint8:  # pixels, as in image files
+        numbers = numbers / np.float32(255)
+    return Samples(numbers.reshape(len(array), -1), image_shape=array.shape[1:])
+
+
+def to_float_dtype(dtype: np.dtype) -> np.dtype:
+    """Return float32 if it holds all values of a type, and otherwise float64."""
+    return np.result_type(dtype, np.float32) if dtype.itemsize <= 4 else np.dtype(np.float64)
+
+
+def _choose_arrays(path: Path, names: Collection[str]) -> tuple[str, str | None]:
+    """Return the names of the samples and of the labels among the arrays of a file."""
+    samples, labels = (next((name for name in some if name in names), None) for some in (_SAMPLE_ARRAYS, _LABEL_ARRAYS))
+    if samples is None:
+        known, expected, theirs = ", ".join(names) or "none", ", ".join(_SAMPLE_ARRAYS), ", ".join(_LABEL_ARRAYS)
+        raise DataError(f"{path} has the arrays {known}; the samples must be called {expected}, their labels {theirs}.")
     return samples, labels
 
 
@@ -41,31 +108,12 @@ def _check_npz(path: Path) -> None:
     check_magic(path, b"PK\x03\x04", "archive (.npz)", "numpy.savez_compressed(path, X=samples, y=labels)")
 
 
-def _read_npz(path: Path) -> Samples:
-    _check_npz(path)
-    with np.load(path, allow_pickle=False) as archive:
-        samples_name, labels_name = choose_arrays(path, list(archive))
-        labels = None if labels_name is None else to_labels(archive[labels_name], f"{path}, array {labels_name!r}")
-        return to_rows(archive[samples_name], f"{path}, array {samples_name!r}")._replace(labels=labels)
-
-
-def inspect_npz(path: Path) -> UnreadFile:
-    """Return what the headers of an archive tell; each of its arrays is one piece, since it is packed as a whole."""
-    _check_npz(path)
-    with zipfile.ZipFile(path) as archive:
-        names = [name.removesuffix(".npy") for name in archive.namelist()]
-        samples, labels = (
-            None if name is None else _inspect_member(path, archive, name) for name in choose_arrays(path, names)
-        )
-    assert samples is not None
-    return UnreadFile(path, samples, labels)
-
-
-def _inspect_member(path: Path, archive: zipfile.ZipFile, name: str) -> Unread:
+def _inspect_member(path: Path, archive: zipfile.ZipFile, name: str) -> LazyArray:
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     with archive.open(f"{name}.npy") as member:
         shape, _, dtype = readers[np.lib.format.read_magic(member)](member)
-    return Unread(f"{path}, array {name!r}", shape, dtype, [Piece(path, 0, shape, partial(_load_member, path, name))])
+    chunk = LazyChunk(path, 0, shape, partial(_load_member, path, name))
+    return LazyArray(f"{path}, array {name!r}", shape, dtype, [chunk])
 
 
 def _load_member(path: Path, name: str) -> NDArray[Any]:
@@ -75,44 +123,38 @@ def _load_member(path: Path, name: str) -> NDArray[Any]:
 
 def _open_npy(path: Path) -> NDArray[Any]:
     check_magic(path, b"\x93NUMPY", "array (.npy)", "numpy.save(path, samples)")
-    return np.load(path, mmap_mode="r", allow_pickle=False)  # what does not fit memory stays on disk
+    return np.load(path, mmap_mode="r", allow_pickle=False)  # may be larger than the memory
 
 
-def _read_npy(path: Path) -> Samples:
-    return to_rows(_open_npy(path), str(path))
+def _load_npy(path: Path, start: int, stop: int) -> NDArray[Any]:
+    return np.asarray(_open_npy(path)[start:stop])  # still on disk, but of the plain type that Dask expects
 
 
-def inspect_npy(path: Path) -> Unread:
-    """Return what the header of an array tells."""
-    array = _open_npy(path)
-    return Unread(str(path), array.shape, array.dtype, cut_rows(path, array.shape, partial(_load_rows, path)))
+def _open_zarr(path: Path) -> tuple[Any, list[str] | None]:
+    """Return an array or a group, and the names of the arrays in a group."""
+    node = require("zarr", path, "dask").open(path, mode="r")
+    return node, None if hasattr(node, "shape") else sorted(node.array_keys())
 
 
-def _load_rows(path: Path, start: int, stop: int) -> NDArray[Any]:
-    return np.asarray(_open_npy(path)[start:stop])  # still on disk; a plain array to whoever looks
+def _open_zarr_array(path: Path, name: str | None) -> Any:
+    node, _ = _open_zarr(path)
+    array = node if name is None else node[name]
+    stored = array.metadata.to_dict()
+    codecs = [stored.get(kind) for kind in ("codecs", "filters", "compressor")]
+    if "pickle" in str(codecs):  # unpickling can run arbitrary code
+        raise DataError(f"{path} is encoded by pickle, which can run arbitrary code: write it with another codec.")
+    return array
 
 
-def to_rows(array: NDArray[Any], place: str) -> Samples:
-    """Return rows of numbers; images (three axes, or four for colour) are laid out as rows."""
-    if array.dtype.kind not in "buif":
-        raise DataError(f"{place} holds {array.dtype}, not real numbers.")
-    is_image = array.ndim == 3 or (array.ndim == 4 and array.shape[3] == 3)
-    if array.ndim != 2 and not is_image:
-        raise DataError(
-            f"{place} has the shape {array.shape}; give (n_samples, n_features), images as (n_samples, height, width), "
-            "or colour images as (n_samples, height, width, 3)."
-        )
-    if not is_image:
-        return Samples(array.astype(to_float_dtype(array.dtype), copy=False))
-    numbers = array.astype(to_float_dtype(array.dtype), copy=False)
-    if array.dtype == np.uint8:  # pixels, as in image files
-        numbers = numbers / np.float32(255)
-    return Samples(numbers.reshape(len(array), -1), image_shape=array.shape[1:])
+def _inspect_zarr_array(path: Path, name: str | None) -> LazyArray:
+    array = _open_zarr_array(path, name)
+    n_together = (array.shards or array.chunks)[0] if array.ndim else 1
+    place = str(path) if name is None else f"{path}, array {name!r}"
+    dtype = np.dtype(str) if array.dtype.kind == "T" else array.dtype
+    chunks = cut_rows(path, array.shape, partial(_load_zarr, path, name), n_together)
+    return LazyArray(place, array.shape, dtype, chunks)
 
 
-def to_float_dtype(dtype: np.dtype) -> np.dtype:
-    """Return float32 where it holds all values of a type, and otherwise float64."""
-    return np.result_type(dtype, np.float32) if dtype.itemsize <= 4 else np.dtype(np.float64)
-
-
-ARRAY_READERS: dict[str, Callable[[Path], Samples]] = {".npz": _read_npz, ".npy": _read_npy}
+def _load_zarr(path: Path, name: str | None, start: int, stop: int) -> NDArray[Any]:
+    rows = np.asarray(_open_zarr_array(path, name)[start:stop])
+    return np.array(rows.tolist(), dtype=str) if rows.dtype.kind == "T" else rows  # text of variable length

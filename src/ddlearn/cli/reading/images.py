@@ -1,9 +1,8 @@
-"""Image files: one, or a folder of them, with one sub-folder for each class or none."""
+"""Image files: one, or a folder of them, with one sub-folder per class or none."""
 
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,25 +11,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import DataError, check_size, require
-from .samples import BrokenImage, Samples
+from .samples import DataError, Samples, check_size, require
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".pgm", ".ppm", ".pbm", ".webp"})
-DEFAULT_IMAGE_SIZE = (32, 32)  # of images that differ in size
+_DEFAULT_SIZE = (32, 32)  # if sizes differ
 
 
 def read_images(source: Path, size: tuple[int, int] | None, colour: bool, strict: bool) -> Samples:
-    """Read images, all brought to one size."""
+    """Read images, scaled and cropped to one size."""
     require("PIL.Image", source, "cli")
     files, classes = _list_images(source)
     broken: dict[Path, str] = {}
     if size is None:
-        size = _choose_size(_try_each(files, _measure_image, broken).values())
+        sizes = {*_try_each(files, _measure_image, broken).values()}
+        size = sizes.pop() if len(sizes) == 1 else _DEFAULT_SIZE
     check_size(source, (len(files), size[0] * size[1]), 12 if colour else 4, "too many pixels: give a smaller size")
     pixels = _try_each(
         [file for file in files if file not in broken], lambda file: _load_pixels(file, size, colour), broken
     )
-    named = [BrokenImage(_relative(file, source), broken[file]) for file in files if file in broken]
+    named = [(_relative(file, source), broken[file]) for file in files if file in broken]
     if named and (strict or not pixels or source.is_file()):
         listing = "; ".join(f"{name} ({reason})" for name, reason in named[:10])
         raise DataError(f"{source}: {len(named)} of {len(files)} images cannot be read: {listing}.")
@@ -40,7 +39,7 @@ def read_images(source: Path, size: tuple[int, int] | None, colour: bool, strict
 
 
 def _list_images(source: Path) -> tuple[list[Path], dict[Path, str] | None]:
-    """Return the image files in order, and the class of each, if sub-folders tell it."""
+    """Return the image files in order, and the class of each if there are sub-folders."""
     if source.is_file():
         return [source], None
     alone = _find_images(source.iterdir())
@@ -52,11 +51,11 @@ def _list_images(source: Path) -> tuple[list[Path], dict[Path, str] | None]:
     }
     if alone and classes:
         raise DataError(
-            f"{source} has images beside the sub-folders of its classes, such as {alone[0].name}: "
-            "move them into a sub-folder, or out."
+            f"{source} has images next to the sub-folders of its classes, such as {alone[0].name}: "
+            "move them into a sub-folder, or elsewhere."
         )
     if not alone and not classes:
-        raise DataError(f"{source} has no images: expected a sub-folder of images for each class, or images.")
+        raise DataError(f"{source} has no images: expected one sub-folder of images per class, or images.")
     return (list(classes), classes) if classes else (alone, None)
 
 
@@ -69,12 +68,12 @@ def _find_images(paths: Iterable[Path]) -> list[Path]:
 
 
 def _try_each(files: list[Path], read: Callable[[Path], Any], broken: dict[Path, str]) -> dict[Path, Any]:
-    """Return what each file gives; those that give none are added to the broken ones."""
+    """Return the result for each file; files that fail are added to the broken ones."""
     results = {}
     for file in files:
         try:
             results[file] = read(file)
-        except Exception as error:  # damaged files fail in any way inside the many decoders
+        except Exception as error:  # decoders raise all kinds of errors for damaged files
             broken[file] = f"{type(error).__name__}: {error}"
     return results
 
@@ -84,16 +83,11 @@ def _measure_image(path: Path) -> tuple[int, int]:
         return image.height, image.width
 
 
-def _choose_size(sizes: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    different = Counter(sizes)
-    return next(iter(different)) if len(different) == 1 else DEFAULT_IMAGE_SIZE
-
-
 def _load_pixels(path: Path, size: tuple[int, int], colour: bool) -> NDArray[np.float32]:
     from PIL import ImageOps
 
     with _open_image(path) as image:
-        if image.mode.startswith("I"):  # 16 bits a pixel; Pillow's own conversion cuts at 255
+        if image.mode.startswith("I"):  # 16 bits per pixel; Pillow's own conversion clips at 255
             image = image.point(lambda value: value * (1 / 256)).convert("L")
         image = image.convert("RGB" if colour else "L")
         if (image.height, image.width) != size:

@@ -1,9 +1,8 @@
-"""Labels: integers where all of them are, numbers where all are, and otherwise text."""
+"""Labels: integers if all of them are, numbers if all are, and otherwise text; from arrays, columns and files."""
 
 from __future__ import annotations
 
 import csv
-import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,25 +11,51 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import DataError, as_data_error, check_magic
+from .samples import DataError, as_data_error, check_magic, suggest
 
+LABEL_COLUMNS = ("label", "labels", "class", "target", "y")  # unless another column is given
 _INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})(\.0*)?")  # not 007, which is a name, nor 20 digits, which overflow
 _DECIMAL = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d*)?")
 
 
-def check_one_source(path: str | os.PathLike[str], labels: object, label_column: str | None) -> None:
-    """Refuse labels from two places."""
-    if labels is not None and label_column is not None:
-        raise DataError(f"{path}: labels are asked for from {labels} and from column {label_column!r}: give one.")
+def find_label_column(
+    path: Path,
+    names: list[str] | None,
+    n_columns: int,
+    has_labels: bool,
+    label_column: str | None,
+    n_features: int | None,
+) -> int | None:
+    """Return the number of the label column of a table, or None if it has none."""
+    if label_column is not None:
+        return _resolve_column(path, names, n_columns, label_column)
+    if not has_labels or n_columns == n_features:
+        return None
+    named = [number for number, name in enumerate(names or []) if name.lower() in LABEL_COLUMNS]
+    return named[0] if named else n_columns - 1
+
+
+def _resolve_column(path: Path, names: list[str] | None, n_columns: int, wanted: str) -> int:
+    if names and wanted in names:
+        return names.index(wanted)
+    if wanted == "last":
+        return n_columns - 1
+    if re.fullmatch(r"-?\d+", wanted) and -n_columns <= int(wanted) < n_columns:
+        return int(wanted) % n_columns
+    known = f"; its columns are {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}" if names else ""
+    raise DataError(
+        f"{path} has no column {wanted!r} among its {n_columns}{known}. Give a column by its name, its number from 0, "
+        f"or 'last'{suggest(wanted, names or [])}"
+    )
 
 
 def to_labels(array: NDArray[Any], place: str) -> NDArray[Any]:
-    """Return an array as labels: whole numbers as integers."""
+    """Return an array as labels, with whole numbers as integers."""
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1 or array.dtype.kind not in "buifUS":
         raise DataError(
-            f"{place} has the shape {array.shape} and holds {array.dtype}; labels are one number or text a sample."
+            f"{place} has shape {array.shape} and type {array.dtype}; labels are one number or text per sample."
         )
     if array.dtype.kind == "f" and np.isfinite(array).all() and (array == np.trunc(array)).all():
         return array.astype(np.int64)
@@ -38,19 +63,19 @@ def to_labels(array: NDArray[Any], place: str) -> NDArray[Any]:
 
 
 class TextLabels:
-    """Labels that come as text, a block at a time; a text that comes a million times is kept once."""
+    """Labels read as text in batches; each distinct text is stored once."""
 
     def __init__(self) -> None:
         self.known: dict[str, int] = {}
         self.positions: list[NDArray[np.int32]] = []
 
     def add(self, texts: Iterable[str]) -> None:
-        """Take the next labels."""
+        """Append labels."""
         numbers = [self.known.setdefault(text.strip(), len(self.known)) for text in texts]
         self.positions.append(np.array(numbers, np.int32))
 
     def finish(self) -> NDArray[Any]:
-        """Return integers if all labels are, numbers if all are, and otherwise text."""
+        """Return integers if all labels are integers, numbers if all are numbers, and otherwise text."""
         values: NDArray[Any] = np.array(list(self.known), dtype=str)
         if all(_INTEGER.fullmatch(text) for text in self.known):
             values = np.array([int(text.partition(".")[0]) for text in self.known])
@@ -60,7 +85,7 @@ class TextLabels:
 
 
 def read_labels(path: Path, n_samples: int) -> NDArray[Any]:
-    """Read a file of labels alone; a text file with one line more than there are samples begins with a header."""
+    """Read a file of labels; a text file with one line more than there are samples has a header."""
     if not path.is_file():
         raise DataError(f"{path}: no such file of labels.")
     with as_data_error(path):
@@ -73,8 +98,7 @@ def read_labels(path: Path, n_samples: int) -> NDArray[Any]:
             rows = [row for row in csv.reader(lines) if row]
     wide = next((number for number, row in enumerate(rows) if len(row) > 1), None)
     if wide is not None:
-        raise DataError(f"{path}, row {wide}: there are {len(rows[wide])} cells; give one label a line.")
-    values = [row[0] for row in rows]
+        raise DataError(f"{path}, row {wide}: there are {len(rows[wide])} cells; give one label per line.")
     labels = TextLabels()
-    labels.add(values[1:] if len(values) == n_samples + 1 else values)
+    labels.add(row[0] for row in (rows[1:] if len(rows) == n_samples + 1 else rows))
     return labels.finish()

@@ -1,4 +1,4 @@
-"""Tables of Parquet (.parquet), whose columns have types."""
+"""Parquet tables (.parquet)."""
 
 from __future__ import annotations
 
@@ -12,20 +12,18 @@ from numpy.typing import NDArray
 
 from ...parallel import PART_ROWS
 from .arrays import to_float_dtype
-from .columns import find_label_column
-from .errors import DataError, require
-from .labels import TextLabels
-from .samples import Samples
-from .unread import Piece, Unread, UnreadFile
+from .labels import TextLabels, find_label_column
+from .lazy_arrays import LazyArray, LazyChunk, LazyFile
+from .samples import DataError, Samples, require
 
 
 class _Layout(NamedTuple):
-    """Which columns of a table are what."""
+    """The columns of a table."""
 
     names: list[str]
     features: list[int]
     label: int | None
-    dtype: np.dtype  # that holds all features
+    dtype: np.dtype  # common to all features
 
 
 class _Run(NamedTuple):
@@ -37,7 +35,7 @@ class _Run(NamedTuple):
 
 
 def read_parquet(path: Path, has_labels: bool, label_column: str | None, n_features: int | None) -> Samples:
-    """Read a table a batch at a time into one array of float32, or of float64 if a column needs it."""
+    """Read a table into one array of float32, or of float64 if a column needs it, one record batch at a time."""
     with _open_parquet(path) as table:
         layout = _inspect_columns(path, table.schema_arrow, has_labels, label_column, n_features)
         X = _read_features(table, layout)
@@ -49,24 +47,24 @@ def read_parquet(path: Path, has_labels: bool, label_column: str | None, n_featu
     return Samples(X, None if layout.label is None or not len(X) else labels.finish(), names)
 
 
-def inspect_parquet(path: Path, has_labels: bool, label_column: str | None, n_features: int | None) -> UnreadFile:
-    """Return what the footer of a table tells; pieces are of whole row groups, which are packed together."""
+def inspect_parquet(path: Path, has_labels: bool, label_column: str | None, n_features: int | None) -> LazyFile:
+    """Read the footer of a table; chunks consist of whole row groups, each of which is compressed as a whole."""
     with _open_parquet(path) as table:
         schema, metadata = table.schema_arrow, table.metadata
         layout = _inspect_columns(path, schema, has_labels, label_column, n_features)
         runs = _join_groups([metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)])
 
-    def list_pieces(load: Callable[..., NDArray[Any]], *row_shape: int) -> list[Piece]:
-        return [Piece(path, run.start, (run.n_rows, *row_shape), partial(load, path, layout, run)) for run in runs]
+    def cut(load: Callable[..., NDArray[Any]], *row_shape: int) -> list[LazyChunk]:
+        return [LazyChunk(path, run.start, (run.n_rows, *row_shape), partial(load, path, layout, run)) for run in runs]
 
     n_rows, n_columns = metadata.num_rows, len(layout.features)
-    samples = Unread(str(path), (n_rows, n_columns), layout.dtype, list_pieces(_load_features, n_columns))
+    samples = LazyArray(str(path), (n_rows, n_columns), layout.dtype, cut(_load_features, n_columns))
     labels = None
     if layout.label is not None:
         field = schema.field(layout.label)
         place = f"{path}, column {field.name!r}"
-        labels = Unread(place, (n_rows,), _get_label_dtype(field), list_pieces(_load_labels))
-    return UnreadFile(path, samples, labels, [layout.names[column] for column in layout.features])
+        labels = LazyArray(place, (n_rows,), _get_label_dtype(field), cut(_load_labels))
+    return LazyFile(path, samples, labels, [layout.names[column] for column in layout.features])
 
 
 def _open_parquet(path: Path) -> Any:
@@ -83,7 +81,7 @@ def _inspect_columns(
 
 
 def _join_groups(sizes: list[int]) -> list[_Run]:
-    """Return which row groups are read together: as many as a part has rows, or one."""
+    """Return the row groups to read together, with at most PART_ROWS rows unless one group has more."""
     runs: list[_Run] = []
     start = 0
     for group, n_rows in enumerate(sizes):
@@ -108,11 +106,11 @@ def _read_features(table: Any, layout: _Layout, groups: list[int] | None = None)
 
 
 def _read_column(table: Any, names: list[str], column: int, groups: list[int] | None = None) -> Iterator[Any]:
-    """Yield one column a batch at a time; by its name, where no other has it, the others are not even read."""
+    """Yield one column in batches; if its name is unique, without reading the others."""
     name = names[column]
-    is_alone = names.count(name) == 1
-    for batch in table.iter_batches(row_groups=groups, columns=[name] if is_alone else None):
-        yield batch.column(batch.schema.names.index(name) if is_alone else column)
+    is_unique = names.count(name) == 1
+    for batch in table.iter_batches(row_groups=groups, columns=[name] if is_unique else None):
+        yield batch.column(batch.schema.names.index(name) if is_unique else column)
 
 
 def _load_features(path: Path, layout: _Layout, run: _Run) -> NDArray[np.floating]:
@@ -146,7 +144,7 @@ def _check_number_column(path: Path, field: Any) -> np.dtype:
 
     if not (types.is_integer(field.type) or types.is_floating(field.type) or types.is_boolean(field.type)):
         raise DataError(
-            f"{path}, column {field.name!r} holds {field.type}, not numbers. If this is the column of the labels, "
-            "name it by label_column (--label-column)."
+            f"{path}, column {field.name!r} holds {field.type}, not numbers. If this is the label column, "
+            "give it as label_column (--label-column)."
         )
     return to_float_dtype(np.dtype(field.type.to_pandas_dtype()))

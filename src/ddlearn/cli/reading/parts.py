@@ -1,6 +1,6 @@
-"""Data in parts, such as ``parts/X-*.npy`` or a Zarr store, as Dask arrays: rows are read when they are needed.
+"""Data in parts, such as ``parts/X-*.npy`` or a Zarr store, as Dask arrays whose rows are read when they are needed.
 
-Only headers are looked at here.  What is wrong with the rows themselves is found by the task that reads them.
+Only headers are read here.  Errors in the rows are raised by the task that reads them.
 """
 
 from __future__ import annotations
@@ -10,32 +10,30 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...parallel import PART_ROWS
-from .arrays import inspect_npy, inspect_npz, to_rows
-from .errors import DataError, as_data_error, require
-from .labels import check_one_source, read_labels, to_labels
+from .arrays import inspect_npy, inspect_npz, inspect_zarr, inspect_zarr_labels, to_rows
+from .labels import read_labels, to_labels
+from .lazy_arrays import LazyArray, LazyChunk, LazyFile
 from .parquet import inspect_parquet
-from .samples import Samples
-from .stores import inspect_zarr, inspect_zarr_labels
-from .unread import Piece, Unread, UnreadFile
+from .samples import DataError, Samples, as_data_error, list_differences, require
 
 _GLOB = re.compile(r"[*?\[]")
-_ARRAY_INSPECTORS: dict[str, Callable[[Path], UnreadFile]] = {
-    ".npy": lambda path: UnreadFile(path, inspect_npy(path)),
+_ARRAY_INSPECTORS: dict[str, Callable[[Path], LazyFile]] = {
+    ".npy": lambda path: LazyFile(path, inspect_npy(path)),
     ".npz": inspect_npz,
     ".zarr": inspect_zarr,
 }
-_LABEL_INSPECTORS: dict[str, Callable[[Path], Unread]] = {".npy": inspect_npy, ".zarr": inspect_zarr_labels}
+_LABEL_INSPECTORS: dict[str, Callable[[Path], LazyArray]] = {".npy": inspect_npy, ".zarr": inspect_zarr_labels}
 PART_SUFFIXES = (*_ARRAY_INSPECTORS, ".parquet")
 
 
 def is_in_parts(path: str | os.PathLike[str]) -> bool:
-    """Whether a path stands for many files, by ``*``, ``?`` or ``[``, or for a Zarr store; a file is what it is.
+    """Whether a path is a pattern of files, with ``*``, ``?`` or ``[``, or a Zarr store.
 
     Examples
     --------
@@ -49,57 +47,16 @@ def is_in_parts(path: str | os.PathLike[str]) -> bool:
 
 def read_parts(
     pattern: str | os.PathLike[str],
-    *,
-    labels: str | os.PathLike[str] | None = None,
-    label_column: str | None = None,
-    n_features: int | None = None,
+    labels: str | os.PathLike[str] | None,
+    label_column: str | None,
+    n_features: int | None,
 ) -> Samples:
-    """Return data in parts as Dask arrays, of which nothing is read yet.
-
-    Parameters
-    ----------
-    pattern : str or path
-        Files ``.npy``, ``.npz`` or ``.parquet``, or Zarr stores, as in ``parts/X-*.npy`` or ``parts/**/*.parquet``; or
-        one of them.  They go in the order of their names, with part-2 before part-10.  A store is an array, or a group
-        with arrays that are named as in an ``.npz``.
-    labels : str, path or None, default=None
-        Where labels are alone: ``.npy`` or Zarr, one for each part of the samples, in the same order, or one for all;
-        or one ``.csv`` or ``.txt`` with a label a line.
-    label_column : str or None, default=None
-        Which column of ``.parquet`` holds the labels, as in :func:`read_data`.
-    n_features : int or None, default=None
-        The number of features that a model expects.  A table of so many columns has no labels.
-
-    Returns
-    -------
-    Samples
-        Its ``X`` and ``labels`` are Dask arrays in the same chunks of 65536 rows at most, of which none spans two
-        parts.  Labels that are text stay text, even if it looks like numbers.
-
-    Raises
-    ------
-    DataError
-        If headers cannot be read or parts do not fit together; later, of whoever computes the arrays, if rows cannot
-        be read or are not as many as the header said.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> import numpy as np
-    >>> from ddlearn.cli.reading import read_parts
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> for part in range(3):
-    ...     np.savez(folder / f"{part}.npz", X=np.full((2, 4), part), y=[0, 1])
-    >>> samples = read_parts(folder / "*.npz")
-    >>> samples.X.chunks, samples.labels.compute().tolist()
-    (((2, 2, 2), (4,)), [0, 1, 0, 1, 0, 1])
-    """
-    check_one_source(pattern, labels, label_column)
+    """Return data in parts as Dask arrays; see ``read_data``."""
     files = [_inspect(path, labels is None, label_column, n_features) for path in _find_parts(pattern)]
     _check_alike(files)
     rows = [to_rows(file.samples.make_row(), file.samples.place) for file in files]
     X = _assemble(
-        [piece for file in files for piece in file.samples.pieces],
+        [chunk for file in files for chunk in file.samples.chunks],
         _load_samples,
         np.result_type(*(row.X.dtype for row in rows)),
         rows[0].X.shape[1:],
@@ -110,58 +67,42 @@ def read_parts(
     return Samples(X, y, files[0].feature_names, rows[0].image_shape)
 
 
-def cut_into_chunks(samples: Samples) -> Samples:
-    """Return samples that are in memory as Dask arrays, whose chunks go to whoever works on them."""
-    labels = samples.labels
-    return samples._replace(X=_cut(samples.X), labels=None if labels is None else _cut(labels))
-
-
-def spread(samples: Samples, n_places: int) -> Samples:
-    """Return samples in Dask arrays of at least one chunk for each of the places that work on them, if rows suffice."""
-    X: Any = samples.X
-    labels: Any = samples.labels
+def spread(samples: Samples, n_chunks: int) -> Samples:
+    """Return samples as Dask arrays with at least that number of chunks, if there are enough rows."""
+    X: Any
+    labels: Any
+    X, labels = (_cut(one) if isinstance(one, np.ndarray) else one for one in (samples.X, samples.labels))
+    samples = samples._replace(X=X, labels=labels)
     heights = X.chunks[0]
-    most = -(-sum(heights) // n_places)
-    if len(heights) >= n_places or most >= max(heights):
+    most = -(-sum(heights) // n_chunks)
+    if len(heights) >= n_chunks or most >= max(heights):
         return samples
-    cut = tuple(share for height in heights for share in _share(height, -(-height // most)))
+    shares = {height: -(-height // most) for height in heights}
+    cut = tuple((height + share) // shares[height] for height in heights for share in range(shares[height]))
     return samples._replace(X=X.rechunk({0: cut}), labels=None if labels is None else labels.rechunk({0: cut}))
 
 
-def _share(n_rows: int, n_shares: int) -> list[int]:
-    """Return shares of rows that differ by one at most."""
-    return [(n_rows + share) // n_shares for share in range(n_shares)]
-
-
-def iterate_blocks(array: Any) -> Iterator[NDArray[Any]]:
-    """Yield the blocks of a Dask array, one in memory at a time; an array that is there already is one block."""
+def iterate_chunks(array: Any) -> Iterator[NDArray[Any]]:
+    """Yield the chunks of a Dask array, one in memory at a time, or a NumPy array as a whole."""
     if isinstance(array, np.ndarray):
         yield array
         return
-    for block in range(array.numblocks[0]):
-        yield array.blocks[block].compute(scheduler="synchronous")
+    for chunk in range(array.numblocks[0]):
+        yield array.blocks[chunk].compute(scheduler="synchronous")
 
 
 def find_empty_labels(labels: Any) -> tuple[int, int]:
-    """Return how many labels of a Dask array are empty texts, and the first of their rows."""
+    """Return the number of labels that are empty text, and the row of the first."""
     if labels.dtype.kind not in "UO":
         return 0, 0
-    counts, firsts = (
-        labels.map_blocks(_count_empty, chunks=(1, 2), new_axis=1, dtype=np.int64, meta=np.empty((0, 0), np.int64))
-        .compute()
-        .T
-    )
-    block = int(np.argmax(counts > 0))
-    return int(counts.sum()), int(sum(labels.chunks[0][:block]) + firsts[block])
-
-
-def _count_empty(labels: NDArray[Any]) -> NDArray[np.int64]:
-    is_empty = labels == ""
-    return np.array([[np.count_nonzero(is_empty), np.argmax(is_empty)]])
+    empty = [np.flatnonzero(chunk == "") for chunk in iterate_chunks(labels)]
+    starts = np.cumsum([0, *labels.chunks[0]]) if hasattr(labels, "chunks") else [0]
+    rows = np.concatenate([start + found for start, found in zip(starts, empty, strict=False)])
+    return len(rows), int(rows[0]) if len(rows) else 0
 
 
 def _find_parts(pattern: str | os.PathLike[str]) -> list[Path]:
-    """Return files in their order; in full, since other processes may read them."""
+    """Return files in natural order, as absolute paths, since other processes may read them."""
     text = os.fspath(pattern)
     found = [text] if os.path.exists(text) else glob.glob(text, recursive=True)
     if not found:
@@ -170,14 +111,14 @@ def _find_parts(pattern: str | os.PathLike[str]) -> list[Path]:
 
 
 def _to_natural_order(path: str) -> list[Any]:
-    """Return what sorts part-2 before part-10: text and numbers take turns."""
-    return [int(piece) if turn % 2 else piece for turn, piece in enumerate(re.split(r"([0-9]+)", path))]
+    """Return a sort key with part-2 before part-10: text and numbers in alternation."""
+    return [int(text) if number % 2 else text for number, text in enumerate(re.split(r"([0-9]+)", path))]
 
 
-def _inspect(path: Path, has_labels: bool, label_column: str | None, n_features: int | None) -> UnreadFile:
+def _inspect(path: Path, has_labels: bool, label_column: str | None, n_features: int | None) -> LazyFile:
     suffix = path.suffix.lower()
     if suffix not in PART_SUFFIXES:
-        raise DataError(f"{path}: parts are {', '.join(PART_SUFFIXES)}, not {suffix!r}; write them as one of these.")
+        raise DataError(f"{path}: parts must be {', '.join(PART_SUFFIXES)}, not {suffix!r}.")
     if label_column is not None and suffix != ".parquet":
         raise DataError(f"{path}: only tables (.parquet) have a label column, here {label_column!r}.")
     with as_data_error(path):
@@ -186,7 +127,7 @@ def _inspect(path: Path, has_labels: bool, label_column: str | None, n_features:
         return _ARRAY_INSPECTORS[suffix](path)
 
 
-def _check_alike(files: Sequence[UnreadFile]) -> None:
+def _check_alike(files: Sequence[LazyFile]) -> None:
     """Check that all parts have samples with the same features."""
     first = files[0]
     for file in files:
@@ -194,30 +135,21 @@ def _check_alike(files: Sequence[UnreadFile]) -> None:
         if file.path.suffix.lower() != first.path.suffix.lower():
             raise DataError(f"{file.path} is another kind of file than {first.path}: give parts of one kind.")
         if 0 in samples.shape:
-            raise DataError(f"{samples.place} holds no samples: its numbers have the shape {samples.shape}.")
+            raise DataError(f"{samples.place} has no samples: its array has shape {samples.shape}.")
         if file.feature_names != first.feature_names:
-            _refuse_columns(file, first)
+            differences = list_differences(file.feature_names or [], first.feature_names or []) or "in another order"
+            raise DataError(f"{file.path} has other columns than {first.path}: {differences}.")
         if samples.shape[1:] != first.samples.shape[1:]:
             raise DataError(
-                f"{samples.place} has the shape {samples.shape}, but {first.samples.place} {first.samples.shape}: all "
+                f"{samples.place} has shape {samples.shape}, but {first.samples.place} {first.samples.shape}: all "
                 "parts must have the same features."
             )
         if (file.labels is None) != (first.labels is None):
             with_labels, without = (first.path, file.path) if file.labels is None else (file.path, first.path)
-            raise DataError(f"{without} has no labels, but {with_labels} has: all parts must have some, or none.")
+            raise DataError(f"{without} has no labels, but {with_labels} has: either all parts have labels, or none.")
 
 
-def _refuse_columns(file: UnreadFile, first: UnreadFile) -> NoReturn:
-    names, expected = file.feature_names or [], first.feature_names or []
-    more, fewer = sorted({*names} - {*expected}), sorted({*expected} - {*names})
-    lists = [f"{word} {', '.join(map(repr, some[:5]))}" for word, some in (("with", more), ("without", fewer)) if some]
-    raise DataError(
-        f"{file.path} has other columns than {first.path}: {' and '.join(lists) or 'in another order'}. All parts must "
-        "have the same."
-    )
-
-
-def _read_label_parts(pattern: str | os.PathLike[str], files: Sequence[UnreadFile]) -> Any:
+def _read_label_parts(pattern: str | os.PathLike[str], files: Sequence[LazyFile]) -> Any:
     paths = _find_parts(pattern)
     n_samples = sum(file.samples.n_rows for file in files)
     if len(paths) == 1 and paths[0].suffix.lower() in (".csv", ".txt"):
@@ -232,16 +164,16 @@ def _read_label_parts(pattern: str | os.PathLike[str], files: Sequence[UnreadFil
         _check_count(labels[0].place, labels[0].n_rows, f"the {len(files)} parts of samples", n_samples)
     else:
         raise DataError(
-            f"{pattern}: there are {len(labels)} parts of labels for {len(files)} of samples, which begin with "
+            f"{pattern}: there are {len(labels)} parts of labels for {len(files)} of samples, starting with "
             f"{files[0].path}; give one for each, or one for all."
         )
     return _assemble_labels(labels)
 
 
-def _inspect_labels(path: Path) -> Unread:
+def _inspect_labels(path: Path) -> LazyArray:
     suffix = path.suffix.lower()
     if suffix not in _LABEL_INSPECTORS:
-        raise DataError(f"{path}: labels in parts are {', '.join(_LABEL_INSPECTORS)}, not {suffix!r}.")
+        raise DataError(f"{path}: parts of labels must be {', '.join(_LABEL_INSPECTORS)}, not {suffix!r}.")
     with as_data_error(path):
         return _LABEL_INSPECTORS[suffix](path)
 
@@ -251,8 +183,8 @@ def _check_count(labels: str, n_labels: int, samples: str, n_samples: int) -> No
         raise DataError(f"{labels} has {n_labels} labels, but {samples} {n_samples} samples.")
 
 
-def _assemble_labels(labels: Sequence[Unread | None]) -> Any:
-    """Return labels as one Dask array, or None where parts have none."""
+def _assemble_labels(labels: Sequence[LazyArray | None]) -> Any:
+    """Return labels as one Dask array, or None if the parts have none."""
     there = [one for one in labels if one is not None]
     if not there:
         return None
@@ -260,23 +192,22 @@ def _assemble_labels(labels: Sequence[Unread | None]) -> Any:
     for one, dtype in zip(there, dtypes, strict=True):
         if (dtype.kind == "U") != (dtypes[0].kind == "U"):
             raise DataError(
-                f"{one.place} has labels of another type than {there[0].place}: {dtype} and {dtypes[0]}; write all of "
-                "them as numbers, or all as text."
+                f"{one.place} has labels of another type than {there[0].place}: {dtype} and {dtypes[0]}; write all "
+                "labels as numbers, or all as text."
             )
-    # Dask joins blocks of text as wide as the first of them, and cuts the others: where the width is not known, text is
-    # an object.
+    # Dask truncates text to the width in the first chunk: text of unknown width must be an object.
     is_wide = any(one.dtype == np.dtype(str) for one in there)
     dtype = np.dtype(object) if is_wide else np.result_type(*dtypes)
-    return _assemble([piece for one in there for piece in one.pieces], _load_labels, dtype, ())
+    return _assemble([chunk for one in there for chunk in one.chunks], _load_labels, dtype, ())
 
 
 def _assemble(
-    pieces: Sequence[Piece], load: Callable[..., NDArray[Any]], dtype: np.dtype, row_shape: tuple[int, ...]
+    chunks: Sequence[LazyChunk], load: Callable[..., NDArray[Any]], dtype: np.dtype, row_shape: tuple[int, ...]
 ) -> Any:
-    """Return a Dask array with a chunk for each piece, or several if it is large."""
-    array = require("dask.array", pieces[0].path, "dask")
-    heights = tuple(piece.shape[0] for piece in pieces)
-    rows = array.from_array(np.fromiter(pieces, dtype=object), chunks=1, name=False).map_blocks(
+    """Return a Dask array with one chunk for each lazy chunk, or several if it is large."""
+    array = require("dask.array", chunks[0].path, "dask")
+    heights = tuple(chunk.shape[0] for chunk in chunks)
+    rows = array.from_array(np.fromiter(chunks, dtype=object), chunks=1, name=False).map_blocks(
         load,
         dtype,
         chunks=(heights, *((width,) for width in row_shape)),
@@ -293,21 +224,21 @@ def _cut(values: NDArray[Any]) -> Any:
     return array.from_array(np.asarray(values), chunks=(PART_ROWS, *values.shape[1:]), name=False)
 
 
-def _load_samples(pieces: NDArray[Any], dtype: np.dtype) -> NDArray[np.floating]:
-    (piece,) = pieces
-    return to_rows(piece.read(), str(piece.path)).X.astype(dtype, copy=False)
+def _load_samples(chunks: NDArray[Any], dtype: np.dtype) -> NDArray[np.floating]:
+    (chunk,) = chunks
+    return to_rows(chunk.read(), str(chunk.path)).X.astype(dtype, copy=False)
 
 
-def _load_labels(pieces: NDArray[Any], dtype: np.dtype) -> NDArray[Any]:
-    (piece,) = pieces
-    labels = to_labels(piece.read(), str(piece.path))
-    if labels.dtype.kind == "f":  # a label is missing, or none that a class can have
+def _load_labels(chunks: NDArray[Any], dtype: np.dtype) -> NDArray[Any]:
+    (chunk,) = chunks
+    labels = to_labels(chunk.read(), str(chunk.path))
+    if labels.dtype.kind == "f":
         row = int(np.argmax(~np.isfinite(labels) | (labels != np.trunc(labels))))
         raise DataError(
-            f"{piece.path}, row {piece.start + row}: the label is {labels[row]}; labels are whole numbers, with one "
-            "such as -1 for no label (fit with --unlabeled -1), or text."
+            f"{chunk.path}, row {chunk.start + row}: the label is {labels[row]}; labels must be integers, with one "
+            "such as -1 for unlabelled samples (fit with --unlabeled -1), or text."
         )
     if dtype.kind != "O":
         return labels.astype(dtype, copy=False)
     texts, positions = np.unique(labels, return_inverse=True)
-    return texts.astype(dtype)[positions]  # a text that comes a million times is kept once
+    return texts.astype(dtype)[positions]  # each distinct text is stored once

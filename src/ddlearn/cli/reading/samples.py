@@ -1,53 +1,38 @@
-"""What was read: samples, their labels, and what is known of them."""
+"""What readers return and raise: samples, and errors that name the file, the place in it and what to do."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+import importlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-
-class BrokenImage(NamedTuple):
-    """An image file that could not be read, and why.
-
-    Parameters
-    ----------
-    name : str
-        The file.
-    reason : str
-        What is wrong with it.
-
-    Examples
-    --------
-    >>> from ddlearn.cli.reading import BrokenImage
-    >>> BrokenImage("cats/7.png", "cut short").name
-    'cats/7.png'
-    """
-
-    name: str
-    reason: str
+_MAX_BYTES = 2**33  # of an array in memory; a sparse file of a few bytes can describe an array of any size
 
 
 class Samples(NamedTuple):
-    """What was read.
+    """Samples that were read, with their labels and names.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
-        The samples, float32 or float64.  Of data in parts, a Dask array, of which nothing has been read yet.
+        The samples, float32 or float64.  For data in parts, a Dask array whose rows have not been read yet.
     labels : ndarray of shape (n_samples,) or None
-        Their classes: integers if all of them are, otherwise text; None if the source has none.  Of data in parts, a
-        Dask array in the same chunks as the samples.
+        Their classes: integers if all are integers, otherwise text; None if the source has none.  For data in parts, a
+        Dask array with the same chunks as `X`.
     feature_names : list of str or None
-        Names of the columns, where the source has them.
+        Names of the columns, if the source has them.
     image_shape : tuple of int or None
-        Height and width, or height, width and 3 for colour, where the samples are known to be images.
+        Height and width, or height, width and 3 for colour, if the samples are images.
     sample_names : list of str or None
-        Names of the samples, where they have some: the files of a folder of images.
-    broken : list of BrokenImage
-        Images that were left out.
+        Names of the samples: the files of a folder of images.
+    broken : list of tuple of str
+        Name of each image that could not be read and was skipped, and the reason.
 
     Examples
     --------
@@ -61,4 +46,72 @@ class Samples(NamedTuple):
     feature_names: list[str] | None = None
     image_shape: tuple[int, ...] | None = None
     sample_names: list[str] | None = None
-    broken: Sequence[BrokenImage] = ()
+    broken: Sequence[tuple[str, str]] = ()
+
+
+class DataError(ValueError):
+    """A data file is invalid; the message names the file, the place in it and what to do.
+
+    Examples
+    --------
+    >>> from ddlearn.cli.reading import DataError
+    >>> issubclass(DataError, ValueError)
+    True
+    """
+
+
+@contextmanager
+def as_data_error(path: Path) -> Iterator[None]:
+    """Turn any error of a parser into a DataError."""
+    try:
+        yield
+    except (DataError, ModuleNotFoundError):
+        raise
+    except Exception as error:  # parsers raise anything for damaged bytes: struct.error, EOFError, MemoryError, ...
+        reason = " ".join(str(error).split())
+        raise DataError(f"{path} cannot be read ({type(error).__name__}: {reason})") from error
+
+
+def require(module: str, user: str | Path, extra: str) -> Any:
+    """Import an optional library, or raise an error that says how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        package = module.split(".")[0]
+        raise ModuleNotFoundError(f'{user} needs {package}: pip install "ddlearn[{extra}]"', name=package) from error
+
+
+def check_magic(path: Path, magic: bytes, kind: str, command: str) -> None:
+    """Refuse files without NumPy's magic bytes, which NumPy would take for pickles."""
+    with path.open("rb") as file:
+        if file.read(len(magic)) != magic:
+            raise DataError(f"{path} is not a NumPy {kind} as written by {command}.")
+
+
+def check_size(path: Path, shape: tuple[int, int], itemsize: int, advice: str) -> None:
+    """Refuse an array that would exhaust the memory."""
+    n_bytes = shape[0] * shape[1] * itemsize
+    if n_bytes > _MAX_BYTES:
+        raise DataError(f"{path} has {shape[0]} x {shape[1]} values, {n_bytes / 2**30:.0f} GiB in memory, {advice}.")
+
+
+def name_column(column: int, names: list[str] | None) -> str:
+    """Return a column's name for messages, or its number."""
+    return repr(names[column]) if names else str(column)
+
+
+def suggest(wanted: str, known: Iterable[str]) -> str:
+    """Return the end of a message: the known name that is closest."""
+    near = difflib.get_close_matches(wanted, list(known), 1)
+    return f"; did you mean {near[0]!r}?" if near else "."
+
+
+def list_differences(names: Sequence[str], expected: Sequence[str]) -> str:
+    """Return which columns are missing and which are unexpected, at most five of each."""
+    missing = [name for name in expected if name not in names]
+    unknown = [name for name in names if name not in expected]
+    return " and ".join(
+        f"{word} {', '.join(map(repr, some[:5]))}{', ...' if len(some) > 5 else ''}"
+        for word, some in (("without", missing), ("with", unknown))
+        if some
+    )

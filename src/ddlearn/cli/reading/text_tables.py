@@ -1,4 +1,4 @@
-"""Tables that are text (.csv, .tsv, .txt), read in bounded memory."""
+"""Text files: tables (.csv, .tsv, .txt), read in bounded memory, and sparse rows (.svm, .libsvm, .svmlight)."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .columns import LABEL_COLUMNS, find_label_column
-from .errors import DataError, name_column, require
-from .labels import TextLabels
-from .samples import Samples
+from .labels import LABEL_COLUMNS, TextLabels, find_label_column, to_labels
+from .samples import DataError, Samples, check_size, name_column, require
 
 TEXT_TABLES = (".csv", ".tsv", ".txt")
+SPARSE_SUFFIXES = (".svm", ".libsvm", ".svmlight")
 _LONGEST_LINE = 2**24
 _CSV_PLACE = re.compile(r"In CSV column #(\d+): Row #(\d+): .*?invalid value '(.*)'", re.DOTALL)
 
 
 class _Layout(NamedTuple):
-    """How a text table is built."""
+    """The layout of a text table."""
 
     delimiter: str
     names: list[str] | None
     n_columns: int
-    n_skipped: int  # lines up to the first row of data
-    longest: int  # bytes in the first lines
+    n_skipped: int  # lines before the first row of data
+    longest: int  # bytes of the longer of the first two lines
 
 
 def read_csv(path: Path, has_labels: bool, label_column: str | None, n_features: int | None) -> Samples:
@@ -35,7 +34,7 @@ def read_csv(path: Path, has_labels: bool, label_column: str | None, n_features:
     layout = _inspect_csv(path)
     label = find_label_column(path, layout.names, layout.n_columns, has_labels, label_column, n_features)
     features = [column for column in range(layout.n_columns) if column != label]
-    X = np.empty((_count_lines(path), len(features)), np.float32)  # the system gives memory only to rows that are used
+    X = np.empty((_count_lines(path), len(features)), np.float32)  # memory is allocated only when rows are written
     labels = TextLabels()
     n_rows = 0
     try:
@@ -55,14 +54,24 @@ def read_csv(path: Path, has_labels: bool, label_column: str | None, n_features:
     return Samples(X[:n_rows], None if label is None else labels.finish(), names)
 
 
+def read_svmlight(path: Path, n_features: int | None) -> Samples:
+    """Read a sparse file of SVMlight or LIBSVM into a dense array."""
+    from sklearn.datasets import load_svmlight_file
+
+    # As in LIBSVM, features are counted from 1, unless one has the number 0.
+    X, y = load_svmlight_file(str(path), n_features=n_features, dtype=np.float32)
+    check_size(path, X.shape, X.dtype.itemsize, "most of it zeros: choose fewer features")
+    return Samples(X.toarray(), to_labels(np.asarray(y), str(path)))
+
+
 def _open_csv(reader: Any, path: Path, layout: _Layout, label: int | None) -> Any:
     import pyarrow
 
-    columns = [str(column) for column in range(layout.n_columns)]  # headers may name two columns alike
+    columns = [str(column) for column in range(layout.n_columns)]  # headers may repeat a name
     types = {name: pyarrow.string() if int(name) == label else pyarrow.float32() for name in columns}
     return reader.open_csv(
         path,
-        # One thread: otherwise error messages do not know the row.
+        # One thread: otherwise error messages lack the row.
         reader.ReadOptions(
             column_names=columns,
             skip_rows=layout.n_skipped,
@@ -80,8 +89,10 @@ def _inspect_csv(path: Path) -> _Layout:
     with path.open("rb") as file:
         while len(first_lines) < 2 and (line := file.readline(_LONGEST_LINE)):
             if len(line) == _LONGEST_LINE:
-                raise DataError(f"{path}: the first line is longer than {_LONGEST_LINE} bytes; is this a table?")
-            # Old Macintosh files end lines with a carriage return alone.
+                raise DataError(
+                    f"{path}: the first line is longer than {_LONGEST_LINE} bytes: this is probably not a table."
+                )
+            # Lines of old Macintosh files end in a carriage return.
             for text in line.decode("utf-8-sig" if not first_lines else "utf-8").splitlines():
                 if text.strip():
                     first_lines.append(text)
@@ -102,7 +113,7 @@ def _inspect_csv(path: Path) -> _Layout:
 
 
 def _is_header(first: list[str], second: list[str]) -> bool:
-    """Whether the first row holds names: one for labels, no number at all, or text above a number."""
+    """Whether the first row has names: that of a label column, no numbers at all, or text above a number."""
     if any(cell.strip().lower() in LABEL_COLUMNS for cell in first) or not any(map(_is_number, first)):
         return True
     return any(not _is_number(above) and _is_number(below) for above, below in zip(first, second, strict=False))
@@ -117,13 +128,13 @@ def _is_number(cell: str) -> bool:
 
 
 def _count_lines(path: Path) -> int:
-    """Return the number of lines, or more."""
+    """Return an upper bound of the number of lines."""
     with path.open("rb") as file:
         return 1 + sum(block.count(b"\n") + block.count(b"\r") for block in iter(lambda: file.read(_LONGEST_LINE), b""))
 
 
 def _explain_csv_error(path: Path, layout: _Layout, error: ValueError) -> DataError:
-    """Say where a cell is that is no number; other messages name the row by themselves."""
+    """Locate a cell that is not a number; other messages name the row already."""
     place = _CSV_PLACE.search(str(error))
     if place is None:
         reason = " ".join(str(error).removeprefix("CSV parse error: ").replace("Row #", "line ").split())
@@ -131,6 +142,6 @@ def _explain_csv_error(path: Path, layout: _Layout, error: ValueError) -> DataEr
     column, line, text = int(place[1]), int(place[2]), place[3]
     return DataError(
         f"{path}, row {line - 1 - layout.n_skipped} (line {line} of the file), column "
-        f"{name_column(column, layout.names)}: {text!r} is not a number. If this is the column of the labels, "
-        "name it by label_column (--label-column)."
+        f"{name_column(column, layout.names)}: {text!r} is not a number. If this is the label column, "
+        "give it as label_column (--label-column)."
     )

@@ -1,4 +1,4 @@
-"""Arrays that stay in their files: what the headers tell, and the pieces of rows that are read one at a time."""
+"""Arrays that stay in their files: shapes and types from the headers, and chunks of rows that are read when needed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...parallel import PART_ROWS
-from .errors import DataError, as_data_error
+from .samples import DataError, as_data_error
 
 
-class Piece(NamedTuple):
-    """Some rows of a file, and how they are read: by whoever needs them, at another time and perhaps elsewhere."""
+class LazyChunk(NamedTuple):
+    """Rows of a file that are read together, later and perhaps by another process."""
 
     path: Path
     start: int
@@ -24,54 +24,54 @@ class Piece(NamedTuple):
     load: Callable[[], NDArray[Any]]
 
     def read(self) -> NDArray[Any]:
-        """Read the rows, which must be as many as the header said."""
+        """Read the rows and check that they have the shape found in the header."""
         if not self.path.exists():
             raise DataError(
-                f"{self.path} has gone, or {platform.node()} does not see it: all workers need the same files under "
-                "the same paths."
+                f"{self.path} was removed, or is not visible to {platform.node()}: all workers need the same files "
+                "under the same paths."
             )
         with as_data_error(self.path):
             rows = self.load()
         if rows.shape != self.shape:
             raise DataError(
-                f"{self.path} has changed: from row {self.start} on, it had rows of the shape {self.shape}, and now "
-                f"{rows.shape}. Read it again."
+                f"{self.path} has changed: the rows from {self.start} had shape {self.shape}, and now {rows.shape}. "
+                "Read it again."
             )
         return rows
 
 
-class Unread(NamedTuple):
+class LazyArray(NamedTuple):
     """An array in a file."""
 
-    place: str  # how messages call it
+    place: str  # its name in messages
     shape: tuple[int, ...]
     dtype: np.dtype
-    pieces: list[Piece]
+    chunks: list[LazyChunk]
 
     @property
     def n_rows(self) -> int:
-        """The length of the first axis."""
+        """Length of the first axis."""
         return self.shape[0] if self.shape else 0
 
     def make_row(self) -> NDArray[Any]:
-        """Return a row as the file has them, to see what becomes of it."""
+        """Return a row of zeros, to find out its type and shape after conversion."""
         return np.zeros((1, *self.shape[1:]), self.dtype)
 
 
-class UnreadFile(NamedTuple):
+class LazyFile(NamedTuple):
     """A file of samples."""
 
     path: Path
-    samples: Unread
-    labels: Unread | None = None
+    samples: LazyArray
+    labels: LazyArray | None = None
     feature_names: list[str] | None = None
 
 
 def cut_rows(
     path: Path, shape: tuple[int, ...], load: Callable[[int, int], NDArray[Any]], n_together: int = 1
-) -> list[Piece]:
-    """Return the pieces of an array that is read by ranges of rows, of which some are stored together."""
+) -> list[LazyChunk]:
+    """Return chunks of an array that is read by ranges of rows, in multiples of the rows stored together."""
     n_rows = shape[0] if shape else 0
     step = max(PART_ROWS // n_together, 1) * n_together
     ranges = [(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
-    return [Piece(path, start, (stop - start, *shape[1:]), partial(load, start, stop)) for start, stop in ranges]
+    return [LazyChunk(path, start, (stop - start, *shape[1:]), partial(load, start, stop)) for start, stop in ranges]
