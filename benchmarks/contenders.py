@@ -12,8 +12,9 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from ddlearn.problems import SEED, Penalty, Problem
 from scipy.sparse import csr_array, vstack
+
+from .problems import SEED, Penalty, Problem
 
 N_CLASSES = 10  # of the discriminative step, the paper's C
 

@@ -14,7 +14,6 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from ddlearn.labelled import training_part
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
@@ -22,6 +21,8 @@ from sklearn.pipeline import make_pipeline
 from ddlearn import KSVD, CodeClassifier, DDLClassifier
 from ddlearn.classifiers import resolve_trainer
 from ddlearn.losses import resolve_loss
+
+from .labelled import training_part
 
 RESULTS = Path(__file__).parent / "results" / "defaults.json"
 N_FOLDS = 3

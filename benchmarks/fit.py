@@ -17,9 +17,10 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from ddlearn.labelled import Labelled, training_part
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
+
+from .labelled import Labelled, training_part
 
 RESULTS = Path(__file__).parent / "results" / "fit.json"
 N_JOBS = 2

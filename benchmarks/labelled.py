@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from ddlearn.problems import find_data_folder
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import normalize
+
+from .problems import find_data_folder
 
 SEED = 0
 

@@ -17,23 +17,22 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from ddlearn.contenders import CONTENDERS
-from ddlearn.disturbance import DISTURBING_CORES, is_disturbed, watch_others
-from ddlearn.fitting.loop.targets import Cell, judge
-from ddlearn.problems import (
+from .contenders import CONTENDERS
+from .disturbance import DISTURBING_CORES, is_disturbed, watch_others
+from .problems import (
     DATA_VARIABLE,
     QUICK_SIZES,
     SIZES,
     find_data_folder,
 )
-
-from ddlearn.show.report import (
+from .report import (
     ROOT,
     describe_machine,
     format_first_calls,
     format_times,
     format_verdicts,
 )
+from .targets import Cell, judge
 
 RESULTS = Path(__file__).parent / "results"
 TIME_LIMIT = 600  # seconds for one contender, warm-up and all

@@ -16,14 +16,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ddlearn.disturbance import watch_others
-from ddlearn.problems import DATA_VARIABLE, find_data_folder
-from ddlearn.run import call_module, tell
-from ddlearn.scaling_cells import CHUNK_ROWS
-from ddlearn.scaling_page import describe, draw, put_between_markers
 from reproduction.cells import Cell, Record, run_cells
 
-from ddlearn.show.report import ROOT, describe_machine
+from .disturbance import watch_others
+from .problems import DATA_VARIABLE, find_data_folder
+from .report import ROOT, describe_machine
+from .run import call_module, tell
+from .scaling_cells import CHUNK_ROWS
+from .scaling_page import describe, draw, put_between_markers
 
 RESULTS = Path(__file__).parent / "results" / "scaling"
 PAGE = ROOT / "docs" / "scaling.md"

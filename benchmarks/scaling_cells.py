@@ -17,12 +17,13 @@ from unittest.mock import patch
 
 import numpy as np
 import psutil
-from ddlearn.labelled import training_part
-from ddlearn.traffic import Traffic, start_cluster, start_counting
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from ddlearn import DDLClassifier
+
+from .labelled import training_part
+from .traffic import Traffic, start_cluster, start_counting
 
 N_FEATURES, N_COMPONENTS, N_NONZERO, N_CLASSES, NOISE = 64, 100, 5, 10, 0.1
 CHUNK_ROWS = 65536

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ddlearn.problems import QUICK_SIZES, SIZES, Size
+from .problems import QUICK_SIZES, SIZES, Size
 
 TARGET_THREADS = 2
 FIRST_CALL_SECONDS = 1.0

@@ -14,10 +14,11 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from ddlearn.labelled import Labelled, training_part
 from sklearn.model_selection import StratifiedKFold
 
 from ddlearn import Alignment, DDLClassifier
+
+from .labelled import Labelled, training_part
 
 RESULTS = Path(__file__).parent / "results" / "test_time.json"
 N_FOLDS = 3

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from time import perf_counter
 
-from ddlearn.contenders import CONTENDERS, Run, collect_codes
-from ddlearn.problems import (
+from .contenders import CONTENDERS, Run, collect_codes
+from .problems import (
     QUICK_SIZES,
     SIZES,
     Problem,
