@@ -32,6 +32,22 @@ class Cell(NamedTuple):
     effort: float = 1.0  # how long it takes, relative to the others, as far as can be told; for the time left
 
 
+class Runner(NamedTuple):
+    """Where an experiment writes its results, and how its cells are measured."""
+
+    output: Path
+    n_jobs: int | None = None  # threads inside a cell
+    n_processes: int = 1  # cells measured at once, which is faster than threads inside one
+
+    def run(self, cells: Sequence[Cell]) -> list[Record]:
+        """Measure the cells that are not in the output folder yet, and return the records of all."""
+        return run_cells(cells, self.output / "cells", n_jobs=self.n_jobs, n_processes=self.n_processes)
+
+    def use_threads(self) -> Runner:
+        """Return a runner for cells that share fitted models: one cell at a time, on threads instead of processes."""
+        return self._replace(n_jobs=self.n_processes, n_processes=1)
+
+
 def run_cells(cells: Sequence[Cell], folder: Path, *, n_jobs: int | None = None, n_processes: int = 1) -> list[Record]:
     """Measure the cells that have no file yet, and return the records of all.
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ddlearn.coding.discriminative import discriminative_encode
-from ddlearn.estimators.classifier import DDLClassifier
+from ddlearn import DDLClassifier, discriminative_encode
 
 from .cells import Cell, Record, slug
 from .images import Floats
+from .models import make_map_model
 from .setups import Setup
 from .tables import (
     BLUE,
@@ -31,7 +31,6 @@ from .trials import (
     get_trial,
     guess_effort,
     load_samples,
-    make_map_model,
 )
 
 STARTS = {"samples": "training samples", "gaussian": "Gaussian vectors"}
