@@ -7,6 +7,7 @@ import json
 
 import pytest
 from reproduction import trials, usps_grid
+from reproduction.cells import Runner
 from reproduction.trials import PAPER, get_error, get_trial
 from reproduction.usps_grid import choose, list_choices, run_usps
 
@@ -14,7 +15,8 @@ SIZES, BUDGETS, LOSSES = (10, 20), (1, 2), ("square", "exponential", "logistic",
 
 
 def run_small(output):
-    return run_usps(output, dataset="digits", sizes=SIZES, budgets=BUDGETS, n_folds=2, max_train=200, max_test=100)
+    small = {"sizes": SIZES, "budgets": BUDGETS, "n_folds": 2, "max_train": 200, "max_test": 100}
+    return run_usps(Runner(output), dataset="digits", **small)
 
 
 @pytest.fixture(scope="module")
@@ -42,11 +44,9 @@ def test_every_method_loss_size_and_budget_is_measured_once(grid):
         assert 0 < result["test"]["fast"]["error"] < 0.6  # guessing is wrong nine times in ten
 
 
-def test_a_second_run_gives_the_same_bytes_and_measures_nothing(grid, monkeypatch):
+def test_a_second_run_gives_the_same_bytes_and_measures_nothing(grid, measure_nothing):
     output, records = grid
     before = read_all(output)
-    monkeypatch.setattr(trials.DDLClassifier, "fit", None)
-    monkeypatch.setattr(trials, "METHODS", {})
     assert run_small(output) == records
     assert read_all(output) == before
     assert before.keys() == {f"usps.{suffix}" for suffix in ("md", "csv", "json")} | {
