@@ -5,33 +5,22 @@ from __future__ import annotations
 import csv
 import json
 import re
+from pathlib import Path
+from types import SimpleNamespace
 
-import numpy as np
 import pytest
-from reproduction import (
-    cells,
-    reproduce,
-    reproduction,
-    setups,
-    trials,
-)
+from reproduction import cells, claims, experiments, parameters, trials
 from reproduction.ablation import ABLATION_LOSSES, list_changes
+from reproduction.cells import Cell, Runner
 from reproduction.claims import list_claims
-from reproduction.claims_on_fitting import compare_dictionaries, count_iterations
-from reproduction.claims_on_weights import FIXED, choose_by_seed
-from reproduction.images import load_rows
-from reproduction.reproduction import (
-    FULL,
-    PAPER_RUNS,
-    QUICK,
-    RUNS,
-    TITLES,
-)
+from reproduction.experiments import FULL, PAPER_RUNS, QUICK, RUNS, TITLES, reproduce
+from reproduction.setups import Setup
 
+DOCS = Path(__file__).parents[2] / "docs" / "reproduction"
 GRID = {"dataset": "digits", "sizes": (10, 32), "budgets": (1, 2), "n_folds": 2, "max_train": 150, "max_test": 60}
-DIGITS = setups.Setup("digits", 32, 2, (0,), max_train=150, max_test=60)
+DIGITS = Setup("digits", 32, 2, (0,), max_train=150, max_test=60)
 FACES = DIGITS._replace(max_train=140)  # stand-ins for faces
-TINY = reproduction._shrink(
+TINY = experiments._shrink(
     grid=GRID,
     digits=DIGITS,
     faces=FACES,
@@ -77,13 +66,8 @@ def test_every_experiment_leaves_a_table_for_people_and_for_machines(output):
         assert b"<svg" in (output / f"{figure}.svg").read_bytes()
 
 
-def test_a_second_run_measures_nothing_and_writes_the_same(output, monkeypatch):
+def test_a_second_run_measures_nothing_and_writes_the_same(output, measure_nothing, no_figures):
     before = read_all(output)
-
-    def fail(*arguments, **details):
-        raise AssertionError("a finished cell was measured again")
-
-    monkeypatch.setattr(cells, "_measure", fail)
     reproduce("all", output, scale=TINY, n_jobs=1)
     after = read_all(output)
     assert before.keys() == after.keys()
@@ -132,17 +116,6 @@ def test_the_table_of_the_ablation_holds_what_the_cells_hold(output):
         assert re.findall(r"\d+\.\d\d", rows[change.title])[-4:] == [f"{error:.2f}" for error in errors]
 
 
-def test_changes_of_the_ablation_are_changes():
-    reference, *others = list_changes("usps")
-    assert reference.fit_settings == reference.test_settings == {}
-    for change in others:
-        assert change.fit_settings or change.test_settings
-        for name, value in change.fit_settings.items():
-            assert trials.DDLClassifier(**trials.PAPER).get_params()[name] != value
-        for name, value in change.test_settings.items():
-            assert trials.DDLClassifier(**trials.PAPER | change.fit_settings).get_params()[name] != value
-
-
 def test_every_claim_has_cells_and_a_section(output):
     claims = list_claims(DIGITS, FACES, n_jobs=1)
     markdown = (output / "claims.md").read_text()
@@ -159,32 +132,12 @@ def test_the_square_loss_needs_one_step(output):
     assert unfinished["exponential"] > 0
 
 
-def test_fixed_weights_are_fixed():
-    # Floors far above the scales make every noise variance, and every class cost, the same.
-    data = load_rows("digits", 0)
-    settings = trials.PAPER | FIXED | {"tol": 0.0, "max_iter": 3, "random_state": 0}
-    model = trials.DDLClassifier(24, **settings).fit(data.X_train[:200], data.y_train[:200])
-    assert len(set(model.noise_variance_)) == 1
-    assert len(set(model.class_cost_)) == 1
-
-
 def test_fits_with_fixed_weights_are_not_over_after_one_iteration(output):
     # Constant terms of the objective once made every change look small.
     records = json.loads((output / "claims.json").read_text())
     fixed = [record for record in records if record["parameters"].get("settings", {}).get("noise_floor") == 1e4]
     assert fixed
     assert {record["result"]["n_iter"] for record in fixed} == {20}
-
-
-def make_record(validation, test, **changes):
-    trial = trials.Trial("digits", "ddl", {"classification_weight": 1.0}, **changes)
-    result = {"validation": {"fast": validation}, "validation_error": validation, "test": {"fast": {"error": test}}}
-    return {"parameters": trial._asdict(), "result": result}
-
-
-def test_test_errors_have_no_say_in_the_choice_of_lambda():
-    records = [make_record(0.3, 0.1, seed=0), make_record(0.2, 0.4, seed=0), make_record(0.5, 0.5, seed=1)]
-    assert choose_by_seed(records) == [records[1], records[2]]
 
 
 def test_test_errors_have_no_say_in_the_tuning(output):
@@ -202,22 +155,9 @@ def test_test_errors_have_no_say_in_the_tuning(output):
     assert f"{100 * tried[-1]['result']['test'][variant]['error']:.2f} |" in (output / "tuning.md").read_text()
 
 
-def test_iterations_are_counted_to_where_the_slower_start_is_after_twenty():
-    slow, quick = [float(30 - n) for n in range(25)], [float(30 - 3 * n) for n in range(25)]
-    result = {"samples": {"objective": quick}, "gaussian": {"objective": slow}}
-    assert count_iterations(result, "gaussian") == 20
-    assert count_iterations(result, "samples") == 7  # 30 - 3 * 7 = 9 is the first not above 10
-
-
-def test_dictionaries_are_compared_up_to_order_and_sign():
-    atoms = np.eye(4)[:3]
-    assert compare_dictionaries(atoms, -atoms[::-1]) == 1
-    assert compare_dictionaries(atoms, np.eye(4)[3:]) == 0
-
-
 @pytest.mark.parametrize(("package", "name"), [("matplotlib", "losses"), ("dictlearn", "yaleb")])
 def test_what_is_missing_is_told_before_the_work(tmp_path, monkeypatch, package, name):
-    monkeypatch.setattr(reproduction, "find_spec", lambda wanted: None if wanted == package else object())
+    monkeypatch.setattr(experiments, "find_spec", lambda wanted: None if wanted == package else object())
     with pytest.raises(ImportError, match=rf"{package} is not installed.*pip install"):
         reproduce(name, tmp_path)
     assert not list(tmp_path.iterdir())
@@ -238,3 +178,40 @@ def test_times_are_those_of_the_cells(output):
     assert len(search) == 2
     total = sum(cell["seconds"] for cell in shown)
     assert (output / "times.md").read_text().splitlines()[-1] == f"| all | {len(shown)} | {total / 60:.1f} |"
+
+
+# -- the cells that are kept -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """A folder with the cells whose records are in the documentation."""
+    folder = tmp_path_factory.mktemp("kept")
+    (folder / "cells").mkdir()
+    for path in DOCS.glob("*.json"):
+        for record in json.loads(path.read_text()):
+            cell = Cell(record["name"], record["parameters"], dict)
+            cells._cell_path(cell, folder / "cells").write_text(json.dumps(record))
+    return folder
+
+
+def list_kept_peers():
+    """Return the settings that cross-validation chose for the peers on faces; the cells of that search are not kept."""
+    records = json.loads((DOCS / "yaleb.json").read_text())
+    settings = {record["parameters"]["method"]: record["parameters"]["settings"] for record in records}
+    return {method: [chosen] for method, chosen in settings.items() if "loss" not in chosen}
+
+
+def list_kept_parts():
+    records = json.loads((DOCS / "beyond.json").read_text())
+    return {f"{record['parameters']['dataset']}:{record['parameters']['method']}" for record in records}
+
+
+@pytest.mark.parametrize("name", [*PAPER_RUNS, "beyond"])
+def test_kept_cells_are_known_again_and_give_the_published_tables(kept, name, measure_nothing, no_figures, monkeypatch):
+    monkeypatch.setattr(claims, "load_rows", lambda *_: SimpleNamespace(y_train=range(7291)))  # USPS needs a file
+    monkeypatch.setattr(parameters, "_draw_dictionary", lambda *_: None)  # its atoms are not kept
+    details = {"yaleb": {"peers": list_kept_peers()}, "beyond": {"only": list_kept_parts()}}
+    RUNS[name](Runner(kept), **FULL[name] | details.get(name, {}))
+    for ending in ("md", "csv"):
+        assert (kept / f"{name}.{ending}").read_bytes() == (DOCS / f"{name}.{ending}").read_bytes()
