@@ -22,7 +22,7 @@ from reproduction.setups import Setup
 from reproduction.trials import LOSSES
 
 pytest.importorskip("matplotlib", reason="draws figures")
-SMALL = Setup("digits", 30, 2, (0,), max_train=300)
+SMALL = Setup("digits", 30, 2, (0,), max_train=150, max_test=200)
 
 
 @pytest.fixture(scope="module")
