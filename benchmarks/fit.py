@@ -31,10 +31,10 @@ SCALING_ROWS = (5_000, 50_000, 500_000)
 
 
 def _fit_ddlearn(data: Labelled, n_components: int, n_nonzero_coefs: int, max_iter: int, **settings: Any) -> None:
-    from ddlearn import DDLClassifier
+    from reproduction.models import make_classifier
 
-    DDLClassifier(
-        n_components,
+    make_classifier(
+        n_components=n_components,
         n_nonzero_coefs=n_nonzero_coefs,
         max_iter=max_iter,
         tol=0,

@@ -18,6 +18,7 @@ from unittest.mock import patch
 import numpy as np
 import psutil
 from numpy.typing import NDArray
+from reproduction.models import make_classifier
 from scipy.sparse import csr_array
 
 from ddlearn import DDLClassifier
@@ -42,7 +43,7 @@ SETTINGS: dict[str, Any] = {
 def make_model(**changes: Any) -> DDLClassifier:
     """Return the model whose iterations are measured."""
     sizes = {"n_components": N_COMPONENTS, "n_nonzero_coefs": N_NONZERO, "max_iter": N_ITERATIONS}
-    return DDLClassifier(**sizes | SETTINGS | changes)
+    return make_classifier(**sizes | SETTINGS | changes)
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------
