@@ -27,7 +27,7 @@ class Labelled(NamedTuple):
     y: NDArray[np.integer]
 
     def take(self, n_samples: int) -> Labelled:
-        """Return so many samples, drawn with the classes in proportion."""
+        """Return ``n_samples`` samples, drawn with the classes in proportion."""
         if n_samples >= len(self.y):
             return self
         kept, _ = train_test_split(np.arange(len(self.y)), train_size=n_samples, stratify=self.y, random_state=SEED)

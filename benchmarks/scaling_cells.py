@@ -188,7 +188,7 @@ def _take_medians(measured: list[dict[str, float]]) -> dict[str, float]:
 
 
 def measure_mnist(n_workers: int) -> dict[str, Any]:
-    """Fit MNIST in memory and on workers by turns; return the best times, and how models of the same parts differ."""
+    """Fit MNIST in memory and on workers in turn; return the best times, and how models of the same parts differ."""
     from distributed import wait
 
     X, y = read_mnist_rows(0, 60_000)

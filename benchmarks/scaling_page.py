@@ -235,7 +235,7 @@ def _describe_projection(model: CostModel, part_rows: int) -> str:
 
 
 def put_between_markers(page: Path, text: str) -> None:
-    """Replace what stands between the two markers of a page."""
+    """Replace the text between the two markers of a page."""
     content = page.read_text(encoding="utf-8")
     if content.count(BEGIN) != 1 or content.count(END) != 1:
         raise ValueError(f"{page} must hold the lines {BEGIN} and {END} once each, to put the tables between them.")

@@ -8,13 +8,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .experiments import FULL, PAPER_RUNS, QUICK, RUNS, list_new_cells, reproduce
+from .experiments import FULL, QUICK, RUNS, list_new_cells, reproduce
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Return the options."""
     parser = argparse.ArgumentParser(prog="python -m reproduction", description=__doc__)
-    parser.add_argument("experiment", choices=[*RUNS, "all"], help=f"what to measure; all is {', '.join(PAPER_RUNS)}")
+    names = [*RUNS, "all"]
+    parser.add_argument(
+        "experiment", metavar="NAME", choices=names, help=f"one of {', '.join(names)}, which is the paper's"
+    )
     parser.add_argument(
         "-o", "--output", type=Path, default=Path("results"), help="folder for tables, figures and finished cells"
     )
@@ -22,7 +25,11 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--quick", action="store_true", help="a small run of minutes, in a folder of its own inside the output"
     )
     parser.add_argument(
-        "--only", action="append", default=[], help="of beyond: a data set (usps), or one of its methods (usps:svm)"
+        "--only",
+        metavar="PART",
+        action="append",
+        default=[],
+        help="of beyond: a data set (usps), or one of its methods (usps:svm)",
     )
     parser.add_argument("--jobs", type=int, default=-1, help="cells measured at once; -1 is one per core")
     parser.add_argument("--debug", action="store_true", help="show where an error comes from")

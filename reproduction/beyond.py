@@ -327,7 +327,7 @@ def _judge(model: Any, data: Split) -> dict[str, Any]:
 
 
 def _describe_ddl(model: Any) -> dict[str, Any]:
-    """Return what only DDL tells: its size, and how its error on held-out training images went while it was refined."""
+    """Return what is known of DDL alone: its size, and its error on held-out training images during refinement."""
     if not isinstance(model, DDLClassifier):
         return {}
     epochs = [

@@ -34,7 +34,7 @@ from .usps_grid import measure_grid
 
 
 class Claim(NamedTuple):
-    """What the paper says, what is tried, and what tells the result."""
+    """What the paper says, what is tried, and what reports the result."""
 
     title: str
     words: str
@@ -66,7 +66,7 @@ def list_claims(digits: Setup, faces: Setup, n_jobs: int | None) -> list[Claim]:
             '"Only one iteration of Algorithm 1 is needed when the square cost is used, since it is already '
             'quadratic." '
             "A model after two outer iterations, one seed: share of training samples whose code differs by more than "
-            "0.1 % from that after 100 steps, after so many steps from label-free codes; and the mean number of steps "
+            "0.1 % from that after 100 steps, by number of steps from label-free codes; and the mean number of steps "
             "of a sample, taken, and undone since they would have raised its objective.",
             list_step_cells(digits, n_jobs),
             report_steps,
@@ -74,14 +74,14 @@ def list_claims(digits: Setup, faces: Setup, n_jobs: int | None) -> list[Claim]:
         Claim(
             "Wrong labels",
             '"This is consistent with the theoretical argument that LogitBoost should outperform AdaBoost when '
-            'training data is noisy or mislabeled." Test error (%) with so many training '
-            "labels replaced by another class.",
+            'training data is noisy or mislabeled." Test error (%) by '
+            "share of training labels replaced by another class.",
             list_flipped_cells(digits, n_jobs),
             report_flipped,
         ),
         Claim(
             "Weights from the data",
-            "The paper estimates the trade-offs, one scale for each sample and class. Against that stands one fixed "
+            "The paper estimates the trade-offs, one scale for each sample and class. The alternative is one fixed "
             "weight for all of them, lambda, in units of the ratio of the first codes' medians, chosen by 3-fold "
             "cross-validation on the training samples for each seed (in brackets). All fits have 20 iterations. With "
             "the default floors, all class costs of USPS are at their floor; with low floors they are estimated, as in "

@@ -111,7 +111,7 @@ def _without_dictionary(record: Record) -> Record:
 
 
 def measure_parameters(trial: Trial, keeps_dictionary: bool, n_jobs: int | None) -> dict[str, Any]:
-    """Fit, and return what was learned and how well each class is told from the others."""
+    """Fit, and return what was learned and how well each class is separated from the others."""
     data = load_samples(trial)
     model = make_map_model(**trial.settings, random_state=trial.seed, n_jobs=n_jobs).fit(data.X_train, data.y_train)
     speakers, strengths = find_speakers(model)
@@ -216,7 +216,7 @@ def fit_inverse(counts: NDArray[np.integer], edges: Floats) -> tuple[float, floa
 
 
 def _describe_classes(model: DDLClassifier, data: Split) -> dict[str, Any]:
-    """Return numbers by class: costs, how frequent it is, and how well it is told from the others on the test set."""
+    """Return numbers by class: costs, how frequent it is, and how well it is separated on the test set."""
     classes = model.classes_
     is_member = data.y_train[:, None] == classes
     margins = np.where(is_member, 1, -1) * (model.codes_ @ model.coef_.T + model.intercept_)

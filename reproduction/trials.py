@@ -230,7 +230,7 @@ def _disturb_labels(y: Labels, trial: Trial) -> Labels:
 
 
 def _describe_fit(model: Any) -> dict[str, Any]:
-    """Return what the fit tells of itself."""
+    """Return the history of the fit."""
     if not isinstance(model, DDLClassifier):
         return {"best": model.best_params_} if hasattr(model, "best_params_") else {}
     history = model.history_
@@ -277,7 +277,7 @@ def describe_errors(records: Sequence[Record], variant: str = "fast") -> str:
 
 
 def describe_data(records: Sequence[Record]) -> str:
-    """Return which data were learned from and judged by, as a table has to say."""
+    """Return which training and test data a table is about."""
     trial, n_test = get_trial(records[0]), next(iter(records[0]["result"]["test"].values()))["n_test"]
     n_train = "all" if trial.max_train is None else f"{trial.max_train}"
     return f"{trial.dataset.upper()}, images of unit norm, {n_train} training images and {n_test} test images"

@@ -124,7 +124,7 @@ def _format(records: Sequence[Record]) -> str:
         f"# Error over K and T\n\n{describe_data(records)}; one seed. Test errors in per cent. K and T are chosen by "
         f"{n_folds}-fold cross-validation on the training images; each model of the grid was then fitted to all of "
         "them and tried once on the test images. The paper reports the smallest test error of its grid, which is too "
-        f"good by construction; that number stands beside ours. {chosen_sizes.count(max(sizes))} of the "
+        f"good by construction; that number is given beside ours. {chosen_sizes.count(max(sizes))} of the "
         f"{len(chosen_sizes)} choices have the largest K of the grid. The baseline has up to 20 turns of K-SVD; DDL "
         f"stops when the objective has settled, after {np.median(iterations):.0f} iterations in the median "
         f"({min(iterations)} to {max(iterations)}).\n"
