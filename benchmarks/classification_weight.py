@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from ddlearn.labelled import Labelled, training_part
 from sklearn.model_selection import StratifiedKFold
 
 from ddlearn import DDLClassifier
 from ddlearn.datasets import make_planted
+
+from .labelled import Labelled, training_part
 
 RESULTS = Path(__file__).parent / "results" / "classification_weight.json"
 N_FOLDS = 3

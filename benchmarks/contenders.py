@@ -12,8 +12,9 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from ddlearn.problems import SEED, Penalty, Problem
 from scipy.sparse import csr_array, vstack
+
+from .problems import SEED, Penalty, Problem
 
 N_CLASSES = 10  # of the discriminative step, the paper's C
 
@@ -22,7 +23,7 @@ Run = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Contender:
-    """Somebody who can be timed.
+    """Code that can be timed.
 
     Attributes
     ----------
@@ -67,7 +68,7 @@ class Contender:
 
 def collect_codes(result: Any, problem: Problem) -> csr_array:
     """Return what a contender returned as CSR, one row per sample; not timed."""
-    if isinstance(result, list):  # one RowCodes per block, of those who get D^T Y
+    if isinstance(result, list):  # one RowCodes per block, of contenders that are given D^T Y
         return vstack([codes.to_csr(len(problem.dictionary)) for codes in result], format="csr")
     return csr_array(result)
 

@@ -35,7 +35,7 @@ class Line(NamedTuple):
     per_part: float
 
     def at(self, n_parts: int) -> float:
-        """Return the cost of so many parts."""
+        """Return the cost of a number of parts."""
         return self.fixed + self.per_part * n_parts
 
 

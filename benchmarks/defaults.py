@@ -14,14 +14,16 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from ddlearn.labelled import training_part
+from reproduction.models import make_classifier
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 
-from ddlearn import KSVD, CodeClassifier, DDLClassifier
+from ddlearn import KSVD, CodeClassifier
 from ddlearn.classifiers import resolve_trainer
 from ddlearn.losses import resolve_loss
+
+from .labelled import training_part
 
 RESULTS = Path(__file__).parent / "results" / "defaults.json"
 N_FOLDS = 3
@@ -77,8 +79,8 @@ def make_model(settings: dict[str, Any], n_components: int, n_nonzero_coefs: int
             random_state=seed,
         )
         return make_pipeline(ksvd, CodeClassifier(settings["loss"], classifier_trainer=trainer, n_jobs=-1))
-    return DDLClassifier(
-        n_components,
+    return make_classifier(
+        n_components=n_components,
         n_nonzero_coefs=n_nonzero_coefs,
         classifier_trainer=trainer,
         n_jobs=-1,

@@ -14,12 +14,13 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
-from ddlearn.labelled import read_digits
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, train_test_split
 
 from ddlearn import DDLClassifier, make_baseline
+
+from .labelled import read_digits
 
 RESULTS = Path(__file__).parent / "results" / "digits.json"
 N_TRAINING = 1000

@@ -6,13 +6,15 @@ subset 2, disturbed, at 48 x 42 pixels.
 
 from __future__ import annotations
 
+from copy import copy
 from time import perf_counter
 
 import numpy as np
 from reproduction.disturbances import Condition
+from reproduction.models import apply_variant, make_classifier
 from sklearn.preprocessing import normalize
 
-from ddlearn import AlternatingErrors, DDLClassifier, GreedyErrors
+from ddlearn import AlternatingErrors, GreedyErrors
 from ddlearn.datasets import load_yaleb
 
 SIZE = (48, 42)
@@ -32,7 +34,8 @@ def main() -> None:
     lights = {"train_lights": (1,), "test_lights": (2,)}
     X, y = load_yaleb(size=SIZE, split="lighting", subset="train", **lights, return_X_y=True)
     X_test, y_test = (a[::3] for a in load_yaleb(size=SIZE, split="lighting", subset="test", **lights, return_X_y=True))
-    model = DDLClassifier(n_components=200, n_nonzero_coefs=20, random_state=0, n_jobs=-1).fit(normalize(X), y)
+    own = {"n_components": 200, "n_nonzero_coefs": 20}
+    fitted = make_classifier(**own, random_state=0, n_jobs=-1).fit(normalize(X), y)
     disturbed = [
         normalize(condition.apply(X_test.reshape(-1, *SIZE)).reshape(len(X_test), -1)) for condition in CONDITIONS
     ]
@@ -41,7 +44,8 @@ def main() -> None:
     print("| --- |" + " --- |" * (len(titles) + 1))
     settings = [{"error_budget": 0}, *({"error_budget": BUDGET, "error_route": route} for route in ROUTES)]
     for setting in settings:
-        model.set_params(**setting).predict(disturbed[0][:2])
+        model = apply_variant(copy(fitted), own, setting)
+        model.predict(disturbed[0][:2])
         start = perf_counter()
         correct = [100 * np.mean(model.predict(X) == y_test) for X in disturbed]
         milliseconds = 1e3 * (perf_counter() - start) / len(y_test) / len(disturbed)

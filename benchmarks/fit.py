@@ -17,9 +17,10 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from ddlearn.labelled import Labelled, training_part
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
+
+from .labelled import Labelled, training_part
 
 RESULTS = Path(__file__).parent / "results" / "fit.json"
 N_JOBS = 2
@@ -30,10 +31,10 @@ SCALING_ROWS = (5_000, 50_000, 500_000)
 
 
 def _fit_ddlearn(data: Labelled, n_components: int, n_nonzero_coefs: int, max_iter: int, **settings: Any) -> None:
-    from ddlearn import DDLClassifier
+    from reproduction.models import make_classifier
 
-    DDLClassifier(
-        n_components,
+    make_classifier(
+        n_components=n_components,
         n_nonzero_coefs=n_nonzero_coefs,
         max_iter=max_iter,
         tol=0,

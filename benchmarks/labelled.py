@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from ddlearn.problems import find_data_folder
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import normalize
+
+from .problems import find_data_folder
 
 SEED = 0
 
@@ -26,7 +27,7 @@ class Labelled(NamedTuple):
     y: NDArray[np.integer]
 
     def take(self, n_samples: int) -> Labelled:
-        """Return so many samples, drawn with the classes in proportion."""
+        """Return ``n_samples`` samples, drawn with the classes in proportion."""
         if n_samples >= len(self.y):
             return self
         kept, _ = train_test_split(np.arange(len(self.y)), train_size=n_samples, stratify=self.y, random_state=SEED)

@@ -1,4 +1,4 @@
-"""The coding problems, and the one grader of everybody's codes.
+"""The coding problems, and the one grader of all codes.
 
 Real images when the environment variable ``DDLEARN_DATA`` names a folder with ``usps.npz``, ``mnist.npz`` and
 ``yaleb.npz``, synthetic ones of the same sizes otherwise.  A problem depends on its size and on a fixed seed only, so
@@ -23,8 +23,8 @@ SEED = 20110620
 ATOM_NOISE = 0.05
 N_BLOBS = 6
 GRADER_ROWS = 2048
-# Atoms are learned from so many images in so many turns of K-SVD: enough for codes as they are in use, about 10 to 15
-# nonzeros on digits.
+# Images and iterations of K-SVD that the atoms are learned with: enough for realistic codes of the elastic net, about
+# 10 to 15 nonzeros on digits.
 LEARNED_FROM = 5000
 LEARNING_TURNS = 3
 

@@ -11,9 +11,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from ddlearn.contenders import CONTENDERS
-from ddlearn.disturbance import is_disturbed
-from ddlearn.fitting.loop.targets import (
+from .contenders import CONTENDERS
+from .disturbance import is_disturbed
+from .targets import (
     FIRST_CALL_SECONDS,
     TARGET_THREADS,
     Cell,

@@ -17,23 +17,22 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from ddlearn.contenders import CONTENDERS
-from ddlearn.disturbance import DISTURBING_CORES, is_disturbed, watch_others
-from ddlearn.fitting.loop.targets import Cell, judge
-from ddlearn.problems import (
+from .contenders import CONTENDERS
+from .disturbance import DISTURBING_CORES, is_disturbed, watch_others
+from .problems import (
     DATA_VARIABLE,
     QUICK_SIZES,
     SIZES,
     find_data_folder,
 )
-
-from ddlearn.show.report import (
+from .report import (
     ROOT,
     describe_machine,
     format_first_calls,
     format_times,
     format_verdicts,
 )
+from .targets import Cell, judge
 
 RESULTS = Path(__file__).parent / "results"
 TIME_LIMIT = 600  # seconds for one contender, warm-up and all
@@ -58,7 +57,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     return options
 
 
-def tell(message: str) -> None:
+def log(message: str) -> None:
     """Report progress where it does not mix with the tables."""
     print(message, file=sys.stderr, flush=True)
 
@@ -80,10 +79,10 @@ def call_module(module: str, *arguments: str, environment: dict[str, str] | None
 
 
 def find_skipped(names: Sequence[str]) -> dict[str, str]:
-    """Return why some contenders cannot run, and tell so."""
+    """Return why some contenders cannot run, and log it."""
     skipped = {name: reason for name in names if (reason := CONTENDERS[name].why_not()) is not None}
     for name, reason in skipped.items():
-        tell(f"skipping {CONTENDERS[name].label}: {reason}")
+        log(f"skipping {CONTENDERS[name].label}: {reason}")
     return skipped
 
 
@@ -115,7 +114,7 @@ def measure_all(
     failures: dict[Cell, str] = {}
     for size, dtype, threads in product(options.sizes, options.dtypes, options.threads):
         for turn in range(options.rounds):
-            tell(f"{size}, {dtype}, threads: {threads}, round {turn + 1} of {options.rounds}")
+            log(f"{size}, {dtype}, threads: {threads}, round {turn + 1} of {options.rounds}")
             for name in names:
                 cell = Cell(size, dtype, threads, name)
                 if turn > 0 and (CONTENDERS[name].is_slow or cell in failures):
@@ -126,10 +125,10 @@ def measure_all(
                     measured = measure_cell(cell, options.quick)
                 except (RuntimeError, subprocess.TimeoutExpired) as error:
                     failures[cell] = str(error)
-                    tell(f"  {CONTENDERS[name].label} failed: {error}")
+                    log(f"  {CONTENDERS[name].label} failed: {error}")
                     continue
                 measurements[cell] = keep_better(measurements.get(cell), measured)
-                tell(f"  {CONTENDERS[name].label}: {1e3 * measured['seconds']:.1f} ms")
+                log(f"  {CONTENDERS[name].label}: {1e3 * measured['seconds']:.1f} ms")
     return measurements, failures
 
 
@@ -137,7 +136,7 @@ def measure_first_calls(dtypes: Sequence[str], n_tries: int) -> dict[str, dict[s
     """Return the best times of import and first call; a try before the first one fills Numba's cache."""
     best = {}
     for dtype in dtypes:
-        tell(f"first call, {dtype}")
+        log(f"first call, {dtype}")
         tries = [call_module("first_call", dtype) for _ in range(1 + n_tries)][1:]
         best[dtype] = {key: min(times[key] for times in tries) for key in tries[0]}
     return best
@@ -177,7 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     options.results.mkdir(parents=True, exist_ok=True)
     (options.results / "coding.json").write_text(json.dumps(report, indent=2) + "\n")
-    tell(f"wrote {options.results / 'coding.json'}")
+    log(f"wrote {options.results / 'coding.json'}")
 
 
 if __name__ == "__main__":

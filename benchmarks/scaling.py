@@ -16,21 +16,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ddlearn.disturbance import watch_others
-from ddlearn.problems import DATA_VARIABLE, find_data_folder
-from ddlearn.run import call_module, tell
-from ddlearn.scaling_cells import CHUNK_ROWS
-from ddlearn.scaling_page import describe, draw, put_between_markers
 from reproduction.cells import Cell, Record, run_cells
 
-from ddlearn.show.report import ROOT, describe_machine
+from .disturbance import watch_others
+from .problems import DATA_VARIABLE, find_data_folder
+from .report import ROOT, describe_machine
+from .run import call_module, log
+from .scaling_cells import CHUNK_ROWS
+from .scaling_page import describe, draw, put_between_markers
 
 RESULTS = Path(__file__).parent / "results" / "scaling"
 PAGE = ROOT / "docs" / "scaling.md"
 SIZES = (10_000, 100_000, 1_000_000, 5_000_000)
 WORKERS = (1, 2)
-# So many parts of the same rows tell what a part costs, whatever its size.  A million rows on two workers are in 16
-# parts, and five million in 78: what goes over the wires can be compared.
+# The same rows in these numbers of parts show what a part costs, whatever its size.  A million rows on two workers are
+# in 16 parts, and five million in 78: what goes over the wires can be compared.
 N_PARTS = (16, 78)
 PARTS_ROWS = 78 * 2048
 
@@ -69,10 +69,10 @@ def list_cells(sizes: Sequence[int], workers: Sequence[int], n_parts: Sequence[i
         cut = {"n_rows": n_rows, "n_workers": n_workers, "chunk_rows": min(-(-n_rows // count), CHUNK_ROWS)}
         planned.append(("workers", cut, n_rows / n_workers))
     if find_data_folder() is None:
-        tell(f"skipping MNIST: {DATA_VARIABLE} names no folder")
+        log(f"skipping MNIST: {DATA_VARIABLE} names no folder")
     else:
         planned.append(("mnist", {"n_workers": max(workers)}, 2e6))
-    start = 300_000  # processes take as long to start as so many rows to fit
+    start = 300_000  # rows whose fit takes as long as starting the processes
     return [
         Cell(kind, {"kind": kind} | parameters, partial(_measure, kind, parameters), start + effort)
         for kind, parameters, effort in planned

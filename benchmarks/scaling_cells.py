@@ -17,12 +17,14 @@ from unittest.mock import patch
 
 import numpy as np
 import psutil
-from ddlearn.labelled import training_part
-from ddlearn.traffic import Traffic, start_cluster, start_counting
 from numpy.typing import NDArray
+from reproduction.models import make_classifier
 from scipy.sparse import csr_array
 
 from ddlearn import DDLClassifier
+
+from .labelled import training_part
+from .traffic import Traffic, start_cluster, start_counting
 
 N_FEATURES, N_COMPONENTS, N_NONZERO, N_CLASSES, NOISE = 64, 100, 5, 10, 0.1
 CHUNK_ROWS = 65536
@@ -41,7 +43,7 @@ SETTINGS: dict[str, Any] = {
 def make_model(**changes: Any) -> DDLClassifier:
     """Return the model whose iterations are measured."""
     sizes = {"n_components": N_COMPONENTS, "n_nonzero_coefs": N_NONZERO, "max_iter": N_ITERATIONS}
-    return DDLClassifier(**sizes | SETTINGS | changes)
+    return make_classifier(**sizes | SETTINGS | changes)
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------
@@ -186,7 +188,7 @@ def _take_medians(measured: list[dict[str, float]]) -> dict[str, float]:
 
 
 def measure_mnist(n_workers: int) -> dict[str, Any]:
-    """Fit MNIST in memory and on workers by turns; return the best times, and how models of the same parts differ."""
+    """Fit MNIST in memory and on workers in turn; return the best times, and how models of the same parts differ."""
     from distributed import wait
 
     X, y = read_mnist_rows(0, 60_000)

@@ -7,15 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ddlearn.cost_model import (
-    CostModel,
-    Projection,
-    find_limit,
-    fit_costs,
-    project,
-)
-from ddlearn.disturbance import is_disturbed
-from ddlearn.scaling_cells import CHUNK_ROWS, N_ITERATIONS
 from reproduction.cells import Record
 from reproduction.tables import (
     BLACK,
@@ -29,6 +20,16 @@ from reproduction.tables import (
     make_figure,
     save_figure,
 )
+
+from .cost_model import (
+    CostModel,
+    Projection,
+    find_limit,
+    fit_costs,
+    project,
+)
+from .disturbance import is_disturbed
+from .scaling_cells import CHUNK_ROWS, N_ITERATIONS
 
 PICTURE = "![Time per row against rows, traffic against parts, and the projection against workers](images/scaling.svg)"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
@@ -234,7 +235,7 @@ def _describe_projection(model: CostModel, part_rows: int) -> str:
 
 
 def put_between_markers(page: Path, text: str) -> None:
-    """Replace what stands between the two markers of a page."""
+    """Replace the text between the two markers of a page."""
     content = page.read_text(encoding="utf-8")
     if content.count(BEGIN) != 1 or content.count(END) != 1:
         raise ValueError(f"{page} must hold the lines {BEGIN} and {END} once each, to put the tables between them.")

@@ -7,10 +7,11 @@ import json
 from pathlib import Path
 
 import numpy as np
-from ddlearn.labelled import read_digits
 from sklearn.model_selection import train_test_split
 
 from ddlearn import DDLClassifier
+
+from .labelled import read_digits
 
 RESULTS = Path(__file__).parent / "results" / "semi_supervised.json"
 N_TRAINING = 1000

@@ -80,7 +80,7 @@ def measure_fit(split: Split, seed: int, **parameters: object) -> list[tuple[flo
 
 
 def measure_stream(split: Split, seed: int, batch_size: int, **parameters: object) -> list[tuple[float, float]]:
-    """Return the error of a stream after so many passes each, and the seconds until then; each pass is shuffled."""
+    """Return the error of a stream after each number of passes, and the seconds until then; each pass is shuffled."""
     model, seconds, measured = make_model(seed, **parameters), 0.0, []
     classes, rng = np.unique(split.y), np.random.default_rng(seed)
     for n_passes in range(1, PASSES[-1] + 1):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ddlearn.problems import QUICK_SIZES, SIZES, Size
+from .problems import QUICK_SIZES, SIZES, Size
 
 TARGET_THREADS = 2
 FIRST_CALL_SECONDS = 1.0
@@ -89,7 +89,7 @@ TARGETS = [
     Target(
         "ddlearn ORMP faster than spams.omp", "spams", "ormp", True, lambda size, dtype: 2.5 if size.is_digits else 2.0
     ),
-    # Nobody who computes all correlations can be faster than their product: the most that the line above can show.
+    # Code that computes all correlations cannot be faster than their product: the most that the line above can show.
     Target("bare product faster than spams.omp", "spams", "product"),
     Target("ddlearn OMP faster than dictlearn", "dictlearn", "omp", True, lambda size, dtype: 2.0),
     Target("ddlearn OMP faster than scikit-learn", "sklearn", "omp", True, lambda size, dtype: 25.0),

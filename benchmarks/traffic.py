@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 ROOT = Path(__file__).parents[1]
-# What processes say to each other whether there is work or not: so many a second, not so many an iteration.
+# Messages that processes exchange whether there is work or not: some per second, not per iteration.
 IDLE_TALK = {"heartbeat_worker", "heartbeat-client", "keep-alive"}
 PATIENCE = 60  # seconds
 

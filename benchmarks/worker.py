@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from time import perf_counter
 
-from ddlearn.contenders import CONTENDERS, Run, collect_codes
-from ddlearn.problems import (
+from .contenders import CONTENDERS, Run, collect_codes
+from .problems import (
     QUICK_SIZES,
     SIZES,
     Problem,
@@ -30,7 +30,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--size", choices=[*SIZES, *QUICK_SIZES], required=True)
     parser.add_argument("--dtype", choices=["float64", "float32"], default="float64")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--repetitions", type=int, default=4, help="at least so many")
+    parser.add_argument("--repetitions", type=int, default=4, help="repetitions at least")
     parser.add_argument("--seconds", type=float, default=1.0, help="and at least so long")
     parser.add_argument("--max-seconds", type=float, default=3.0, help="but no more repetitions after so long")
     return parser.parse_args(arguments)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from .cells import Record
+from .cells import Record, Runner
 from .setups import Setup
 from .tables import format_table, write_tables
 from .trials import (
@@ -91,38 +89,14 @@ def _name(change: Change, rule: str) -> str:
 
 
 def run_ablation(
-    output: str | Path,
+    runner: Runner,
     *,
     grid: Mapping[str, Any],
     digits: Setup = Setup(n_components=500),  # noqa: B008 - it does not change
     faces: Setup = Setup("yaleb", 600, 5),  # noqa: B008
-    n_jobs: int | None = None,
-    n_processes: int = 1,
 ) -> list[Record]:
-    """Change one choice at a time.
-
-    Parameters
-    ----------
-    output : str or Path
-        Folder for tables and finished cells.
-    grid : dict
-        Arguments of :func:`measure_grid`, whose cells choose K and T for the digits.
-    digits : Setup, default=USPS with K = 500 and T = 3, three seeds
-        Digits; they are tried with the chosen K and T, and with these.
-    faces : Setup, default=Extended Yale B with the paper's K = 600 and T = 5, three seeds
-        Faces.
-    n_jobs : int or None, default=None
-        Threads inside a cell.
-    n_processes : int, default=1
-        Cells measured at once.
-
-    Returns
-    -------
-    list of dict
-        The records of all cells.
-    """
-    output = Path(output)
-    usps = measure_grid(output, **grid, n_jobs=n_jobs, n_processes=n_processes)
+    """Change one choice at a time: on digits with the K and T that the grid chose and with their own, and on faces."""
+    usps = measure_grid(runner, **grid)
     trials = {
         f"{digits.dataset}, chosen": list_trials(
             digits, {loss: choose(usps, "ddl", loss)[:2] for loss in ABLATION_LOSSES}
@@ -130,10 +104,9 @@ def run_ablation(
         digits.dataset: list_trials(digits, _use_own_size(digits)),
         f"{faces.dataset} (faces)": list_trials(faces, _use_own_size(faces)),
     }
-    run = partial(run_trials, output=output, n_jobs=n_jobs, n_processes=n_processes)
-    records = run([trial for of_one in trials.values() for trial in of_one])
-    by_dataset = {name: run(of_one) for name, of_one in trials.items()}  # from the cache
-    write_tables(output, "ablation", _format(by_dataset, list_changes(digits.dataset)), records)
+    records = run_trials([trial for of_one in trials.values() for trial in of_one], runner)
+    by_dataset = {name: run_trials(of_one, runner) for name, of_one in trials.items()}  # from the cache
+    write_tables(runner.output, "ablation", _format(by_dataset, list_changes(digits.dataset)), records)
     return records
 
 

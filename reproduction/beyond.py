@@ -19,15 +19,12 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 
-from ddlearn.coding import ElasticNet
-from ddlearn.coding.jitter import Jitter
-from ddlearn.estimators.classifier import DDLClassifier
-from ddlearn.fitting.refinement import Refiner
+from ddlearn import DDLClassifier, ElasticNet, Jitter, Refiner
 
 from .cells import (
     Cell,
     Record,
-    run_cells,
+    Runner,
     slug,
 )
 from .images import (
@@ -37,6 +34,7 @@ from .images import (
     spread,
 )
 from .measuring import find_interval, warm_up
+from .models import make_classifier
 from .tables import format_table, write_tables
 from .trials import (
     Labels,
@@ -89,9 +87,9 @@ PEER_GRIDS: dict[str, dict[str, list[Any]]] = {
     "svm": {"C": [1.0, 10.0, 100.0, 1000.0], "gamma_factor": [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0]},
     "knn": {"n_neighbors": [1, 3, 5, 7, 9]},
 }
-COMMAND = "ddlearn reproduce beyond -o results --jobs 2"
-# What was tried on the way to the settings above; it is written by hand, and not part of an installed package.
-TRIED = Path(__file__).parents[3] / "docs" / "reproduction" / "beyond_tried.csv"
+COMMAND = "python -m reproduction beyond -o results --jobs 2"
+# What was tried on the way to the settings above, written by hand.
+TRIED = Path(__file__).parents[1] / "docs" / "reproduction" / "beyond_tried.csv"
 N_FOLDS = 3
 VARIANT = "as set"  # a model is judged with the settings that it was fitted with
 
@@ -170,7 +168,7 @@ class Contender(NamedTuple):
 
 
 def _set_ddl(entry: Entry, X: Floats, y: Labels, n_jobs: int | None) -> Choice:
-    model = DDLClassifier(**entry.settings, random_state=entry.seed, n_jobs=n_jobs)
+    model = make_classifier(**entry.settings, random_state=entry.seed, n_jobs=n_jobs)
     return Choice(model, _to_json(entry.settings))
 
 
@@ -219,50 +217,24 @@ CONTENDERS = {
 
 
 def run_beyond(
-    output: str | Path,
+    runner: Runner,
     *,
     only: Sequence[str] = tuple(ROWS),
     seeds: Sequence[int] = (0, 1, 2),
     settings: Mapping[str, dict[str, Any]] = BEYOND_SETTINGS,
     max_train: int | None = None,
     max_test: int | None = None,
-    n_jobs: int | None = None,
-    n_processes: int = 1,
 ) -> list[Record]:
     """Measure DDL at its best beside logistic regression, an RBF SVM and nearest neighbours.
 
-    Parameters
-    ----------
-    output : str or Path
-        Folder for tables and finished cells.
-    only : sequence of str, default=all data sets
-        What to measure: data sets ("usps"), or one method of one ("usps:svm").  The table holds all that is finished.
-    seeds : sequence of int, default=(0, 1, 2)
-        Of first atoms and random splits; where neither is random, the first will do.
-    settings : dict of dict, default=BEYOND_SETTINGS
-        Constructor parameters of DDL for each data set.
-    max_train : int or None, default=None
-        Training samples at most.
-    max_test : int or None, default=None
-        Test samples at most.
-    n_jobs : int or None, default=None
-        Threads inside a cell.
-    n_processes : int, default=1
-        Cells measured at once.
-
-    Returns
-    -------
-    list of dict
-        The records of all finished cells.
+    ``only`` names data sets ("usps") or single methods ("usps:svm") to measure; the table holds all finished cells.
     """
-    output = Path(output)
     parts = choose_parts(only)
     entries = list_entries(seeds, settings, max_train=max_train, max_test=max_test)
-    cells = [entry.make_cell(n_jobs) for entry in entries]
-    wanted = [cell for entry, cell in zip(entries, cells, strict=True) if (entry.dataset, entry.method) in parts]
-    run_cells(wanted, output / "cells", n_jobs=n_jobs, n_processes=n_processes)
-    records = _read_finished(cells, output / "cells")
-    write_tables(output, "beyond", _format(records), records)
+    cells = [entry.make_cell(runner.n_jobs) for entry in entries]
+    runner.run([cell for entry, cell in zip(entries, cells, strict=True) if (entry.dataset, entry.method) in parts])
+    records = _read_finished(cells, runner.output / "cells")
+    write_tables(runner.output, "beyond", _format(records), records)
     return records
 
 
@@ -355,7 +327,7 @@ def _judge(model: Any, data: Split) -> dict[str, Any]:
 
 
 def _describe_ddl(model: Any) -> dict[str, Any]:
-    """Return what only DDL tells: its size, and how its error on held-out training images went while it was refined."""
+    """Return what is known of DDL alone: its size, and its error on held-out training images during refinement."""
     if not isinstance(model, DDLClassifier):
         return {}
     epochs = [

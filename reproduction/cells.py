@@ -29,7 +29,23 @@ class Cell(NamedTuple):
     name: str
     parameters: dict[str, Any]
     measure: Callable[[], dict[str, Any]]
-    effort: float = 1.0  # how long it takes, relative to the others, as far as can be told; for the time left
+    effort: float = 1.0  # how long it takes, roughly, relative to the others; used to estimate the time left
+
+
+class Runner(NamedTuple):
+    """Where an experiment writes its results, and how its cells are measured."""
+
+    output: Path
+    n_jobs: int | None = None  # threads inside a cell
+    n_processes: int = 1  # cells measured at once, which is faster than threads inside one
+
+    def run(self, cells: Sequence[Cell]) -> list[Record]:
+        """Measure the cells that are not in the output folder yet, and return the records of all."""
+        return run_cells(cells, self.output / "cells", n_jobs=self.n_jobs, n_processes=self.n_processes)
+
+    def use_threads(self) -> Runner:
+        """Return a runner for cells that share fitted models: one cell at a time, on threads instead of processes."""
+        return self._replace(n_jobs=self.n_processes, n_processes=1)
 
 
 def run_cells(cells: Sequence[Cell], folder: Path, *, n_jobs: int | None = None, n_processes: int = 1) -> list[Record]:
@@ -59,19 +75,19 @@ def run_cells(cells: Sequence[Cell], folder: Path, *, n_jobs: int | None = None,
     progress = _Progress(missing)
     work = partial(_measure, folder=folder, n_jobs=n_jobs)
     for position, seconds in map_processes(work, missing, n_processes=n_processes):
-        progress.tell(missing[position], seconds)
+        progress.log(missing[position], seconds)
     return [json.loads(path.read_text()) for path in paths]
 
 
 class _Progress:
-    """Tells of each cell, and how long the others will take."""
+    """Logs each finished cell, and about how long the others will take."""
 
     def __init__(self, cells: Sequence[Cell]):
         self._start = perf_counter()
         self._n_cells, self._n_done = len(cells), 0
         self._effort, self._effort_done = sum(cell.effort for cell in cells), 0.0
 
-    def tell(self, cell: Cell, seconds: float) -> None:
+    def log(self, cell: Cell, seconds: float) -> None:
         self._n_done += 1
         self._effort_done += cell.effort
         elapsed = perf_counter() - self._start

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .cells import Cell, Record, run_cells
+from .cells import Cell, Record, Runner
 from .claims_on_fitting import (
     list_start_cells,
     list_step_cells,
@@ -35,7 +34,7 @@ from .usps_grid import measure_grid
 
 
 class Claim(NamedTuple):
-    """What the paper says, what is tried, and what tells the result."""
+    """What the paper says, what is tried, and what reports the result."""
 
     title: str
     words: str
@@ -44,22 +43,7 @@ class Claim(NamedTuple):
 
 
 def list_claims(digits: Setup, faces: Setup, n_jobs: int | None) -> list[Claim]:
-    """Return the claims that have cells of their own.
-
-    Parameters
-    ----------
-    digits : Setup
-        USPS, or what stands for it.
-    faces : Setup
-        Extended Yale B, or what stands for it.
-    n_jobs : int or None
-        Threads inside a cell.
-
-    Returns
-    -------
-    list of Claim
-        In the order of the page.
-    """
+    """Return the claims that have cells of their own, in the order of the page."""
     n_samples = len(spread(len(load_rows(digits.dataset, 0).y_train), digits.max_train))
     return [
         Claim(
@@ -82,7 +66,7 @@ def list_claims(digits: Setup, faces: Setup, n_jobs: int | None) -> list[Claim]:
             '"Only one iteration of Algorithm 1 is needed when the square cost is used, since it is already '
             'quadratic." '
             "A model after two outer iterations, one seed: share of training samples whose code differs by more than "
-            "0.1 % from that after 100 steps, after so many steps from label-free codes; and the mean number of steps "
+            "0.1 % from that after 100 steps, by number of steps from label-free codes; and the mean number of steps "
             "of a sample, taken, and undone since they would have raised its objective.",
             list_step_cells(digits, n_jobs),
             report_steps,
@@ -90,14 +74,14 @@ def list_claims(digits: Setup, faces: Setup, n_jobs: int | None) -> list[Claim]:
         Claim(
             "Wrong labels",
             '"This is consistent with the theoretical argument that LogitBoost should outperform AdaBoost when '
-            'training data is noisy or mislabeled." Test error (%) with so many training '
-            "labels replaced by another class.",
+            'training data is noisy or mislabeled." Test error (%) by '
+            "share of training labels replaced by another class.",
             list_flipped_cells(digits, n_jobs),
             report_flipped,
         ),
         Claim(
             "Weights from the data",
-            "The paper estimates the trade-offs, one scale for each sample and class. Against that stands one fixed "
+            "The paper estimates the trade-offs, one scale for each sample and class. The alternative is one fixed "
             "weight for all of them, lambda, in units of the ratio of the first codes' medians, chosen by 3-fold "
             "cross-validation on the training samples for each seed (in brackets). All fits have 20 iterations. With "
             "the default floors, all class costs of USPS are at their floor; with low floors they are estimated, as in "
@@ -124,41 +108,16 @@ def list_claims(digits: Setup, faces: Setup, n_jobs: int | None) -> list[Claim]:
 
 
 def run_claims(
-    output: str | Path,
+    runner: Runner,
     *,
     grid: Mapping[str, Any],
     digits: Setup = Setup(),  # noqa: B008 - it does not change
     faces: Setup = Setup("yaleb", 600, 5),  # noqa: B008
-    n_jobs: int | None = None,
-    n_processes: int = 1,
 ) -> list[Record]:
-    """Try the paper's claims.
-
-    Parameters
-    ----------
-    output : str or Path
-        Folder for tables, figures and finished cells.
-    grid : dict
-        Arguments of :func:`measure_grid`, whose cells answer the claims on K and T.
-    digits : Setup, default=USPS with K = 300 and T = 3, three seeds
-        What claims on digits are tried on.
-    faces : Setup, default=Extended Yale B, three seeds
-        What claims on faces are tried on.
-    n_jobs : int or None, default=None
-        Threads inside a cell.
-    n_processes : int, default=1
-        Cells measured at once.
-
-    Returns
-    -------
-    list of dict
-        The records of all cells, but those of the grid.
-    """
-    output = Path(output)
-    claims = list_claims(digits, faces, n_jobs)
-    run = partial(run_cells, folder=output / "cells", n_jobs=n_jobs, n_processes=n_processes)
-    run([cell for claim in claims for cell in claim.cells])  # all in one go, so that no process waits
-    usps = measure_grid(output, **grid, n_jobs=n_jobs, n_processes=n_processes)
+    """Try the claims, and return the records of all cells except those of the grid, which answers two of them."""
+    claims = list_claims(digits, faces, runner.n_jobs)
+    runner.run([cell for claim in claims for cell in claim.cells])  # all in one go, so that no process waits
+    usps = measure_grid(runner, **grid)
     parts = [
         f"# The paper's other claims\n\n{digits.dataset.upper()}, K = {digits.n_components}, T = "
         f"{digits.n_nonzero_coefs}, {len(digits.seeds)} seeds, mean and standard deviation, unless it says "
@@ -170,8 +129,8 @@ def run_claims(
     ]
     records: list[Record] = []
     for claim in claims:
-        of_claim = run(claim.cells)  # from the cache
-        parts.append(f"## {claim.title}\n\n{claim.words}\n\n{claim.report(of_claim, output)}")
+        of_claim = runner.run(claim.cells)  # from the cache
+        parts.append(f"## {claim.title}\n\n{claim.words}\n\n{claim.report(of_claim, runner.output)}")
         records += of_claim
-    write_tables(output, "claims", "\n".join(parts), records)
+    write_tables(runner.output, "claims", "\n".join(parts), records)
     return records

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ddlearn.coding.discriminative import discriminative_encode
-from ddlearn.estimators.classifier import DDLClassifier
+from ddlearn import DDLClassifier, discriminative_encode
 
 from .cells import Cell, Record, slug
 from .images import Floats
+from .models import make_map_model
 from .setups import Setup
 from .tables import (
     BLUE,
@@ -31,14 +31,13 @@ from .trials import (
     get_trial,
     guess_effort,
     load_samples,
-    make_map_model,
 )
 
 STARTS = {"samples": "training samples", "gaussian": "Gaussian vectors"}
 _START_COLOURS = {"samples": BLUE, "gaussian": ORANGE}
 _START_LOSSES = ("square", "logistic")
 # Floors depend on the first codes, and with them the objective; low ones make both starts descend on the same one. The
-# number of iterations is fixed, so that no rule for stopping has a say in how many are needed.
+# number of iterations is fixed, so that no stopping rule decides how many are needed.
 _START_SETTINGS = PAPER | LOW_FLOORS | {"tol": 0.0, "max_iter": 60}
 _PAPERS_ITERATIONS = 20
 CODING_STEPS = (1, 2, 3, 5, 10, 30, 100)
@@ -98,7 +97,7 @@ def count_iterations(result: dict[str, Any], start: str) -> int:
 
 
 def report_starts(records: Sequence[Record], output: Path) -> str:
-    """Tell after how many iterations the fits have settled, and draw their objectives."""
+    """Report after how many iterations the fits have settled, and draw their objectives."""
     rows = []
     figure = make_figure(10, 4.5)
     for loss, axes in zip(_START_LOSSES, figure.subplots(1, 2), strict=True):
@@ -200,7 +199,7 @@ def measure_steps(
 
 
 def report_steps(records: Sequence[Record], output: Path) -> str:
-    """Tell how many samples still change after a number of steps."""
+    """Report how many samples still change after a number of steps."""
     rows = []
     for record in records:
         result = record["result"]

@@ -37,7 +37,7 @@ _METHOD_TITLES = {"ddl": "DDL", "baseline": "Baseline"}
 _MARKERS = dict(zip(LOSSES, "oD^s", strict=True))
 
 LABELLED = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-_SAMPLES_PER_ATOM = 2  # labelled ones: with more atoms than labels, most atoms have no say in the classes
+_SAMPLES_PER_ATOM = 2  # labelled ones: with more atoms than labels, most atoms say nothing about the classes
 
 
 class Learner(NamedTuple):
@@ -71,7 +71,7 @@ def list_flipped_cells(setup: Setup, n_jobs: int | None) -> list[Cell]:
 
 
 def report_flipped(records: Sequence[Record], output: Path) -> str:
-    """Tell and draw the error over the share of wrong labels."""
+    """Report and draw the error over the share of wrong labels."""
     figure = make_figure(10, 4.5)
     rows = []
     for axes, method in zip(figure.subplots(1, 2, sharey=True), _METHOD_TITLES, strict=True):
@@ -125,7 +125,7 @@ def list_labelled_cells(setup: Setup, n_jobs: int | None, n_samples: int) -> lis
 
 
 def report_labelled(records: Sequence[Record], output: Path) -> str:
-    """Tell and draw the error over the share of labelled samples."""
+    """Report and draw the error over the share of labelled samples."""
     figure = make_figure(8, 5.5)
     axes = figure.subplots()
     rows = []

@@ -29,7 +29,7 @@ _SRC_SHARES = (0.5, 1.0)  # of the training samples
 
 
 def report_grid(grid: Sequence[Record], name: str, symbol: str) -> str:
-    """Tell, from the grid of USPS, how the error goes with a setting: mean and least over the other one."""
+    """Report, from the grid of USPS, how the error depends on a setting: mean and least over the other one."""
     values = list(dict.fromkeys(get_trial(record).settings[name] for record in grid))
     rows = []
     for method in BOTH:
@@ -59,7 +59,7 @@ def list_large_cells(setup: Setup, n_jobs: int | None) -> list[Cell]:
 
 
 def report_large(records: Sequence[Record], output: Path) -> str:
-    """Tell the error over K."""
+    """Report the error over K."""
     sizes = list(dict.fromkeys(get_trial(record).settings["n_components"] for record in records))
     rows = []
     for method in BOTH:
@@ -99,7 +99,7 @@ def list_half_cells(setup: Setup, n_jobs: int | None) -> list[Cell]:
 
 
 def report_halves(records: Sequence[Record], output: Path) -> str:
-    """Tell the errors side by side."""
+    """Report the errors side by side."""
     rows = []
     for share in _SRC_SHARES:
         group = [

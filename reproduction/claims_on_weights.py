@@ -42,7 +42,7 @@ def list_weight_cells(setup: Setup, n_jobs: int | None) -> list[Cell]:
 
 
 def report_weights(records: Sequence[Record], output: Path) -> str:
-    """Tell the error with estimated scales, with the lambda that cross-validation chose, and over all lambdas."""
+    """Report the error with estimated scales, with the lambda that cross-validation chose, and over all lambdas."""
     rows = []
     for loss in WEIGHT_LOSSES:
         of_loss = [record for record in records if get_trial(record).settings["loss"] == loss]

@@ -1,4 +1,4 @@
-"""Digits out of place: what alignment and full inference change on USPS: ``ddlearn reproduce alignment``."""
+"""Digits out of place: what alignment and full inference change on USPS: ``python -m reproduction alignment``."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddlearn.estimators.classifier import DDLClassifier
-
 from .cells import (
     Cell,
     Record,
-    run_cells,
+    Runner,
     slug,
 )
 from .images import (
@@ -25,6 +23,7 @@ from .images import (
     to_rows,
 )
 from .measuring import Fits, judge_model
+from .models import apply_variant, make_map_model
 from .tables import (
     ORANGE,
     SKY,
@@ -74,56 +73,30 @@ DIGIT_SETTINGS = (
 
 
 def run_alignment(
-    output: str | Path,
-    *,
-    seeds: Sequence[int] = range(5),
-    max_train: int | None = None,
-    max_test: int | None = None,
-    n_jobs: int | None = None,
+    runner: Runner, *, seeds: Sequence[int] = range(5), max_train: int | None = None, max_test: int | None = None
 ) -> list[Record]:
-    """Measure what alignment and full inference change on USPS digits, with a model of otherwise default settings.
-
-    Parameters
-    ----------
-    output : str or Path
-        Folder for tables, figures and finished cells.
-    seeds : sequence of int, default=0 to 4
-        Each decides which training images become the first atoms.
-    max_train : int or None, default=None
-        Training images at most.
-    max_test : int or None, default=None
-        Test images at most.
-    n_jobs : int or None, default=None
-        Number of threads, after joblib's conventions.
-
-    Returns
-    -------
-    list of dict
-        The records of all cells.
-    """
-    output = Path(output)
+    """Measure what alignment and full inference change on USPS digits, with a model of otherwise default settings."""
+    runner = runner.use_threads()
     digits = load_digits()
     trained, tested = spread(len(digits.y_train), max_train), spread(len(digits.y_test), max_test)
-    fits = Fits(to_rows(digits.X_train[trained]), digits.y_train[trained], n_jobs)
+    fits = Fits(to_rows(digits.X_train[trained]), digits.y_train[trained], runner.n_jobs)
     X_test, y_test = to_rows(digits.X_test[tested]), digits.y_test[tested]
 
     def make_cell(setting: DigitSetting, seed: int) -> Cell:
         fit_settings, test_settings = setting.split()
 
         def measure() -> dict[str, Any]:
-            model, fit_seconds = fits.get(
-                DDLClassifier, fit_settings | {"classification_weight": 1.0, "random_state": seed}
-            )
-            result = judge_model(copy(model).set_params(**test_settings), X_test, y_test)
+            model, fit_seconds = fits.get(make_map_model, fit_settings | {"random_state": seed})
+            result = judge_model(apply_variant(copy(model), fit_settings, test_settings), X_test, y_test)
             return result | {"fit_seconds": fit_seconds}
 
         parameters = setting._asdict() | {"seed": seed, "n_train": len(trained), "n_test": len(tested)}
         return Cell(slug(f"alignment {setting.describe()} {seed}"), parameters, measure)
 
     cells = [make_cell(setting, seed) for seed in seeds for setting in DIGIT_SETTINGS]
-    records = run_cells(cells, output / "cells", n_jobs=n_jobs)
-    write_tables(output, "alignment", _format_digits(records), records)
-    _draw_digit_errors(output, records)
+    records = runner.run(cells)
+    write_tables(runner.output, "alignment", _format_digits(records), records)
+    _draw_digit_errors(runner.output, records)
     return records
 
 

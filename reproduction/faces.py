@@ -1,4 +1,4 @@
-"""Faces with gross errors: ``ddlearn reproduce faces``.
+"""Faces with gross errors: ``python -m reproduction faces``.
 
 Test faces are disturbed by occlusion and by random pixels, after Wright, Yang, Ganesh, Sastry and Ma, "Robust face
 recognition via sparse representation" (PAMI 2009), and recognised by ddlearn beside nearest neighbours, a linear SVM
@@ -17,12 +17,10 @@ from sklearn.model_selection import GridSearchCV, PredefinedSplit
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
 
-from ddlearn.estimators.classifier import DDLClassifier
-
 from .cells import (
     Cell,
     Record,
-    run_cells,
+    Runner,
     slug,
 )
 from .disturbances import DISTURBANCES, Condition, list_conditions
@@ -34,6 +32,7 @@ from .images import (
     to_rows,
 )
 from .measuring import Fits, judge_model
+from .models import apply_variant, make_classifier
 from .sparse_representation import SRC
 from .tables import (
     BLACK,
@@ -88,52 +87,29 @@ FACE_METHODS = {
     "nearest neighbour": FaceMethod(_make_nearest, {}, {}, SKY, "v"),
     "linear SVM": FaceMethod(_make_svm, {"C": [0.01, 0.1, 1.0, 10.0]}, {}, ORANGE, "^"),
     "SRC": FaceMethod(SRC, {"tol": 5e-4, "max_iter": 1000}, {}, BLACK, "s"),
-    "ddlearn": FaceMethod(DDLClassifier, FACE_MODEL, {"error_budget": 0}, PURPLE, "D"),
-    "ddlearn, gross errors": FaceMethod(DDLClassifier, FACE_MODEL, {"error_budget": ERROR_BUDGET}, BLUE, "o"),
+    "ddlearn": FaceMethod(make_classifier, FACE_MODEL, {"error_budget": 0}, PURPLE, "D"),
+    "ddlearn, gross errors": FaceMethod(make_classifier, FACE_MODEL, {"error_budget": ERROR_BUDGET}, BLUE, "o"),
 }
 
 
 def run_faces(
-    output: str | Path,
+    runner: Runner,
     *,
     size: tuple[int, int] = (96, 84),
     methods: Sequence[str] = tuple(FACE_METHODS),
     occlusions: Sequence[float] = tuple(PUBLISHED["occlusion"]),
     corruptions: Sequence[float] = tuple(PUBLISHED["corruption"]),
     max_test: int | None = None,
-    n_jobs: int | None = None,
 ) -> list[Record]:
-    """Recognise faces with ever more of each hidden, or ever more pixels lost.
+    """Recognise faces of which more and more is hidden, or more and more pixels are lost.
 
     Extended Yale B; training images are lit from the front (lighting subsets 1 and 2), test images from further aside
     (subset 3).  Images are disturbed first and scaled to unit norm afterwards.
-
-    Parameters
-    ----------
-    output : str or Path
-        Folder for tables, figures and finished cells.
-    size : tuple of two ints, default=(96, 84)
-        Height and width of the images.
-    methods : sequence of str, default=all
-        Names from ``FACE_METHODS``.
-    occlusions : sequence of float, default=0 to 0.5
-        Shares of the pixels behind a square.
-    corruptions : sequence of float, default=0 to 0.8
-        Shares of the pixels with random values.
-    max_test : int or None, default=None
-        Test images at most, spread over all people.
-    n_jobs : int or None, default=None
-        Number of threads or processes, after joblib's conventions.
-
-    Returns
-    -------
-    list of dict
-        The records of all cells.
     """
-    output = Path(output)
+    runner = runner.use_threads()
     faces = load_faces(size)
     tested = spread(len(faces.y_test), max_test)
-    fits = Fits(to_rows(faces.X_train), faces.y_train, n_jobs)
+    fits = Fits(to_rows(faces.X_train), faces.y_train, runner.n_jobs)
     levels = {"occlusion": occlusions, "corruption": corruptions}
 
     def make_cell(condition: Condition, name: str) -> Cell:
@@ -142,7 +118,9 @@ def run_faces(
         def measure() -> dict[str, Any]:
             model, fit_seconds = fits.get(method.make, method.fit_settings)
             X = to_rows(condition.apply(faces.X_test[tested]))
-            result = judge_model(copy(model).set_params(**method.test_settings), X, faces.y_test[tested])
+            result = judge_model(
+                apply_variant(copy(model), method.fit_settings, method.test_settings), X, faces.y_test[tested]
+            )
             return result | {"fit_seconds": fit_seconds}
 
         parameters = condition._asdict() | {"method": name, "seed": SEED, "size": list(size), "n_test": len(tested)}
@@ -155,9 +133,9 @@ def run_faces(
         condition for kind in DISTURBANCES for condition in list_conditions(kind, levels[kind])
     )  # a dict, since both kinds begin with no disturbance
     cells = [make_cell(condition, name) for condition in conditions for name in methods]
-    records = run_cells(cells, output / "cells", n_jobs=n_jobs)
-    write_tables(output, "faces", _format_faces(records, levels, len(faces.y_train)), records)
-    _draw_faces(output, records, levels)
+    records = runner.run(cells)
+    write_tables(runner.output, "faces", _format_faces(records, levels, len(faces.y_train)), records)
+    _draw_faces(runner.output, records, levels)
     return records
 
 

@@ -98,7 +98,7 @@ def load_rows(dataset: str, seed: int) -> Split:
 
 
 def spread(n_images: int, n_kept: int | None) -> NDArray[np.intp]:
-    """Return positions of so many images, spread evenly over all of them; None keeps all."""
+    """Return the positions of at most ``n_kept`` images, spread evenly over all of them; None keeps all."""
     return np.linspace(0, n_images - 1, min(n_kept or n_images, n_images)).astype(np.intp)
 
 

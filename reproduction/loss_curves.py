@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from ddlearn.losses import Loss, resolve_loss
+from ddlearn import Loss
+from ddlearn.losses import resolve_loss
 
 from .cells import (
     Cell,
     Record,
-    run_cells,
+    Runner,
     slug,
 )
 from .tables import (
@@ -38,31 +39,15 @@ _LINES = dict(zip(LOSSES, ("-", "--", "-.", "-"), strict=True))
 _EXACT = 1e-9  # numbers that differ by less are equal
 
 
-def run_losses(output: str | Path, *, n_jobs: int | None = None, n_processes: int = 1) -> list[Record]:
-    """Draw the costs and their curvatures, and check what the paper says of them.
-
-    Parameters
-    ----------
-    output : str or Path
-        Folder for the table, the figure and finished cells.
-    n_jobs : int or None, default=None
-        Not used.
-    n_processes : int, default=1
-        Not used.
-
-    Returns
-    -------
-    list of dict
-        The records of all cells, one a loss.
-    """
-    output = Path(output)
+def run_losses(runner: Runner) -> list[Record]:
+    """Draw the costs and their curvatures, and check what the paper says of them."""
     cells = [
         Cell(slug(f"losses {loss}"), {"loss": loss, "margins": list(MARGINS)}, partial(measure_loss, loss))
         for loss in LOSSES
     ]
-    records = run_cells(cells, output / "cells")
-    write_tables(output, "losses", _format(records), records)
-    _draw(output)
+    records = runner.run(cells)
+    write_tables(runner.output, "losses", _format(records), records)
+    _draw(runner.output)
     return records
 
 
@@ -81,17 +66,9 @@ def measure_loss(name: str) -> dict[str, Any]:
 def relate_curvature(loss: Loss) -> dict[str, Any]:
     """Return how the curvature of a loss depends on its value, found by looking at many margins.
 
-    Parameters
-    ----------
-    loss : Loss
-        The loss.
-
-    Returns
-    -------
-    dict
-        The kind: "constant", "proportional" to the value, a "band" of margins with curvature, or a "peak", which lies
-        inside, while the curvature falls to both sides.  Beside it the numbers that describe it, and the curvature that
-        coding works with if that one is constant, else None.
+    The kind is "constant", "proportional" to the value, a "band" of margins with curvature, or a "peak" from which the
+    curvature falls to both sides.  Beside it are the numbers that describe it, and the curvature that coding works with
+    if that one is constant, else None.
     """
     margins = np.linspace(-8, 8, 16001)
     value, curvature, surrogate = loss.value(margins), loss.curvature(margins), loss.surrogate_curvature(margins)

@@ -16,7 +16,7 @@ from .sparse_representation import SRC, SparseErrors
 
 
 class Fits:
-    """Models fitted to one training set, each when it is first asked for."""
+    """Models fitted to one training set, each on first use."""
 
     def __init__(self, X: Floats, y: NDArray[np.integer], n_jobs: int | None):
         self._data = X, y

@@ -11,15 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from ddlearn.estimators.classifier import DDLClassifier
+from ddlearn import DDLClassifier
 
 from .cells import (
     Cell,
     Record,
-    run_cells,
+    Runner,
     slug,
 )
 from .images import DATASETS, Floats, Split
+from .models import make_map_model
+from .setups import Setup
 from .tables import (
     BLACK,
     BLUE,
@@ -38,7 +40,6 @@ from .trials import (
     Trial,
     guess_effort,
     load_samples,
-    make_map_model,
 )
 
 # The paper has no floors. The library's hold up almost all class costs on USPS, which are then equal and show nothing.
@@ -64,73 +65,33 @@ class Correlation(NamedTuple):
 
 
 def run_parameters(
-    output: str | Path,
+    runner: Runner,
     *,
-    dataset: str = "usps",
-    n_components: int = 300,
-    n_nonzero_coefs: int = 3,
+    digits: Setup = Setup(seeds=range(5)),  # noqa: B008 - it does not change
     loss: str = "square",
-    seeds: Sequence[int] = range(5),
-    max_train: int | None = None,
-    max_test: int | None = None,
-    n_jobs: int | None = None,
-    n_processes: int = 1,
 ) -> list[Record]:
     """Fit DDL, draw what it learned, and check what the paper says of it.
 
-    Parameters
-    ----------
-    output : str or Path
-        Folder for tables, figures and finished cells.
-    dataset : str, default="usps"
-        What to learn from; "digits" needs no file.
-    n_components : int, default=300
-        Number of atoms.
-    n_nonzero_coefs : int, default=3
-        Number of atoms in a code.
-    loss : str, default="square"
-        The classification cost whose noise and dictionary are drawn; the paper's others are fitted with the first seed,
-        for their class costs.
-    seeds : sequence of int, default=0 to 4
-        One fit each; the figures of noise and dictionary are of the first.
-    max_train : int or None, default=None
-        Training samples at most.
-    max_test : int or None, default=None
-        Test samples at most.
-    n_jobs : int or None, default=None
-        Threads inside a cell.
-    n_processes : int, default=1
-        Cells measured at once.
-
-    Returns
-    -------
-    list of dict
-        The records of all cells.
+    The figures of noise and dictionary show the given loss with the first seed.  The paper's other losses are fitted
+    with the first seed alone, for their class costs.
     """
-    output = Path(output)
-    fits = [(loss, seed) for seed in seeds] + [(other, seeds[0]) for other in LOSSES if other != loss]
+    first = digits.seeds[0]
+    fits = [(loss, seed) for seed in digits.seeds] + [(other, first) for other in LOSSES if other != loss]
     cells = [
         _make_cell(
-            Trial(
-                dataset,
-                "ddl",
-                PAPER | floors | {"n_components": n_components, "n_nonzero_coefs": n_nonzero_coefs, "loss": name},
-                seed=seed,
-                max_train=max_train,
-                max_test=max_test,
-            ),
+            digits.make_trial("ddl", PAPER | floors | {"loss": name}, seed),
             title,
-            (name, seed, title) == (loss, seeds[0], "default"),
-            n_jobs,
+            (name, seed, title) == (loss, first, "default"),
+            runner.n_jobs,
         )
         for title, floors in FLOORS.items()
         for name, seed in fits
     ]
-    records = run_cells(cells, output / "cells", n_jobs=n_jobs, n_processes=n_processes)
+    output, records = runner.output, runner.run(cells)
     write_tables(output, "parameters", _format(records), [_without_dictionary(record) for record in records])
     _draw_sigma(output, records)
     _draw_gamma(output, records)
-    _draw_dictionary(output, records[0], DATASETS[dataset].image_shape)
+    _draw_dictionary(output, records[0], DATASETS[digits.dataset].image_shape)
     return records
 
 
@@ -150,7 +111,7 @@ def _without_dictionary(record: Record) -> Record:
 
 
 def measure_parameters(trial: Trial, keeps_dictionary: bool, n_jobs: int | None) -> dict[str, Any]:
-    """Fit, and return what was learned and how well each class is told from the others."""
+    """Fit, and return what was learned and how well each class is separated from the others."""
     data = load_samples(trial)
     model = make_map_model(**trial.settings, random_state=trial.seed, n_jobs=n_jobs).fit(data.X_train, data.y_train)
     speakers, strengths = find_speakers(model)
@@ -212,18 +173,9 @@ def _describe_sigma(model: DDLClassifier) -> dict[str, Any]:
 
 
 def compare_densities(values: Floats) -> dict[str, float]:
-    """Return the log-likelihood per value of three densities, all on the interval from the least to the largest value.
+    """Return the log-likelihood per value of three densities, all cut to the range of the values, which are positive.
 
-    Parameters
-    ----------
-    values : ndarray of shape (n_values,)
-        Positive numbers.
-
-    Returns
-    -------
-    dict of float
-        For 1/x, which has nothing to fit but its ends, and for the log-normal and gamma densities of greatest
-        likelihood, both cut to the interval.
+    1/x has only its ends to fit; the log-normal and gamma densities are those of greatest likelihood.
     """
     least, largest = values.min(), values.max()
     likelihoods = {"1/x": float(np.mean(-np.log(values)) - np.log(np.log(largest / least)))}
@@ -255,19 +207,7 @@ def fit_log_slope(counts: NDArray[np.integer], edges: Floats) -> float:
 def fit_inverse(counts: NDArray[np.integer], edges: Floats) -> tuple[float, float]:
     """Return the factor of the 1/x that is nearest to the counts by least squares, and the share that it explains.
 
-    Parameters
-    ----------
-    counts : ndarray of shape (n_bins,)
-        The histogram.
-    edges : ndarray of shape (n_bins + 1,)
-        Where its bins begin and end.
-
-    Returns
-    -------
-    factor : float
-        What 1/x is multiplied by.
-    explained : float
-        Share of the counts' variance; negative if their mean is nearer to them than the curve.
+    The share is that of the counts' variance; it is negative if their mean is nearer to them than the curve.
     """
     inverse = 2 / (edges[1:] + edges[:-1])
     factor = counts @ inverse / (inverse @ inverse)
@@ -276,7 +216,7 @@ def fit_inverse(counts: NDArray[np.integer], edges: Floats) -> tuple[float, floa
 
 
 def _describe_classes(model: DDLClassifier, data: Split) -> dict[str, Any]:
-    """Return numbers by class: costs, how frequent it is, and how well it is told from the others on the test set."""
+    """Return numbers by class: costs, how frequent it is, and how well it is separated on the test set."""
     classes = model.classes_
     is_member = data.y_train[:, None] == classes
     margins = np.where(is_member, 1, -1) * (model.codes_ @ model.coef_.T + model.intercept_)

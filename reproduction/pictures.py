@@ -1,17 +1,14 @@
-"""Pictures of what the model makes of single images: ``ddlearn reproduce pictures``."""
+"""Pictures of what the model makes of single images: ``python -m reproduction pictures``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.ndimage import affine_transform
 
-from ddlearn.estimators.classifier import DDLClassifier
-
-from .cells import Record
+from .cells import Record, Runner
 from .digits import USPS_ALIGNMENT
 from .disturbances import Condition
 from .faces import ERROR_BUDGET, FACE_MODEL
@@ -24,6 +21,7 @@ from .images import (
     spread,
     to_rows,
 )
+from .models import apply_variant, make_classifier, make_map_model
 from .tables import (
     BLACK,
     BLUE,
@@ -36,36 +34,19 @@ from .tables import (
 
 
 def draw_occluded_faces(
-    output: str | Path,
-    *,
-    size: tuple[int, int] = (96, 84),
-    level: float = 0.3,
-    n_faces: int = 4,
-    n_jobs: int | None = None,
+    runner: Runner, *, size: tuple[int, int] = (96, 84), level: float = 0.3, n_faces: int = 4
 ) -> None:
     """Draw what the model makes of occluded faces, with and without gross errors.
 
-    The faces are spread evenly over the test images, not chosen by how well they do.  Files are
-    ``occluded_faces.svg`` and ``.png``.
-
-    Parameters
-    ----------
-    output : str or Path
-        Folder for the picture.
-    size : tuple of two ints, default=(96, 84)
-        Height and width of the images.
-    level : float, default=0.3
-        Share of the pixels that are hidden.
-    n_faces : int, default=4
-        Number of faces.
-    n_jobs : int or None, default=None
-        Number of threads, after joblib's conventions.
+    The faces are spread evenly over the test images, not chosen by how well they do.
     """
     faces = load_faces(size)
-    model = DDLClassifier(**FACE_MODEL, n_jobs=n_jobs).fit(to_rows(faces.X_train), faces.y_train)
+    model = make_classifier(**FACE_MODEL, n_jobs=runner.n_jobs).fit(to_rows(faces.X_train), faces.y_train)
     shown = spread(len(faces.y_test), n_faces)
     X = to_rows(Condition("occlusion", level).apply(faces.X_test[shown]))
-    before, after = (model.set_params(error_budget=budget).explain(X) for budget in (0, ERROR_BUDGET))
+    before, after = (
+        apply_variant(model, FACE_MODEL, {"error_budget": budget}).explain(X) for budget in (0, ERROR_BUDGET)
+    )
     true_class = np.searchsorted(model.classes_, faces.y_test[shown])
     titles = ("original", "occluded", "error found", "reconstruction", "evidence")
     figure = make_figure(2.2 * len(titles), 2.4 * n_faces)
@@ -86,7 +67,7 @@ def draw_occluded_faces(
     for axes, title in zip(grid[0], titles, strict=True):
         axes.set_title(title, fontsize=14)
     figure.legend(*grid[0, -1].get_legend_handles_labels(), loc="outside lower right", ncols=2, fontsize=12)
-    save_figure(figure, Path(output), "occluded_faces")
+    save_figure(figure, runner.output, "occluded_faces")
 
 
 def _draw_evidence(axes: Any, evidence: Sequence[Floats], true_class: int) -> None:
@@ -101,28 +82,19 @@ def _draw_evidence(axes: Any, evidence: Sequence[Floats], true_class: int) -> No
     axes.set_yticks([])
 
 
-def draw_misaligned_digits(output: str | Path, *, n_jobs: int | None = None) -> None:
+def draw_misaligned_digits(runner: Runner) -> None:
     """Draw digits out of place: as they come, registered, and rebuilt from atoms, with the label before and after.
 
     The digits are the first of each class among the test images, each turned by up to 12 degrees and moved by up to
-    1.5 pixels.  Files are ``misaligned_digits.svg`` and ``.png``.
-
-    Parameters
-    ----------
-    output : str or Path
-        Folder for the picture.
-    n_jobs : int or None, default=None
-        Number of threads, after joblib's conventions.
+    1.5 pixels.
     """
     digits = load_digits()
-    model = DDLClassifier(classification_weight=1.0, random_state=SEED, n_jobs=n_jobs).fit(
-        to_rows(digits.X_train), digits.y_train
-    )
+    model = make_map_model(random_state=SEED, n_jobs=runner.n_jobs).fit(to_rows(digits.X_train), digits.y_train)
     shown = np.unique(digits.y_test, return_index=True)[1]
     rng = np.random.default_rng(SEED)
     X = to_rows(np.array([_move(digits.X_test[position], rng) for position in shown]))
     labels_before = model.predict(X)
-    model.set_params(alignment=USPS_ALIGNMENT, image_shape=USPS_SHAPE)
+    apply_variant(model, {}, {"alignment": USPS_ALIGNMENT, "image_shape": USPS_SHAPE})
     explanation, labels_after = model.explain(X), model.predict(X)
     figure = make_figure(1.2 * len(shown), 4.2)
     rows = {"moved": X, "registered": explanation.samples, "rebuilt": explanation.reconstruction}
@@ -137,7 +109,7 @@ def draw_misaligned_digits(output: str | Path, *, n_jobs: int | None = None) -> 
         colour = RED if after != truth else GREEN if before != truth else BLACK
         axes.set_title(f"{before} → {after}", fontsize=14, color=colour)
     figure.suptitle("Label without and with alignment (green: mended, red: wrong)", fontsize=14)
-    save_figure(figure, Path(output), "misaligned_digits")
+    save_figure(figure, runner.output, "misaligned_digits")
 
 
 def _move(image: Floats, rng: np.random.Generator) -> Floats:
@@ -148,8 +120,9 @@ def _move(image: Floats, rng: np.random.Generator) -> Floats:
     return affine_transform(image, rotation, middle - rotation @ middle + rng.uniform(-1.5, 1.5, 2), order=1)
 
 
-def draw_pictures(output: str | Path, *, n_jobs: int | None = None) -> list[Record]:
+def draw_pictures(runner: Runner) -> list[Record]:
     """Draw the occluded faces and the misaligned digits; there is nothing to measure."""
-    draw_occluded_faces(output, n_jobs=n_jobs)
-    draw_misaligned_digits(output, n_jobs=n_jobs)
+    runner = runner.use_threads()
+    draw_occluded_faces(runner)
+    draw_misaligned_digits(runner)
     return []

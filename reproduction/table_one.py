@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ddlearn.losses import resolve_loss
 
-from .cells import Record
+from .cells import Record, Runner
+from .setups import Setup
 from .tables import format_table, write_tables
 from .trials import (
     LOSS_TITLES,
@@ -100,31 +100,10 @@ def list_trials(
     max_train: int | None = None,
     max_test: int | None = None,
 ) -> list[Trial]:
-    """Return the trials of a table.
+    """Return the trials of a table, baselines first.
 
-    Parameters
-    ----------
-    dataset : str
-        What to learn from.
-    sizes : dict
-        K and T for each pair of method and loss.
-    seeds : sequence of int
-        Of first atoms and random splits.
-    full_losses : sequence of str, default=all
-        For which losses DDL is also tried with full inference.
-    aligned_losses : sequence of str, default=()
-        For which losses DDL is also trained with alignment.
-    is_aligned_at_test : bool, default=True
-        Whether DDL is also tried with alignment at test time.
-    max_train : int or None, default=None
-        Training samples at most.
-    max_test : int or None, default=None
-        Test samples at most.
-
-    Returns
-    -------
-    list of Trial
-        Baselines first.
+    ``sizes`` has K and T for each pair of method and loss.  DDL is also tried with full inference for ``full_losses``,
+    and trained with alignment for ``aligned_losses``.
     """
     alignment = align(dataset)
 
@@ -150,44 +129,11 @@ def list_trials(
     return trials
 
 
-def run_table(
-    output: str | Path,
-    name: str,
-    title: str,
-    trials: Sequence[Trial],
-    *,
-    by_size: bool = False,
-    n_jobs: int | None = None,
-    n_processes: int = 1,
-) -> list[Record]:
-    """Measure the trials and write their table.
-
-    Parameters
-    ----------
-    output : str or Path
-        Folder for tables and finished cells.
-    name : str
-        Of the files.
-    title : str
-        What stands above the table.
-    trials : sequence of Trial
-        From :func:`list_trials`, and peers.
-    by_size : bool, default=False
-        Whether there is a table for each K and T, or one in which each entry names them.
-    n_jobs : int or None, default=None
-        Threads inside a cell.
-    n_processes : int, default=1
-        Cells measured at once.
-
-    Returns
-    -------
-    list of dict
-        The records of all cells.
-    """
-    output = Path(output)
-    records = run_trials(trials, output, n_jobs=n_jobs, n_processes=n_processes)
+def run_table(runner: Runner, name: str, title: str, trials: Sequence[Trial], *, by_size: bool = False) -> list[Record]:
+    """Measure the trials and write their table: one for each K and T, or a single one whose entries name them."""
+    records = run_trials(trials, runner)
     blocks = _format_blocks(records, by_size=by_size)
-    write_tables(output, name, f"{title} {describe_data(records)}.\n\n{blocks}", records)
+    write_tables(runner.output, name, f"{title} {describe_data(records)}.\n\n{blocks}", records)
     return records
 
 
@@ -275,28 +221,9 @@ def choose_sizes(grid: Sequence[Record]) -> dict[tuple[str, str], Size]:
     return {(method, loss): choose(grid, method, loss)[:2] for method in ("baseline", "ddl") for loss in losses}
 
 
-def run_chosen_usps(
-    output: str | Path, *, grid: Mapping[str, Any], seeds: Sequence[int] = range(3), **running: Any
-) -> list[Record]:
-    """Measure USPS at the K and T that cross-validation chose, with full inference and with alignment.
-
-    Parameters
-    ----------
-    output : str or Path
-        Folder for tables and finished cells.
-    grid : dict
-        Arguments of :func:`measure_grid`, whose cells choose K and T.
-    seeds : sequence of int, default=0 to 2
-        Of the first atoms.
-    **running : int or None
-        ``n_jobs`` and ``n_processes``.
-
-    Returns
-    -------
-    list of dict
-        The records of all cells.
-    """
-    sizes = choose_sizes(measure_grid(output, **grid, **running))
+def run_chosen_usps(runner: Runner, *, grid: Mapping[str, Any], seeds: Sequence[int] = range(3)) -> list[Record]:
+    """Measure USPS at the K and T that cross-validation chose, with full inference and with alignment."""
+    sizes = choose_sizes(measure_grid(runner, **grid))
     limits: dict[str, Any] = {name: grid.get(name) for name in ("max_train", "max_test")}
     trials = list_trials(
         grid.get("dataset", "usps"), sizes, seeds=seeds, aligned_losses=("square", "logistic"), **limits
@@ -305,126 +232,67 @@ def run_chosen_usps(
         f"# USPS at the K and T that cross-validation chose\n\nMean and standard deviation over {len(seeds)} seeds "
         f"(the first is that of the grid). Alignment is affine, with the library's defaults. {IMPLIED}"
     )
-    return run_table(output, "usps_chosen", title, trials, **running)
+    return run_table(runner, "usps_chosen", title, trials)
 
 
 def run_mnist(
-    output: str | Path,
+    runner: Runner,
     *,
     grid: Mapping[str, Any],
     dataset: str = "mnist",
-    aligned_losses: Sequence[str] = ("square",),
     max_train: int | None = None,
     max_test: int | None = None,
-    **running: Any,
 ) -> list[Record]:
-    """Measure Table 1, left: MNIST with the K and T that were chosen on USPS, for each loss its own.
-
-    Parameters
-    ----------
-    output : str or Path
-        Folder for tables and finished cells.
-    grid : dict
-        Arguments of :func:`measure_grid`, whose cells choose K and T.
-    dataset : str, default="mnist"
-        What to learn from; "digits" needs no file.
-    aligned_losses : sequence of str, default=("square",)
-        For which losses DDL is also trained with alignment.
-    max_train : int or None, default=None
-        Training samples at most.
-    max_test : int or None, default=None
-        Test samples at most.
-    **running : int or None
-        ``n_jobs`` and ``n_processes``.
-
-    Returns
-    -------
-    list of dict
-        The records of all cells.
-    """
-    sizes = choose_sizes(measure_grid(output, **grid, **running))
-    trials = list_trials(
-        dataset, sizes, seeds=(0,), aligned_losses=aligned_losses, max_train=max_train, max_test=max_test
-    )
+    """Measure Table 1, left: MNIST with the K and T that were chosen on USPS, for each loss its own."""
+    sizes = choose_sizes(measure_grid(runner, **grid))
+    trials = list_trials(dataset, sizes, seeds=(0,), aligned_losses=("square",), max_train=max_train, max_test=max_test)
     title = (
         "# MNIST (Table 1, left)\n\nOne seed; K and T of each method and loss "
         "were chosen by cross-validation on USPS training images, no MNIST image had a say. In brackets the distance "
         "from the paper's number."
     )
-    return run_table(output, "mnist", title, trials, **running)
+    return run_table(runner, "mnist", title, trials)
 
 
 def _choose_settings(
-    output: str | Path,
-    dataset: str,
-    method: str,
-    candidates: Sequence[dict[str, Any]],
-    limits: dict[str, Any],
-    running: dict[str, Any],
+    runner: Runner, dataset: str, method: str, candidates: Sequence[dict[str, Any]], limits: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the settings of least cross-validation error on the first training half."""
     if len(candidates) == 1:
         return candidates[0]
     trials = [Trial(dataset, method, settings, n_folds=_PEER_FOLDS, **limits) for settings in candidates]
-    records = run_trials(trials, output, **running)
+    records = run_trials(trials, runner)
     return candidates[int(np.argmin([record["result"]["validation_error"] for record in records]))]
 
 
 def run_yaleb(
-    output: str | Path,
+    runner: Runner,
     *,
-    dataset: str = "yaleb",
-    n_components: int = FACE_ATOMS,
+    faces: Setup = Setup("yaleb", FACE_ATOMS, seeds=range(10)),  # noqa: B008 - it does not change
     budgets: Sequence[int] = FACE_BUDGETS,
-    seeds: Sequence[int] = range(10),
     peers: Mapping[str, Sequence[dict[str, Any]]] = FACE_PEERS,
-    max_train: int | None = None,
-    max_test: int | None = None,
-    **running: Any,
 ) -> list[Record]:
-    """Measure Table 1, right: faces in random halves, and other methods on the same halves.
+    """Measure Table 1, right: faces in random halves with several T, and other methods on the same halves.
 
-    Parameters
-    ----------
-    output : str or Path
-        Folder for tables and finished cells.
-    dataset : str, default="yaleb"
-        What to learn from; "digits" needs no file.
-    n_components : int, default=600
-        Number of atoms.
-    budgets : sequence of int, default=(5, 10, 20, 30)
-        Numbers of atoms in a code; the paper's is 5.
-    seeds : sequence of int, default=0 to 9
-        Of the splits and the first atoms.
-    peers : dict, default=FACE_PEERS
-        Other methods with the settings from which cross-validation chooses.
-    max_train : int or None, default=None
-        Training samples at most.
-    max_test : int or None, default=None
-        Test samples at most.
-    **running : int or None
-        ``n_jobs`` and ``n_processes``.
-
-    Returns
-    -------
-    list of dict
-        The records of all cells.
+    Of each peer's settings in ``peers``, cross-validation chooses.
     """
-    limits: dict[str, Any] = {"max_train": max_train, "max_test": max_test}
+    limits: dict[str, Any] = {"max_train": faces.max_train, "max_test": faces.max_test}
     quadratic = [loss for loss in LOSSES if resolve_loss(loss).is_quadratic]
     trials = []
     for budget in budgets:
-        sizes = {(method, loss): (n_components, budget) for method in ("baseline", "ddl") for loss in LOSSES}
+        sizes = {(method, loss): (faces.n_components, budget) for method in ("baseline", "ddl") for loss in LOSSES}
         # Coding with 38 hypotheses takes minutes, unless it is one step.
         full_losses = LOSSES if budget == budgets[0] else quadratic
-        trials += list_trials(dataset, sizes, seeds=seeds, full_losses=full_losses, is_aligned_at_test=False, **limits)
+        trials += list_trials(
+            faces.dataset, sizes, seeds=faces.seeds, full_losses=full_losses, is_aligned_at_test=False, **limits
+        )
     for method, candidates in peers.items():
-        settings = _choose_settings(output, dataset, method, candidates, limits, running)
-        trials += [Trial(dataset, method, settings, seed=seed, **limits) for seed in seeds]
+        settings = _choose_settings(runner, faces.dataset, method, candidates, limits)
+        trials += [Trial(faces.dataset, method, settings, seed=seed, **limits) for seed in faces.seeds]
     title = (
         "# Faces in random halves (Table 1, right)\n\nA random half of each person's images (24 x 21 pixels) to learn "
-        f"from and the other half to test with; mean and standard deviation over {len(seeds)} such splits. The paper "
-        f"has K = {FACE_ATOMS} and T = {FACE_BUDGETS[0]}; the larger budgets are ours, none was chosen by its test "
-        "error. In brackets the distance from the paper's number."
+        f"from and the other half to test with; mean and standard deviation over {len(faces.seeds)} such splits. The "
+        f"paper has K = {FACE_ATOMS} and T = {FACE_BUDGETS[0]}; the larger budgets are ours, none was chosen by its "
+        "test error. In brackets the distance from the paper's number."
     )
-    return run_table(output, "yaleb", title, trials, by_size=True, **running)
+    return run_table(runner, "yaleb", title, trials, by_size=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import partial
-from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -17,13 +16,12 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.svm import LinearSVC
 
-from ddlearn.estimators.baseline import make_baseline
-from ddlearn.estimators.classifier import DDLClassifier
+from ddlearn import DDLClassifier, make_baseline
 
 from .cells import (
     Cell,
     Record,
-    run_cells,
+    Runner,
     slug,
 )
 from .images import (
@@ -35,6 +33,7 @@ from .images import (
     spread,
 )
 from .measuring import find_interval, warm_up
+from .models import apply_variant, make_map_model
 from .sparse_representation import SRC
 from .tables import (
     BLUE,
@@ -60,11 +59,6 @@ RULES: dict[str, dict[str, Any]] = {"fast": {}, "full": {"inference": "full"}}  
 LOSSES = ("square", "exponential", "logistic", "smooth_hinge")  # the paper's four, in its order
 LOSS_TITLES = {"square": "SQ", "exponential": "EXP", "logistic": "LOG", "smooth_hinge": "HINGE"}
 LOSS_COLOURS = {"square": BLUE, "exponential": RED, "logistic": GREEN, "smooth_hinge": ORANGE}
-
-
-def make_map_model(**settings: Any) -> DDLClassifier:
-    """Return a model whose labels weigh what they do in the paper, unless the settings name another weight."""
-    return DDLClassifier(**{"classification_weight": 1.0} | settings)
 
 
 def align(dataset: str) -> dict[str, Any]:
@@ -160,12 +154,9 @@ def make_cell(trial: Trial, n_jobs: int | None) -> Cell:
     )
 
 
-def run_trials(
-    trials: Sequence[Trial], output: str | Path, *, n_jobs: int | None = None, n_processes: int = 1
-) -> list[Record]:
+def run_trials(trials: Sequence[Trial], runner: Runner) -> list[Record]:
     """Measure the trials that have no cell in the output folder yet, and return the records of all."""
-    cells = [make_cell(trial, n_jobs) for trial in trials]
-    return run_cells(cells, Path(output) / "cells", n_jobs=n_jobs, n_processes=n_processes)
+    return runner.run([make_cell(trial, runner.n_jobs) for trial in trials])
 
 
 # Times of a fit by loss, relative to each other, from K=1500 on USPS: boosting factorises a Hessian a class and round.
@@ -203,7 +194,7 @@ def measure_trial(trial: Trial, n_jobs: int | None) -> dict[str, Any]:
     result["fit_seconds"] = perf_counter() - start
     result |= _describe_fit(fitted)
     result["test"] = {
-        name: _judge(deepcopy(fitted).set_params(**settings), data.X_test, data.y_test)
+        name: _judge(apply_variant(deepcopy(fitted), trial.settings, settings), data.X_test, data.y_test)
         for name, settings in trial.variants.items()
     }
     return result
@@ -217,7 +208,7 @@ def _cross_validate(trial: Trial, model: Any, data: Split) -> dict[str, float]:
     for trained, tried in folds:
         fitted = fit(clone(model), data.X_train[trained], data.y_train[trained])
         for name, settings in trial.variants.items():
-            predicted = deepcopy(fitted).set_params(**settings).predict(data.X_train[tried])
+            predicted = apply_variant(deepcopy(fitted), trial.settings, settings).predict(data.X_train[tried])
             errors[name].append(np.mean(predicted != data.y_train[tried]))
     return {name: float(np.mean(of_folds)) for name, of_folds in errors.items()}
 
@@ -239,7 +230,7 @@ def _disturb_labels(y: Labels, trial: Trial) -> Labels:
 
 
 def _describe_fit(model: Any) -> dict[str, Any]:
-    """Return what the fit tells of itself."""
+    """Return the history of the fit."""
     if not isinstance(model, DDLClassifier):
         return {"best": model.best_params_} if hasattr(model, "best_params_") else {}
     history = model.history_
@@ -286,7 +277,7 @@ def describe_errors(records: Sequence[Record], variant: str = "fast") -> str:
 
 
 def describe_data(records: Sequence[Record]) -> str:
-    """Return which data were learned from and judged by, as a table has to say."""
+    """Return which training and test data a table is about."""
     trial, n_test = get_trial(records[0]), next(iter(records[0]["result"]["test"].values()))["n_test"]
     n_train = "all" if trial.max_train is None else f"{trial.max_train}"
     return f"{trial.dataset.upper()}, images of unit norm, {n_train} training images and {n_test} test images"

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from .cells import Record
+from .cells import Record, Runner
 from .images import DATASETS
 from .setups import Setup
 from .tables import format_table, write_tables
@@ -68,50 +66,26 @@ def list_candidates(setup: Setup) -> list[Trial]:
 
 
 def run_tuning(
-    output: str | Path,
+    runner: Runner,
     *,
     digits: Setup = Setup(n_components=1500),  # noqa: B008 - it does not change
     other_dataset: str = "mnist",
     max_train: int | None = None,
     max_test: int | None = None,
-    n_jobs: int | None = None,
-    n_processes: int = 1,
 ) -> list[Record]:
     """Choose by cross-validation on the training images of USPS, and try the choice on USPS and MNIST.
 
-    Parameters
-    ----------
-    output : str or Path
-        Folder for tables and finished cells.
-    digits : Setup, default=USPS with K = 1500, three seeds
-        What is searched on with the first seed, and then tried with all.
-    other_dataset : str, default="mnist"
-        Where the choice is tried too.
-    max_train : int or None, default=None
-        Training samples of the other set at most.
-    max_test : int or None, default=None
-        Test samples of the other set at most.
-    n_jobs : int or None, default=None
-        Threads inside a cell.
-    n_processes : int, default=1
-        Cells measured at once.
-
-    Returns
-    -------
-    list of dict
-        The records of all cells.
+    The search has the first seed, the trial of the choice all of them; the limits are those of the other data set.
     """
-    output = Path(output)
-    run = partial(run_trials, output=output, n_jobs=n_jobs, n_processes=n_processes)
-    search = run(list_candidates(digits))
+    search = run_trials(list_candidates(digits), runner)
     candidates = [Candidate(record, variant) for record in search for variant in get_trial(record).variants]
     candidates.sort(key=lambda candidate: candidate.validation_error)
     best = candidates[0]
     chosen = get_trial(best.record)._replace(n_folds=0)
     limits: dict[str, Any] = {"max_train": max_train, "max_test": max_test}
     trials = [chosen._replace(seed=seed) for seed in digits.seeds] + [_move(chosen, other_dataset)._replace(**limits)]
-    tried = run(trials)
-    write_tables(output, "tuning", _format(candidates, tried), search + tried)
+    tried = run_trials(trials, runner)
+    write_tables(runner.output, "tuning", _format(candidates, tried), search + tried)
     return search + tried
 
 

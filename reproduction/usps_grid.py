@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .cells import Record
+from .cells import Record, Runner
 from .tables import (
     BLUE,
     GREEN,
@@ -54,7 +54,7 @@ class Choice(NamedTuple):
 
 
 def measure_grid(
-    output: str | Path,
+    runner: Runner,
     *,
     dataset: str = "usps",
     sizes: Sequence[int] = SIZES,
@@ -63,39 +63,8 @@ def measure_grid(
     n_folds: int = 3,
     max_train: int | None = None,
     max_test: int | None = None,
-    n_jobs: int | None = None,
-    n_processes: int = 1,
 ) -> list[Record]:
-    """Measure the error over the grid of K and T, by cross-validation and on the test set.
-
-    Parameters
-    ----------
-    output : str or Path
-        Folder for finished cells.
-    dataset : str, default="usps"
-        What to learn from; "digits" needs no file.
-    sizes : sequence of int, default=50 to 1500
-        Numbers of atoms.
-    budgets : sequence of int, default=1 to 10
-        Numbers of atoms in a code.
-    losses : sequence of str, default=the paper's four
-        Classification costs.
-    n_folds : int, default=3
-        Folds of the cross-validation on the training samples.
-    max_train : int or None, default=None
-        Training samples at most.
-    max_test : int or None, default=None
-        Test samples at most.
-    n_jobs : int or None, default=None
-        Threads inside a cell.
-    n_processes : int, default=1
-        Cells measured at once.
-
-    Returns
-    -------
-    list of dict
-        The records of all cells.
-    """
+    """Measure the error over the grid of K and T, by cross-validation on the training samples and on the test set."""
     trials = [
         Trial(
             dataset,
@@ -110,26 +79,12 @@ def measure_grid(
         for size in sizes
         for budget in budgets
     ]
-    return run_trials(trials, output, n_jobs=n_jobs, n_processes=n_processes)
+    return run_trials(trials, runner)
 
 
-def run_usps(output: str | Path, **arguments: Any) -> list[Record]:
-    """Measure the grid, write its tables and draw it.
-
-    Parameters
-    ----------
-    output : str or Path
-        Folder for tables, figures and finished cells.
-    **arguments : object
-        Those of :func:`measure_grid`.
-
-    Returns
-    -------
-    list of dict
-        The records of all cells.
-    """
-    output = Path(output)
-    records = measure_grid(output, **arguments)
+def run_usps(runner: Runner, **arguments: Any) -> list[Record]:
+    """Measure the grid, write its tables and draw it; the arguments are those of :func:`measure_grid`."""
+    output, records = runner.output, measure_grid(runner, **arguments)
     write_tables(output, "usps", _format(records), records)
     for method, number in (("baseline", 2), ("ddl", 3)):
         _draw(output, f"usps_figure_{number}", records, method)
@@ -169,7 +124,7 @@ def _format(records: Sequence[Record]) -> str:
         f"# Error over K and T\n\n{describe_data(records)}; one seed. Test errors in per cent. K and T are chosen by "
         f"{n_folds}-fold cross-validation on the training images; each model of the grid was then fitted to all of "
         "them and tried once on the test images. The paper reports the smallest test error of its grid, which is too "
-        f"good by construction; that number stands beside ours. {chosen_sizes.count(max(sizes))} of the "
+        f"good by construction; that number is given beside ours. {chosen_sizes.count(max(sizes))} of the "
         f"{len(chosen_sizes)} choices have the largest K of the grid. The baseline has up to 20 turns of K-SVD; DDL "
         f"stops when the objective has settled, after {np.median(iterations):.0f} iterations in the median "
         f"({min(iterations)} to {max(iterations)}).\n"

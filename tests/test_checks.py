@@ -372,10 +372,6 @@ class Spoiled(DictionaryUpdate):
         return faults[self.fault]() if self.fault else updated
 
 
-class Sumless(Spoiled):
-    is_additive = True
-
-
 class TwoWays(AtomUpdate):
     """Has one way with all samples at once, and another with sums."""
 
@@ -411,7 +407,6 @@ def test_faults_of_updates_are_named(fault, message):
     [
         (Additive(), "statistics do not add: two parts give another dictionary"),
         (TwoWays(), "update_from gives another dictionary or atom_scale than update"),
-        (Sumless(), "is_additive is set, but it lacks statistics and update_from"),
     ],
 )
 def test_updates_that_are_not_as_additive_as_they_declare_are_found(update, message):

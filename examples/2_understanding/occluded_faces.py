@@ -9,9 +9,9 @@ them out of the verdict.  This is made for faces behind something.
 .. image:: /images/occluded_faces.png
     :alt: Faces: original, occluded, error found, reconstruction, and evidence
 
-``ddlearn reproduce pictures`` draws this picture.  The run below needs Extended Yale B
-(``ddlearn.datasets.load_yaleb`` says where to put it); without the data it says so, and
-ends.
+``python -m reproduction pictures`` draws this picture.  The run below needs Extended
+Yale B (``ddlearn.datasets.load_yaleb`` says where to put it); without the data it says
+so, and ends.
 """
 
 # sphinx_gallery_thumbnail_path = 'images/occluded_faces.png'
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import matplotlib.pyplot as plt
 import numpy as np
-from reproduction import occlude
+from reproduction.disturbances import occlude
 from sklearn.preprocessing import normalize
 
 from ddlearn import DDLClassifier

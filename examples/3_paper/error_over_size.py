@@ -4,15 +4,17 @@ Error over the size of the dictionary
 
 Figures 2 and 3 of the paper are the test error of the baseline and of DDL on USPS over
 the number of atoms (K) and the number of atoms in a code (T), one panel a loss.
-``ddlearn reproduce usps`` makes them in half an hour.  Here is the same for the square
-loss on scikit-learn's digits, which need no file, with fewer sizes.
+``python -m reproduction usps`` makes them in half an hour.  Here is the same for the
+square loss on scikit-learn's digits, which need no file, with fewer sizes.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import matplotlib.pyplot as plt
+from reproduction.cells import Runner
 from reproduction.usps_grid import choose, list_choices, measure_grid
 
 TITLES = {"baseline": "baseline: K-SVD, then classifiers", "ddl": "DDL"}
@@ -28,12 +30,11 @@ TITLES = {"baseline": "baseline: K-SVD, then classifiers", "ddl": "DDL"}
 
 with TemporaryDirectory() as folder:
     records = measure_grid(
-        folder,
+        Runner(Path(folder), n_jobs=-1),
         dataset="digits",
         sizes=(50, 100, 200, 400),
         budgets=(1, 2, 5),
         losses=("square",),
-        n_jobs=-1,
     )
 
 # %%

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
+from inspect import getattr_static
 from numbers import Integral
 from typing import Any, TypeVar
 
@@ -30,7 +31,7 @@ def resolve(role: str, value: str | Strategy, registry: Mapping[str, type[Strate
     if isinstance(value, type):
         raise TypeError(f"{value!r} is not a usable {role}, but a class: pass an object, {value.__name__}(...).")
     # Looked up without evaluating properties, which may raise before a fit.
-    missing = [name for name in vars(base) if not name.startswith("_") and name not in dir(value)]
+    missing = [name for name in vars(base) if not name.startswith("_") and getattr_static(value, name, base) is base]
     if missing:
         remedy = f"derive from {base.__name__}" + (f", or use one of {names}." if names else ".")
         raise TypeError(f"{value!r} is not a usable {role}: it lacks {', '.join(missing)}; {remedy}")

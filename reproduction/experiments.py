@@ -1,4 +1,4 @@
-"""All figures and tables of the paper, with one command: ``ddlearn reproduce``."""
+"""All experiments by name, in full and in small: what ``python -m reproduction`` runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from .ablation import run_ablation
 from .beyond import BEYOND_SETTINGS, run_beyond
-from .cells import Record
+from .cells import Record, Runner
 from .claims import run_claims
 from .digits import run_alignment
 from .faces import run_faces
@@ -32,16 +32,6 @@ from .usps_grid import run_usps
 Run = Callable[..., list[Record]]
 Arguments = Mapping[str, dict[str, Any]]
 
-
-def _use_threads(run: Run) -> Run:
-    """Return an experiment whose cells share models: one after another, on threads instead of processes."""
-
-    def run_with_threads(output: Path, *, n_jobs: int | None, n_processes: int, **arguments: Any) -> list[Record]:
-        return run(output, n_jobs=n_processes, **arguments)
-
-    return run_with_threads
-
-
 # In the order of "all": later ones take K and T from the grid of USPS.
 PAPER_RUNS: dict[str, Run] = {
     "losses": run_losses,
@@ -57,9 +47,9 @@ PAPER_RUNS: dict[str, Run] = {
 # What the paper has no table of: the best settings beside other methods, and images under noise.
 RUNS = PAPER_RUNS | {
     "beyond": run_beyond,
-    "faces": _use_threads(run_faces),
-    "alignment": _use_threads(run_alignment),
-    "pictures": _use_threads(draw_pictures),
+    "faces": run_faces,
+    "alignment": run_alignment,
+    "pictures": draw_pictures,
 }
 DIVISIBLE = ("beyond",)  # whose parts can be run one by one
 TITLES = {
@@ -88,26 +78,18 @@ def _shrink(
     peers: Mapping[str, Sequence[dict[str, Any]]],
 ) -> Arguments:
     """Return the arguments of small runs."""
-    limits = {"max_train": digits.max_train, "max_test": digits.max_test}
     size = {"n_components": digits.n_components, "n_nonzero_coefs": digits.n_nonzero_coefs}
-    face_limits = {"max_train": faces.max_train, "max_test": faces.max_test}
     chosen = {"grid": grid}
+    both = {"digits": digits, "faces": faces}
     return {
         "losses": {},
         "usps": grid,
         "usps_chosen": chosen | {"seeds": digits.seeds},
-        "parameters": {"dataset": digits.dataset, "seeds": digits.seeds} | size | limits,
+        "parameters": {"digits": digits},
         "mnist": chosen | mnist,
-        "yaleb": {
-            "dataset": faces.dataset,
-            "n_components": faces.n_components,
-            "budgets": budgets,
-            "seeds": faces.seeds,
-            "peers": peers,
-            **face_limits,
-        },
-        "claims": chosen | {"digits": digits, "faces": faces},
-        "ablation": chosen | {"digits": digits, "faces": faces},
+        "yaleb": {"faces": faces, "budgets": budgets, "peers": peers},
+        "claims": chosen | both,
+        "ablation": chosen | both,
         "tuning": {"digits": digits, "other_dataset": mnist.get("dataset", "mnist")}
         | {name: mnist[name] for name in ("max_train", "max_test")},
         "beyond": {
@@ -142,12 +124,12 @@ def reproduce(
     n_jobs: int | None = None,
     n_processes: int = 1,
 ) -> dict[str, list[Record]]:
-    """Run one experiment, or all of them; what has been measured before is read from the output folder.
+    """Run one experiment, or "all" of the paper; cells that are in the output folder are not measured again.
 
     Parameters
     ----------
     name : str
-        A key of ``RUNS``, or "all" for those of the paper.
+        A key of ``RUNS``, or "all".
     output : str or Path
         Folder for tables, figures and finished cells.
     scale : dict of dict, default=FULL
@@ -157,37 +139,37 @@ def reproduce(
     n_jobs : int or None, default=None
         Threads inside a cell.
     n_processes : int, default=1
-        Cells measured at once, which is faster than threads inside one.
+        Cells measured at once.
 
     Returns
     -------
     dict of list of dict
         The records of each experiment that ran.
     """
-    output = Path(output)
+    runner = Runner(Path(output), n_jobs, n_processes)
     if only and name not in DIVISIBLE:
         raise ValueError(f"{name!r} has no parts to be run alone; those that have: {', '.join(DIVISIBLE)}.")
-    _require("matplotlib", "figures are drawn", "plot")
+    _require("matplotlib", "figures are drawn")
     if name in ("yaleb", "all") and any(
         method in DICTLEARN_METHODS for method in scale["yaleb"].get("peers", FACE_PEERS)
     ):
-        _require("dictlearn", "D-KSVD and LC-KSVD are measured", "reproduce")
+        _require("dictlearn", "D-KSVD and LC-KSVD are measured")
     names = list(PAPER_RUNS) if name == "all" else [name]
-    running: dict[str, Any] = {"n_jobs": n_jobs, "n_processes": n_processes} | ({"only": only} if only else {})
-    records = {one: RUNS[one](output, **scale[one], **running) for one in names}
+    parts = {"only": only} if only else {}
+    records = {one: RUNS[one](runner, **scale[one], **parts) for one in names}
     if name == "all":
-        (output / "times.md").write_text(_format_times(records))
+        (runner.output / "times.md").write_text(_format_times(records))
     return records
 
 
-def _require(package: str, purpose: str, extra: str) -> None:
+def _require(package: str, purpose: str) -> None:
     """Raise before hours of work, not after them."""
     if find_spec(package) is None:
-        raise ImportError(f'{package} is not installed, with which {purpose}: pip install "ddlearn[{extra}]"')
+        raise ImportError(f'{package} is not installed, with which {purpose}: pip install ".[reproduce]"')
 
 
 def list_new_cells(records: Mapping[str, Sequence[Record]]) -> dict[str, list[Record]]:
-    """Return the records without those that an earlier experiment has too, from which they were taken for nothing."""
+    """Return the records of each experiment without those that an earlier experiment has measured."""
     counted: set[str] = set()
     cells: dict[str, list[Record]] = {}
     for name, of_one in records.items():

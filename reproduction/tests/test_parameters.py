@@ -1,4 +1,4 @@
-"""Figures 1 and 4 of the paper: what they show is checked with losses and samples whose truth is known."""
+"""Figure 4 of the paper: what it shows is checked with samples whose truth is known."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import json
 
 import numpy as np
 import pytest
-from reproduction import parameters
-from reproduction.loss_curves import relate_curvature, run_losses
+from reproduction.cells import Runner
 from reproduction.parameters import (
     Correlation,
     compare_densities,
@@ -19,33 +18,21 @@ from reproduction.parameters import (
     judge_inverse,
     run_parameters,
 )
+from reproduction.setups import Setup
 from reproduction.trials import LOSSES
 
-from ddlearn import Logistic, SmoothHinge, Square
-
-N_COMPONENTS = 30
-SMALL = {"dataset": "digits", "n_components": N_COMPONENTS, "n_nonzero_coefs": 2, "seeds": (0,), "max_train": 300}
-
-
-@pytest.fixture(scope="module")
-def losses(tmp_path_factory):
-    output = tmp_path_factory.mktemp("losses")
-    return output, {record["parameters"]["loss"]: record["result"] for record in run_losses(output)}
+pytest.importorskip("matplotlib", reason="draws figures")
+SMALL = Setup("digits", 30, 2, (0,), max_train=150, max_test=200)
 
 
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory):
     output = tmp_path_factory.mktemp("parameters")
-    return output, run_parameters(output, **SMALL)
+    return output, run_parameters(Runner(output), digits=SMALL)
 
 
 def read_tables(output, name):
     return [(output / f"{name}.{ending}").read_bytes() for ending in ("md", "csv")]
-
-
-def check_figure(output, name):
-    assert (output / f"{name}.svg").stat().st_size > 1000
-    assert (output / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
 def draw_inverse(n_values, least, largest, seed=0):
@@ -53,65 +40,11 @@ def draw_inverse(n_values, least, largest, seed=0):
     return np.exp(np.random.default_rng(seed).uniform(np.log(least), np.log(largest), n_values))
 
 
-def test_the_loss_table_has_all_files_and_a_second_run_gives_the_same(losses):
-    output, results = losses
-    assert tuple(results) == LOSSES
-    check_figure(output, "losses")
-    before = read_tables(output, "losses")
-    run_losses(output)
-    assert read_tables(output, "losses") == before
-
-
-def test_curvature_of_the_square_is_constant(losses):
-    relation = losses[1]["square"]["relation"]
-    assert (relation["kind"], relation["curvature"]) == ("constant", 2)
-
-
-def test_curvature_of_the_exponential_is_its_value(losses):
-    result = losses[1]["exponential"]
-    assert result["relation"]["kind"] == "proportional"
-    assert result["relation"]["factor"] == pytest.approx(1)
-    assert result["curvature"] == pytest.approx(result["value"])
-    assert result["slope"] == pytest.approx({margin: -value for margin, value in result["value"].items()})
-
-
-def test_curvature_of_the_logistic_is_largest_at_a_cost_of_ln_2(losses):
-    relation = losses[1]["logistic"]["relation"]
-    assert relation["kind"] == "peak"
-    assert relation["cost"] == pytest.approx(np.log(2), abs=1e-5)
-    assert relation["curvature"] == pytest.approx(1 / 4)
-    # As a function of its cost c the curvature is exp(-c) (1 - exp(-c)), whose derivative vanishes at ln 2.
-    margins = np.linspace(-3, 3, 7)
-    share = np.exp(-Logistic().value(margins))
-    np.testing.assert_allclose(Logistic().curvature(margins), share * (1 - share))
-
-
-@pytest.mark.parametrize("sharpness", [1.0, 2.0, 4.0])
-def test_the_smooth_hinge_is_curved_in_a_band_around_1(sharpness):
-    relation = relate_curvature(SmoothHinge(sharpness))
-    assert relation["kind"] == "band"
-    assert relation["margins"] == pytest.approx([1 - 1 / sharpness, 1 + 1 / sharpness], abs=2e-3)
-    assert relation["costs"] == pytest.approx([0, 1 / sharpness], abs=2e-3)
-    assert relation["curvature"] == relation["coding_curvature"] == sharpness / 2
-
-
-def test_a_factor_does_not_change_the_kind_of_relation():
-    class Double(Square):
-        def value(self, margin):
-            return 2 * np.exp(-margin)
-
-        def curvature(self, margin):
-            return 6 * np.exp(-margin)
-
-    relation = relate_curvature(Double())
-    assert relation["kind"] == "proportional"
-    assert relation["factor"] == pytest.approx(3)
-
-
 def test_all_files_of_the_parameters_are_written(learned):
     output, records = learned
     for name in ("parameters_sigma", "parameters_gamma", "parameters_dictionary"):
-        check_figure(output, name)
+        assert (output / f"{name}.svg").stat().st_size > 1000
+        assert (output / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     stored = json.loads((output / "parameters.json").read_text())
     assert len(stored) == len(records) == 2 * len(LOSSES)
     assert all("dictionary" not in record["result"] for record in stored)
@@ -121,16 +54,10 @@ def test_all_files_of_the_parameters_are_written(learned):
     assert [float(row["gamma.0"]) for row in rows] == [record["result"]["gamma"]["0"] for record in records]
 
 
-def test_a_second_run_fits_nothing_and_writes_the_same(learned, monkeypatch):
+def test_a_second_run_fits_nothing_and_writes_the_same(learned, measure_nothing, no_figures):
     output, records = learned
     before = read_tables(output, "parameters")
-
-    def fail(*arguments, **settings):
-        raise AssertionError("it was fitted again")
-
-    monkeypatch.setattr(parameters, "DDLClassifier", fail)
-    monkeypatch.setattr(parameters, "save_figure", lambda *arguments: None)  # it takes its time
-    assert run_parameters(output, **SMALL) == records
+    assert run_parameters(Runner(output), digits=SMALL) == records
     assert read_tables(output, "parameters") == before
 
 
@@ -138,9 +65,9 @@ def test_every_atom_and_sample_is_counted_once(learned):
     for record in learned[1]:
         result = record["result"]
         for counts in result["atoms"].values():
-            assert sum(counts.values()) == N_COMPONENTS
-        assert sum(result["sigma"]["counts"]) + result["sigma"]["n_at_floor"] == SMALL["max_train"]
-        assert result["sigma"]["n_at_floor"] == round(result["sigma"]["floor_share"] * SMALL["max_train"])
+            assert sum(counts.values()) == SMALL.n_components
+        assert sum(result["sigma"]["counts"]) + result["sigma"]["n_at_floor"] == SMALL.max_train
+        assert result["sigma"]["n_at_floor"] == round(result["sigma"]["floor_share"] * SMALL.max_train)
 
 
 def test_class_costs_are_the_mean_costs_unless_the_floor_holds_them_up(learned):

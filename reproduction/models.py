@@ -1,0 +1,93 @@
+"""Models made from the settings of a cell: the only place that knows the constructor of :class:`ddlearn.DDLClassifier`.
+
+A cell is known by its settings, so settings keep the names that they had when the first cells were measured.
+:func:`translate` turns them into today's parameters, and :func:`nest` gathers those into the objects that hold them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sklearn.base import BaseEstimator, clone
+
+import ddlearn
+from ddlearn import DDLClassifier
+
+Settings = Mapping[str, Any]
+
+NEW_NAMES = {
+    "noise": "scales__noise",
+    "noise_floor": "scales__noise_floor",
+    "cost_floor": "scales__cost_floor",
+    "max_coding_iter": "coding__max_iter",
+    "coding_tol": "coding__tol",
+    "n_candidates": "inference__n_candidates",
+    "test_noise": "inference__noise",
+    "error_budget": "robustness__error_budget",
+    "error_route": "robustness__error_search",
+    "missing": "robustness__missing",
+    "jitter": "refine__jitter",
+    "align_training": "alignment__training",
+}
+# Parameters that take an object with options, and its class in ddlearn.
+HOLDERS = {
+    "scales": "Scales",
+    "coding": "DiscriminativeCoding",
+    "inference": "FullInference",
+    "robustness": "Robustness",
+    "refine": "Refiner",
+    "alignment": "Alignment",
+}
+_NAMED = ("refine", "alignment")  # holders whose first argument is what the parameter may be instead: epochs, transform
+
+
+def make_classifier(**settings: Any) -> DDLClassifier:
+    """Return a model with these settings."""
+    return DDLClassifier(**settings)
+
+
+def make_map_model(**settings: Any) -> DDLClassifier:
+    """Return a model in which labels weigh as much as in the paper, unless the settings name another weight."""
+    return make_classifier(**{"classification_weight": 1.0} | settings)
+
+
+def apply_variant(model: Any, settings: Settings, variant: Settings) -> Any:
+    """Return the model, which was made from these settings, with those of a variant set after the fit."""
+    return model.set_params(**variant)
+
+
+def translate(settings: Settings) -> dict[str, Any]:
+    """Return the settings of a cell as parameters of today, those inside an object with its name: ``scales__noise``."""
+    parameters = {NEW_NAMES.get(name, name): value for name, value in settings.items() if name != "refit"}
+    if settings.keys() & {"refit", "refine"} and settings.get("refine") is None:
+        parameters["refine"] = "classifiers" if settings.get("refit", True) else None
+    if settings.get("inference") != "full":  # the fast rule has no options
+        parameters = {name: value for name, value in parameters.items() if not name.startswith("inference__")}
+    return parameters
+
+
+def translate_variant(settings: Settings, variant: Settings) -> dict[str, Any]:
+    """Return the parameters that a variant changes; of an object, all of its options."""
+    before, after = translate(settings), translate({**settings, **variant})
+    changed = {_get_holder(name) for name, value in after.items() if name not in before or before[name] != value}
+    return {name: value for name, value in after.items() if _get_holder(name) in changed}
+
+
+def _get_holder(name: str) -> str:
+    return name.partition("__")[0]
+
+
+def nest(parameters: Settings) -> dict[str, Any]:
+    """Return parameters with options such as ``scales__noise`` gathered into the objects that hold them."""
+    nested = {name: value for name, value in parameters.items() if "__" not in name}
+    for holder, class_name in HOLDERS.items():
+        prefix = f"{holder}__"
+        options = {name.removeprefix(prefix): value for name, value in parameters.items() if name.startswith(prefix)}
+        base = nested.get(holder)
+        if options and isinstance(base, BaseEstimator):
+            nested[holder] = clone(base).set_params(**options)
+        elif options:
+            named = [base] if holder in _NAMED and base is not None else []
+            nested[holder] = getattr(ddlearn, class_name)(*named, **options)
+    return nested

@@ -1,0 +1,146 @@
+"""Settings of cells, under the names they were measured with, as parameters of today's constructor."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from reproduction import models
+from reproduction.ablation import list_changes
+from reproduction.models import (
+    HOLDERS,
+    NEW_NAMES,
+    apply_variant,
+    make_classifier,
+    make_map_model,
+    nest,
+    translate,
+    translate_variant,
+)
+from reproduction.trials import LITERAL, PAPER, RULES, align
+
+from ddlearn import Alignment, Jitter, Refiner
+
+
+@pytest.fixture
+def holders(monkeypatch):
+    """Let classes of the new constructor be namespaces, which say what they were given."""
+
+    def make(name):
+        return lambda *named, **options: SimpleNamespace(name=name, named=named, options=options)
+
+    monkeypatch.setattr(models, "ddlearn", SimpleNamespace(**{name: make(name) for name in HOLDERS.values()}))
+
+
+def test_labels_weigh_as_in_the_paper_unless_the_settings_say_otherwise():
+    assert make_map_model(**PAPER).classification_weight == 1
+    assert make_map_model(**PAPER, classification_weight=0.5).classification_weight == 0.5
+
+
+def test_a_variant_is_set_on_the_model():
+    model = make_classifier(n_components=8)
+    assert apply_variant(model, {"n_components": 8}, {"n_views": 4}) is model
+    assert (model.n_components, model.n_views) == (8, 4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, {}),
+        ({"n_components": 30, "loss": "square", "tol": 0.0}, {"n_components": 30, "loss": "square", "tol": 0.0}),
+        (PAPER, {"max_iter": 20, "coding__max_iter": 100, "init": "samples", "refine": None}),
+        ({"refit": True}, {"refine": "classifiers"}),
+        ({"refine": None}, {"refine": "classifiers"}),
+        ({"refit": False, "refine": 3}, {"refine": 3}),
+        ({"refine": 3, "jitter": "affine"}, {"refine": 3, "refine__jitter": "affine"}),
+        (
+            LITERAL,
+            {"sparse_coder": "omp", "classification_weight": 0.5, "tol": 0.0}
+            | {"scales__noise_floor": 1e-4, "scales__cost_floor": 1e-3},
+        ),
+        (
+            {"noise": "shared", "coding_tol": 0.1, "error_route": "greedy", "missing": "nan"},
+            {
+                "scales__noise": "shared",
+                "coding__tol": 0.1,
+                "robustness__error_search": "greedy",
+                "robustness__missing": "nan",
+            },
+        ),
+        (
+            {"inference": "full", "n_candidates": 2, "test_noise": "shared"},
+            {"inference": "full", "inference__n_candidates": 2, "inference__noise": "shared"},
+        ),
+        ({"inference": "fast", "n_candidates": 2}, {"inference": "fast"}),  # where it would say nothing
+        ({"test_noise": "shared"}, {}),
+        (
+            {"alignment": "affine", "image_shape": (8, 8), "align_training": True},
+            {"alignment": "affine", "image_shape": (8, 8), "alignment__training": True},
+        ),
+    ],
+)
+def test_settings_have_their_new_names(settings, expected):
+    before = dict(settings)
+    assert translate(settings) == expected
+    assert settings == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "variant", "expected"),
+    [
+        ({"loss": "square"}, {}, {}),
+        (PAPER, RULES["full"], {"inference": "full"}),
+        (
+            {"inference": "full", "n_candidates": 2},
+            {"test_noise": "shared"},
+            {"inference": "full", "inference__n_candidates": 2, "inference__noise": "shared"},
+        ),
+        (PAPER, {"test_noise": "profiled"}, {}),
+        (PAPER | {"classification_weight": 0.5}, {"classification_weight": 1.0}, {"classification_weight": 1.0}),
+        (align("usps") | {"align_training": True}, RULES["full"], {"inference": "full"}),
+        (PAPER, align("usps"), {"alignment": "affine", "image_shape": (16, 16)}),
+        (
+            {"error_budget": 0.5, "missing": "nan"},
+            {"error_budget": 0.0},
+            {"robustness__error_budget": 0.0, "robustness__missing": "nan"},
+        ),
+    ],
+)
+def test_a_variant_is_what_it_changes_with_all_options_of_the_same_object(settings, variant, expected):
+    assert translate_variant(settings, variant) == expected
+
+
+def test_options_are_gathered_into_their_objects(holders):
+    nested = nest(translate({"noise_floor": 1e-4, "max_coding_iter": 7, "inference": "full", "n_candidates": 2}))
+    assert nested.keys() == {"scales", "coding", "inference"}
+    assert nested["scales"] == SimpleNamespace(name="Scales", named=(), options={"noise_floor": 1e-4})
+    assert nested["coding"].options == {"max_iter": 7}
+    assert (nested["inference"].name, nested["inference"].options) == ("FullInference", {"n_candidates": 2})
+
+
+def test_what_a_string_or_a_number_says_is_the_first_argument(holders):
+    nested = nest(translate({"alignment": "affine", "align_training": True, "refine": 3, "jitter": "affine"}))
+    assert nested["alignment"] == SimpleNamespace(name="Alignment", named=("affine",), options={"training": True})
+    assert nested["refine"] == SimpleNamespace(name="Refiner", named=(3,), options={"jitter": "affine"})
+
+
+def test_an_object_is_copied_before_an_option_is_set():
+    alignment = Alignment("affine")
+    nested = nest({"alignment": alignment, "alignment__n_rounds": 7})
+    assert nested["alignment"].n_rounds == 7
+    assert alignment.n_rounds == Alignment().n_rounds
+
+
+def test_without_options_nothing_is_made(holders):
+    refiner, jitter = Refiner(3), Jitter()
+    parameters = {"refine": refiner, "alignment": "affine", "inference": "full", "n_components": 8, "other": jitter}
+    assert nest(parameters) == parameters
+
+
+def test_every_change_of_the_ablation_is_one_in_either_naming():
+    reference, *others = list_changes("usps")
+    for change in others:
+        trained = translate(PAPER | change.fit_settings)
+        full = translate_variant(PAPER | change.fit_settings, RULES["full"] | change.test_settings)
+        assert trained != translate(PAPER) or full != {"inference": "full"}, change.title
+    assert NEW_NAMES.keys().isdisjoint(translate(PAPER | reference.fit_settings))
