@@ -2,13 +2,12 @@
 
 ``python -m benchmarks.trace`` prints, for ``fit`` and ``predict``, every function of the package at its first visit in
 the order of the calls, and counts files, switches from one file to another, and come-backs: switches into a file that
-had been left before.  Kernels run without compilation, so that they are seen too.
+had been left before.  Compiled functions are not seen, only the Python functions that call them.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -75,16 +74,12 @@ def trace_fit_and_predict() -> dict[str, list[Visit]]:
     X, y = X[:60], y[:60]
     model = DDLClassifier(n_components=12, n_nonzero_coefs=3, max_iter=2, random_state=0)
     ways = {"fit": trace(lambda: model.fit(X, y))}
-    ways["first predict"] = trace(lambda: model.predict(X[:1]))
     ways["predict"] = trace(lambda: model.predict(X[:1]))
     return ways
 
 
 def main() -> None:
-    """Print the ways, in a process in which kernels are not compiled."""
-    if os.environ.get("NUMBA_DISABLE_JIT") != "1":
-        environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
-        raise SystemExit(subprocess.run([sys.executable, "-m", "benchmarks.trace"], env=environment).returncode)
+    """Print the ways."""
     for name, visits in trace_fit_and_predict().items():
         print(f"{name}: " + ", ".join(f"{value} {key[2:]}" for key, value in count(visits)._asdict().items()))
         previous = None

@@ -142,6 +142,19 @@ class Model:
         """Return the score w'x + b of every sample for every class."""
         return self.scores_without_intercept(codes) + self.intercept
 
+    def measure(self, X: Floats, codes: RowCodes, n_jobs: int | None = None) -> tuple[Floats, Floats]:
+        """Return the squared residual of every sample, and its scores; the residuals themselves are never stored."""
+        squared, scores = np.empty(len(X), X.dtype), np.empty((len(X), len(self.coef)), self.coef.dtype)
+        coef_by_atom = self.coef_by_atom
+
+        def measure_rows(rows: slice, residual: Floats) -> None:
+            some = codes.rows(rows)
+            measure_errors(np.asarray(X[rows]), *some, self.dictionary, residual, squared[rows])
+            score_rows(*some, coef_by_atom, scores[rows])
+
+        map_blocks(measure_rows, split_rows(len(X)), lambda: np.empty(X.shape[1], X.dtype), n_jobs=n_jobs)
+        return squared, scores + self.intercept
+
 
 def measure_residuals(X: Floats, codes: RowCodes, dictionary: Floats, n_jobs: int | None = None) -> Floats:
     """Return the squared residual of every sample; the residuals themselves are never stored."""

@@ -279,6 +279,26 @@ def resolve_loss(loss: str | Loss) -> Loss:
     >>> resolve_loss("logistic")
     Logistic()
     """
-    loss = resolve("loss", loss, LOSSES, Loss)
-    loss.check_parameters()
-    return loss
+    resolved = resolve("loss", loss, LOSSES, Loss)
+    if resolved is loss:
+        resolved.check_parameters()
+    return resolved
+
+
+def compute_evidence(scores: Margins, loss: Loss, class_cost: Margins) -> Margins:
+    """Return the evidence for each class: how much less its label +1 costs than -1."""
+    return (loss.value(-scores) - loss.value(scores)) / class_cost.astype(scores.dtype)
+
+
+def count_errors(labels: NDArray, evidence: Margins, is_multilabel: bool) -> tuple[int, int]:
+    """Return how many labelled samples are misclassified, and how many there are.
+
+    For multilabel targets labels are counted, not samples.
+    """
+    labelled = labels.any(axis=1)
+    labels, evidence = labels[labelled], evidence[labelled]
+    if is_multilabel:
+        is_wrong = np.where(evidence > 0, 1, -1)[labels != 0] != labels[labels != 0]
+    else:
+        is_wrong = labels[np.arange(len(labels)), evidence.argmax(axis=1)] != 1
+    return int(np.count_nonzero(is_wrong)), is_wrong.size

@@ -17,10 +17,8 @@ left out): :math:`\|y_i - D^T x_i\|^2` plus twice the penalty, the *misfit*, rep
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from numbers import Real
-from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -86,6 +84,14 @@ def sum_noise_terms(misfits: Floats, noise_variance: Floats, n_features: int) ->
     return representation, float((n_features + 2) / 2 * np.sum(np.log(variance)))
 
 
+def scale_classes(
+    costs: Floats, n_labelled: NDArray[np.integer], floor: float, classification_weight: float
+) -> tuple[NDArray[np.float64], tuple[float, float]]:
+    r"""Return the class costs, :math:`\sum_i \Omega(z_{ij}) / (N_j + 1)` or the floor, and the last two terms."""
+    class_cost = np.maximum(costs / (n_labelled + 1), floor)
+    return class_cost, sum_class_terms(costs, class_cost, n_labelled, classification_weight)
+
+
 def sum_class_terms(
     costs: Floats, class_cost: Floats, n_labelled: NDArray[np.integer], classification_weight: float = 1.0
 ) -> tuple[float, float]:
@@ -104,24 +110,6 @@ class Floors(NamedTuple):
 
     noise_variance: float
     class_cost: float
-
-
-@dataclass(frozen=True)
-class _Largest:
-    """A largest number; the sum of two is the larger."""
-
-    number: float
-
-    def __add__(self, other: _Largest) -> _Largest:
-        return max(self, other, key=attrgetter("number"))
-
-
-def _find_largest(numbers: Floats) -> _Largest:
-    return _Largest(float(numbers.max()))
-
-
-def _count_up_to(numbers: Floats, limit: float) -> int:
-    return int(np.count_nonzero(numbers <= limit))
 
 
 def estimate_noise_per_sample(misfits: Floats, mean: float, n_features: int, floor: float) -> Floats:
@@ -175,40 +163,34 @@ class Scales(BaseEstimator):
             if getattr(self, name) == 0:
                 raise ValueError(f"{name} must be above 0: without a floor the objective is unbounded below.")
 
-    def estimate_noise(self, misfits: Floats, mean: float, n_features: int, floor: float) -> Floats:
-        """Return the noise variances of some samples, given the mean misfit of all."""
-        return NOISE_MODELS[self.noise](misfits, mean, n_features, floor)
+    def estimate_noise(
+        self, misfits: Floats, mean: float, n_features: int, floor: float
+    ) -> tuple[Floats, tuple[float, float]]:
+        """Return the noise variances of some samples, given the mean misfit of all, and the first two terms."""
+        variance = NOISE_MODELS[self.noise](misfits, mean, n_features, floor)
+        return variance, sum_noise_terms(misfits, variance, n_features)
 
     def set_floors(
         self,
-        misfits: Parts[Floats],
+        parts: Parts[Any],
         n_samples: int,
         dtype: np.dtype,
         costs: Floats,
         n_labelled: NDArray[np.integer],
         n_features: int,
     ) -> Floors:
-        """Return floors relative to the median scales of the first codes.
+        """Return floors relative to the median scales of the first codes, whose misfits the parts hold.
 
         They are set once, so that they do not move while the objective is lowered.  The misfits of samples that are
         atoms are rounding errors and say nothing about the noise, so the median is over the others.
         """
-        largest = misfits.add_up(_find_largest).number
-        n_atoms = misfits.add_up(_count_up_to, float(np.finfo(dtype).eps) * largest)
-        typical_variance = 1.0
-        if n_atoms < n_samples:
-            typical_variance = find_median(misfits, n_samples, dtype, n_left_out=n_atoms) / (n_features + 2)
-        return self.scale_floors(typical_variance, costs, n_labelled)
+        median = find_median(parts.map_attribute("misfits"), n_samples, dtype, float(np.finfo(dtype).eps))
+        return self.scale_floors(1.0 if np.isnan(median) else median / (n_features + 2), costs, n_labelled)
 
     def scale_floors(self, typical_variance: float, costs: Floats, n_labelled: NDArray) -> Floors:
         """Return floors relative to a typical noise variance and the median class cost."""
         typical_cost = np.median(costs / (n_labelled + 1)) or 1.0
         return Floors(float(self.noise_floor * typical_variance), float(self.cost_floor * typical_cost))
-
-
-def estimate_class_cost(costs: Floats, n_labelled: NDArray, floor: float) -> NDArray[np.float64]:
-    r"""Return :math:`\gamma_j = \sum_i \Omega(z_{ij}) / (N_j + 1)`, the paper's estimate, or the floor."""
-    return np.maximum(costs / (n_labelled + 1), floor)
 
 
 def map_objective(

@@ -545,6 +545,6 @@ def test_samples_in_parts_give_the_classifiers_of_the_whole(loss, is_partly_labe
 def test_classes_that_wait_for_memory_get_the_same_classifiers(monkeypatch):
     codes, labels = draw_problem()
     expected = LogitBoost().train(codes, labels, Logistic(), *draw_start())
-    monkeypatch.setattr("ddlearn.classifiers.trainer._HESSIAN_BYTES", 1)  # one class after another
+    monkeypatch.setattr("ddlearn.classifiers.problem._HESSIAN_BYTES", 1)  # one class after another
     for one, other in zip(LogitBoost().train(codes, labels, Logistic(), *draw_start()), expected, strict=True):
         assert_array_equal(one, other)

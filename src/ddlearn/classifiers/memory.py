@@ -27,7 +27,6 @@ from .problem import (
     Floats,
     mean_curvature,
     summarise_and_expand,
-    weigh_by_curvature,
 )
 from .trainer import ClassifierTrainer
 
@@ -136,7 +135,7 @@ def train_with_memory(
     is_common = len(memory.hessians) == 1
     wanted = [not is_common or j == 0 for j in range(n_classes)]
     classifiers = np.column_stack([coef, intercept]).astype(np.float64)
-    sample_weights = weigh_by_curvature if is_common else trainer.sample_weights
+    sample_weights = None if is_common else trainer.sample_weights
     # With the surrogate: where a hinge is straight it has no curvature, and a well classified sample would leave no
     # trace in the parabolas.
     curvature = loss.surrogate_curvature

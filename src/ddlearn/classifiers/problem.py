@@ -2,7 +2,9 @@ r"""The problems of all classes: penalised costs, gradients and Hessians, as sum
 
 .. math:: \sum_i \Omega\bigl(l_{ij} (w_j^T x_i + b_j)\bigr) + \frac{\lambda_j}{2} \|w_j\|^2
 
-The Hessian is that of a weighted least squares problem, with the sample weights of a trainer.
+The Hessian is that of a weighted least squares problem, with the sample weights of a trainer.  A round solves the
+normal equations of one class for a base learner and adds it with the first step of 1, 1/2, 1/4, ... that brings enough
+of the predicted decrease (Armijo's rule).
 """
 
 from __future__ import annotations
@@ -16,8 +18,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from ..codes import RowCodes
-from ..kernels.classifiers import add_gradient, add_hessian
-from ..kernels.codes import score_class
+from ..kernels.codes import add_gradient, add_hessian, score_class
 from ..losses import Loss
 from ..parallel import Parts, map_blocks
 
@@ -27,6 +28,14 @@ SampleWeights = Callable[[Floats, Floats], Floats]  # weights from the loss's de
 
 # Shares of the mean diagonal, tried in turn until the Hessian has a Cholesky factor.
 _JITTERS = (0.0, 1e-12, 1e-9, 1e-6, 1e-3, 1.0)
+
+
+# A step must bring this share of the decrease that its slope predicts (Armijo's rule with its usual constant).
+_SUFFICIENT_DECREASE = 1e-4
+# 2^-40 of a step is lost in the rounding of the classifier.
+_MAX_HALVINGS = 40
+# Memory for the Hessians of classes that are trained together; the other classes wait.
+_HESSIAN_BYTES = 2**27
 
 
 class CodeSummary(NamedTuple):
@@ -42,7 +51,7 @@ class ExpansionRequest(NamedTuple):
 
     loss: Loss
     curvature: Callable[[Floats], Floats]  # of margins: the loss's own, or that of its surrogate
-    sample_weights: SampleWeights
+    sample_weights: SampleWeights | None  # None: the curvature
     classes: Sequence[int]
     classifiers: Floats  # (n, n_components + 1), one per class: coefficients, then the intercept
     hessians: Sequence[bool]  # whether to return the Hessian, for each of the classes
@@ -105,9 +114,11 @@ class LabelledCodes:
                 margins = labels * _measure_scores(codes, request.classifiers[position])
                 costs[position] = request.loss.value(margins).sum()
                 slopes = request.loss.gradient(margins)
+                weights = request.curvature(margins) if request.hessians[position] else None
+                if weights is not None and request.sample_weights is not None:
+                    weights = request.sample_weights(slopes, weights)
                 add_gradient(codes.indices, codes.values, labels * slopes, gradients[position])
-                if request.hessians[position]:
-                    weights = request.sample_weights(slopes, request.curvature(margins))
+                if weights is not None:
                     add_hessian(codes.indices, codes.values, weights, hessians[places[position]])
 
         _map_classes(expand_class, range(n_classes), request.n_jobs)
@@ -144,11 +155,6 @@ def summarise_and_expand(
 ) -> tuple[CodeSummary, Expansion]:
     """Do both in one visit."""
     return part.summarise(n_components), part.expand(request)
-
-
-def weigh_by_curvature(gradient: Floats, curvature: Floats) -> Floats:
-    """Return the sample weights of Newton's method."""
-    return curvature
 
 
 class ClassifierPoint(NamedTuple):
@@ -260,3 +266,131 @@ def scale_ridge(ridge: float, loss: Loss, squared_norms: Floats) -> Floats:
     used = squared_norms > 0
     mean_norms = [norms[use].mean() if use.any() else 0.0 for norms, use in zip(squared_norms, used, strict=True)]
     return ridge * mean_curvature(loss) * np.array(mean_norms)
+
+
+class Rounds(NamedTuple):
+    """How many rounds there are, and what they minimise."""
+
+    sample_weights: SampleWeights
+    ridge: float
+    max_rounds: int
+    tol: float
+
+
+def train_in_rounds(
+    rounds: Rounds,
+    parts: Parts[ClassifierPart],
+    loss: Loss,
+    coef: Floats,
+    intercept: Floats,
+    fit_intercept: bool,
+    n_jobs: int | None,
+) -> tuple[Floats, Floats]:
+    """Improve the classifiers of all classes; a class whose cost without the penalty would rise stays as it was."""
+    given = np.column_stack([coef, intercept]).astype(np.float64)
+    groups = _group_classes(*coef.shape)
+    # All that the first round needs, in one visit to the samples: with a quadratic loss all classes share one Hessian,
+    # unless some labels are unknown.
+    wanted = [not loss.is_quadratic or j == 0 for j in groups[0]]
+    weights = None if loss.is_quadratic else rounds.sample_weights
+    request = ExpansionRequest(loss, loss.curvature, weights, groups[0], given[groups[0]], wanted, n_jobs)
+    summary, expansion = parts.add_up(summarise_and_expand, coef.shape[1], request)
+    problems = ClassProblems(
+        parts,
+        loss,
+        rounds.sample_weights,
+        fit_intercept,
+        n_jobs,
+        scale_ridge(rounds.ridge, loss, summary.squared_norms),
+        has_common_hessian=loss.is_quadratic and summary.n_unknown == 0,
+    )
+    given[:, :-1][summary.squared_norms == 0] = 0  # of atoms that no sample uses, which changes no score
+    trained = given.copy()
+    for group in groups:
+        if group is groups[0] and (all(wanted) or problems.has_common_hessian):
+            before = problems.points_from(request._replace(classifiers=given[group]), expansion)
+        else:
+            before = problems.evaluate(group, given[group])
+        start = _choose_start(problems, dict(zip(group, before, strict=True)), summary)
+        after = _add_learners(rounds, problems, start, coef.dtype)
+        for j, point in zip(group, before, strict=True):
+            # Every round lowers the penalised cost; the cost without the penalty may still have risen.
+            trained[j] = after[j].classifier if after[j].cost <= point.cost else point.classifier
+    return trained[:, :-1].astype(coef.dtype), trained[:, -1].astype(intercept.dtype)
+
+
+def _group_classes(n_classes: int, n_components: int) -> list[list[int]]:
+    """Return the groups of classes that are trained together."""
+    at_once = max(1, _HESSIAN_BYTES // (8 * (n_components + 1) ** 2))
+    return [list(range(start, min(start + at_once, n_classes))) for start in range(0, n_classes, at_once)]
+
+
+def _round(classifiers: Floats, dtype: np.dtype) -> Floats:
+    """Round as the result will be, so that costs are those of the returned classifiers."""
+    return classifiers.astype(dtype).astype(np.float64)
+
+
+def _choose_start(
+    problems: ClassProblems, points: dict[int, ClassifierPoint], summary: CodeSummary
+) -> dict[int, ClassifierPoint]:
+    """Start from zero where that costs less than the classifier given, which could take many rounds to recover."""
+    zeros = {}
+    for j, point in points.items():
+        classifier = np.zeros_like(point.classifier)
+        if not problems.fit_intercept:
+            classifier[-1] = point.classifier[-1]
+        n_negative, n_positive = summary.n_of_label[:, j]
+        with np.errstate(over="ignore", invalid="ignore"):
+            of_negative, of_positive = problems.loss.value(np.array([-classifier[-1], classifier[-1]]))
+        if not point.penalised_cost <= n_negative * of_negative + n_positive * of_positive:
+            zeros[j] = classifier
+    if not zeros:
+        return points
+    return points | dict(zip(zeros, problems.evaluate(list(zeros), np.array(list(zeros.values()))), strict=True))
+
+
+def _take_steps(
+    problems: ClassProblems,
+    here: dict[int, ClassifierPoint],
+    learners: dict[int, tuple[Floats, float]],
+    dtype: np.dtype,
+    is_last: bool,
+) -> dict[int, ClassifierPoint]:
+    """Add base learners, halved until the penalised cost falls enough; leave out classes for which it never does."""
+    there: dict[int, ClassifierPoint] = {}
+    waiting = list(learners)
+    for step in 0.5 ** np.arange(_MAX_HALVINGS):
+        classifiers = _round(np.array([here[j].classifier + step * learners[j][0] for j in waiting]), dtype)
+        for j, tried in zip(waiting, problems.evaluate(waiting, classifiers, not is_last), strict=True):
+            slope = learners[j][1]
+            # False where the cost overflowed
+            if tried.penalised_cost <= here[j].penalised_cost + _SUFFICIENT_DECREASE * step * slope:
+                there[j] = tried
+        # A step that rounding undoes leads nowhere.
+        is_moving = (classifiers != [here[j].classifier for j in waiting]).any(axis=1)
+        waiting = [j for j, moves in zip(waiting, is_moving, strict=True) if moves and j not in there]
+        if not waiting:
+            break
+    return there
+
+
+def _add_learners(
+    rounds: Rounds, problems: ClassProblems, here: dict[int, ClassifierPoint], dtype: np.dtype
+) -> dict[int, ClassifierPoint]:
+    """Return the points of classes after all rounds."""
+    active = list(here)
+    for round_number in range(rounds.max_rounds):
+        found = problems.find_learners(active, [here[j] for j in active])
+        learners = {
+            j: (learner, slope)
+            for j, (learner, slope) in zip(active, found, strict=True)
+            if -slope / 2 > rounds.tol * here[j].penalised_cost  # half the slope is what a parabola falls by
+        }
+        if not learners:
+            break
+        there = _take_steps(problems, here, learners, dtype, is_last=round_number == rounds.max_rounds - 1)
+        here = here | there
+        active = list(there)
+        if not active:
+            break
+    return here

@@ -1,9 +1,8 @@
-r"""Classifier trainers: rounds that add weighted least squares regressors, halved until the cost falls.
+r"""Classifier trainers: the methods of the paper, and Newton's method for any loss.
 
-A round solves the normal equations of one class for a base learner and adds it with the first step of 1, 1/2, 1/4, ...
-that brings enough of the predicted decrease (Armijo's rule).  The methods of the paper, square leverage for a quadratic
-loss, AdaBoost for the exponential, LogitBoost for the logistic and a linear SVM for the smooth hinges, and Newton's
-method for any loss, differ in the weight of a sample: with the loss's derivatives :math:`\Omega_1` and
+All add weighted least squares regressors in rounds (``problem.py``).  Square leverage for a quadratic loss, AdaBoost
+for the exponential, LogitBoost for the logistic, a linear SVM for the smooth hinges, and Newton's method for any loss
+differ in the weight of a sample: with the loss's derivatives :math:`\Omega_1` and
 :math:`\Omega_2` at its margin it is :math:`\Omega_2` for the first two, and
 :math:`\max(\Omega_2, |\Omega_1| / z_{\max})` for the others.
 """
@@ -20,102 +19,7 @@ from ..codes import RowCodes
 from ..losses import Loss, resolve_loss
 from ..parallel import LocalParts, Parts
 from ..strategies import resolve
-from .problem import (
-    ClassifierPart,
-    ClassifierPoint,
-    ClassProblems,
-    CodeSummary,
-    ExpansionRequest,
-    Floats,
-    LabelledCodes,
-    scale_ridge,
-    summarise_and_expand,
-    weigh_by_curvature,
-)
-
-# A step must bring this share of the decrease that its slope predicts (Armijo's rule with its usual constant).
-_SUFFICIENT_DECREASE = 1e-4
-# 2^-40 of a step is lost in the rounding of the classifier.
-_MAX_HALVINGS = 40
-# Memory for the Hessians of classes that are trained together; the other classes wait.
-_HESSIAN_BYTES = 2**27
-
-
-def _group_classes(n_classes: int, n_components: int) -> list[list[int]]:
-    """Return the groups of classes that are trained together."""
-    at_once = max(1, _HESSIAN_BYTES // (8 * (n_components + 1) ** 2))
-    return [list(range(start, min(start + at_once, n_classes))) for start in range(0, n_classes, at_once)]
-
-
-def _round(classifiers: Floats, dtype: np.dtype) -> Floats:
-    """Round as the result will be, so that costs are those of the returned classifiers."""
-    return classifiers.astype(dtype).astype(np.float64)
-
-
-def _choose_start(
-    problems: ClassProblems, points: dict[int, ClassifierPoint], summary: CodeSummary
-) -> dict[int, ClassifierPoint]:
-    """Start from zero where that costs less than the classifier given, which could take many rounds to recover."""
-    zeros = {}
-    for j, point in points.items():
-        classifier = np.zeros_like(point.classifier)
-        if not problems.fit_intercept:
-            classifier[-1] = point.classifier[-1]
-        n_negative, n_positive = summary.n_of_label[:, j]
-        with np.errstate(over="ignore", invalid="ignore"):
-            of_negative, of_positive = problems.loss.value(np.array([-classifier[-1], classifier[-1]]))
-        if not point.penalised_cost <= n_negative * of_negative + n_positive * of_positive:
-            zeros[j] = classifier
-    if not zeros:
-        return points
-    return points | dict(zip(zeros, problems.evaluate(list(zeros), np.array(list(zeros.values()))), strict=True))
-
-
-def _take_steps(
-    problems: ClassProblems,
-    here: dict[int, ClassifierPoint],
-    learners: dict[int, tuple[Floats, float]],
-    dtype: np.dtype,
-    is_last: bool,
-) -> dict[int, ClassifierPoint]:
-    """Add base learners, halved until the penalised cost falls enough; leave out classes for which it never does."""
-    there: dict[int, ClassifierPoint] = {}
-    waiting = list(learners)
-    for step in 0.5 ** np.arange(_MAX_HALVINGS):
-        classifiers = _round(np.array([here[j].classifier + step * learners[j][0] for j in waiting]), dtype)
-        for j, tried in zip(waiting, problems.evaluate(waiting, classifiers, not is_last), strict=True):
-            slope = learners[j][1]
-            # False where the cost overflowed
-            if tried.penalised_cost <= here[j].penalised_cost + _SUFFICIENT_DECREASE * step * slope:
-                there[j] = tried
-        # A step that rounding undoes leads nowhere.
-        is_moving = (classifiers != [here[j].classifier for j in waiting]).any(axis=1)
-        waiting = [j for j, moves in zip(waiting, is_moving, strict=True) if moves and j not in there]
-        if not waiting:
-            break
-    return there
-
-
-def _add_learners(
-    trainer: ClassifierTrainer, problems: ClassProblems, here: dict[int, ClassifierPoint], dtype: np.dtype
-) -> dict[int, ClassifierPoint]:
-    """Return the points of classes after all rounds."""
-    active = list(here)
-    for round_number in range(trainer.max_rounds):
-        found = problems.find_learners(active, [here[j] for j in active])
-        learners = {
-            j: (learner, slope)
-            for j, (learner, slope) in zip(active, found, strict=True)
-            if -slope / 2 > trainer.tol * here[j].penalised_cost  # half the slope is what a parabola falls by
-        }
-        if not learners:
-            break
-        there = _take_steps(problems, here, learners, dtype, is_last=round_number == trainer.max_rounds - 1)
-        here = here | there
-        active = list(there)
-        if not active:
-            break
-    return here
+from .problem import ClassifierPart, Floats, LabelledCodes, Rounds, train_in_rounds
 
 
 def _check_arrays(codes: RowCodes, labels: Floats, coef: Floats, intercept: Floats) -> None:
@@ -262,36 +166,8 @@ class ClassifierTrainer(BaseEstimator):
         parts are collected.  The other arguments are those of :meth:`train`.
         """
         self._check_parameters()
-        given = np.column_stack([coef, intercept]).astype(np.float64)
-        groups = _group_classes(*coef.shape)
-        # All that the first round needs, in one visit to the samples: with a quadratic loss all classes share one
-        # Hessian, unless some labels are unknown.
-        wanted = [not loss.is_quadratic or j == 0 for j in groups[0]]
-        weights = weigh_by_curvature if loss.is_quadratic else self.sample_weights
-        request = ExpansionRequest(loss, loss.curvature, weights, groups[0], given[groups[0]], wanted, n_jobs)
-        summary, expansion = parts.add_up(summarise_and_expand, coef.shape[1], request)
-        problems = ClassProblems(
-            parts,
-            loss,
-            self.sample_weights,
-            fit_intercept,
-            n_jobs,
-            scale_ridge(self.ridge, loss, summary.squared_norms),
-            has_common_hessian=loss.is_quadratic and summary.n_unknown == 0,
-        )
-        given[:, :-1][summary.squared_norms == 0] = 0  # of atoms that no sample uses, which changes no score
-        trained = given.copy()
-        for group in groups:
-            if group is groups[0] and (all(wanted) or problems.has_common_hessian):
-                before = problems.points_from(request._replace(classifiers=given[group]), expansion)
-            else:
-                before = problems.evaluate(group, given[group])
-            start = _choose_start(problems, dict(zip(group, before, strict=True)), summary)
-            after = _add_learners(self, problems, start, coef.dtype)
-            for j, point in zip(group, before, strict=True):
-                # Every round lowers the penalised cost; the cost without the penalty may still have risen.
-                trained[j] = after[j].classifier if after[j].cost <= point.cost else point.classifier
-        return trained[:, :-1].astype(coef.dtype), trained[:, -1].astype(intercept.dtype)
+        rounds = Rounds(self.sample_weights, self.ridge, self.max_rounds, self.tol)
+        return train_in_rounds(rounds, parts, loss, coef, intercept, fit_intercept, n_jobs)
 
 
 class SquareLev(ClassifierTrainer):
@@ -495,7 +371,7 @@ def resolve_trainer(trainer: str | ClassifierTrainer, loss: str | Loss) -> Class
     >>> resolve_trainer("auto", "exponential")
     AdaBoost()
     """
-    loss = resolve_loss(loss)
+    loss = resolve_loss(loss) if isinstance(loss, str) else loss
     if isinstance(trainer, str) and trainer == "auto":
         trainer = "square_lev" if loss.is_quadratic else loss.trainer
     trainer = resolve("classifier trainer", trainer, CLASSIFIER_TRAINERS, ClassifierTrainer)

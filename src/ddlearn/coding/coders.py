@@ -11,6 +11,7 @@ case without classes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from numbers import Integral
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -184,6 +185,20 @@ class SparseCoder(BaseEstimator, ABC):
             return self
         known = self.get_params()
         return clone(self).set_params(**{name: value for name, value in values.items() if name in known})
+
+
+def check_budget(n_nonzero_coefs: int | None, n_components: int, sparse_coder: SparseCoder | None = None) -> int:
+    """Return T as an int, by default the coder's own but at most the number of atoms, or raise."""
+    if n_nonzero_coefs is None:
+        return min((sparse_coder or SparseCoder).default_budget, n_components)
+    if not isinstance(n_nonzero_coefs, Integral) or isinstance(n_nonzero_coefs, bool) or n_nonzero_coefs < 1:
+        raise ValueError(f"n_nonzero_coefs must be an integer of at least 1, got {n_nonzero_coefs!r}.")
+    if n_nonzero_coefs > n_components:
+        raise ValueError(
+            f"n_nonzero_coefs={n_nonzero_coefs} exceeds the {n_components} atoms of the dictionary: a code cannot use "
+            "more atoms than there are. Lower n_nonzero_coefs or use a larger dictionary."
+        )
+    return int(n_nonzero_coefs)
 
 
 class _Pursuit(SparseCoder):

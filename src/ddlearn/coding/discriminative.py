@@ -42,8 +42,8 @@ from ..kernels.codes import change_rows, expand_square_rows
 from ..losses import Loss, resolve_loss
 from ..parallel import TILE_ROWS, map_blocks, split_rows
 from ..strategies import check_number
-from .coders import SparseCoder
-from .encoder import Encoder, adapt_coder, check_budget, check_samples, measure_energies, resolve_sparse_coder
+from .coders import SparseCoder, check_budget
+from .encoder import Encoder, adapt_coder, check_samples, measure_energies, resolve_sparse_coder
 
 
 class DiscriminativeCoding(BaseEstimator):
@@ -172,7 +172,8 @@ class DiscriminativeCoder:
     ) -> tuple[RowCodes, CodingRecord]:
         """Code all rows; :func:`discriminative_encode` for arguments that have been checked."""
         encoder = self.encoder
-        codes = RowCodes.empty(len(X), encoder.n_nonzero_coefs, X.dtype)
+        shape = (len(X), encoder.n_nonzero_coefs)
+        codes = RowCodes(np.empty(shape, np.int32), np.empty(shape, X.dtype))
         blocks = split_rows(len(X), block_rows)
 
         def encode_rows(rows: slice, workspace: Floats) -> CodingRecord:
@@ -218,7 +219,9 @@ class DiscriminativeCoder:
         current, tried = point.take(positions), problems.take(positions)
         proposal = self.evaluate(tried, propose(tried, current))
         is_lower = proposal.objective < current.objective
-        is_same = self._is_same(current.codes, proposal.codes)
+        squared_change, squared_size = np.empty((2, len(positions)), current.misfit.dtype)
+        change_rows(*current.codes, *proposal.codes, squared_change, squared_size)
+        is_same = squared_change <= self.coding.tol**2 * squared_size
         point.put(positions, proposal, is_lower)
         counts.n_iter[positions] += 1
         counts.n_accepted += int(np.count_nonzero(is_lower))
@@ -250,18 +253,14 @@ class DiscriminativeCoder:
         expand_square_rows(self.encoder.gram, problems.correlations, *codes, squared_residual)
         squared_residual += problems.energies
         np.maximum(squared_residual, 0, out=squared_residual)  # below zero only by rounding
-        misfit = self.encoder.sparse_coder.measure_misfit(squared_residual, codes)
+        misfit, sparse_coder = squared_residual, self.encoder.sparse_coder
+        if sparse_coder.has_penalty:
+            misfit = sparse_coder.measure_misfit(squared_residual, codes)
         # A label of 0 is unknown and costs nothing.
         margin = problems.labels * (scores + self.model.intercept)
         cost = np.abs(problems.labels) * self.loss.value(margin)
         objective = misfit / problems.noise_variance + 2 * np.sum(cost / self.model.class_cost, axis=1)
         return Point(codes, scores, misfit, objective)
-
-    def _is_same(self, old: RowCodes, new: RowCodes) -> Flags:
-        """Return whether codes have changed by no more than ``tol``, relative to their size."""
-        squared_change, squared_size = np.empty((2, len(old.indices)), old.values.dtype)
-        change_rows(*old, *new, squared_change, squared_size)
-        return squared_change <= self.coding.tol**2 * squared_size
 
 
 def expand_loss(model: Model, loss: Loss, problems: RowProblems, scores: Floats) -> tuple[Floats, Floats]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Integral, Real
+from numbers import Real
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +16,7 @@ from sklearn.utils import check_array
 from ..codes import Floats, RowCodes
 from ..parallel import TILE_ROWS, map_blocks, split_rows
 from ..strategies import resolve
-from .coders import OMP, ORMP, SparseCoder
+from .coders import OMP, ORMP, SparseCoder, check_budget
 from .elastic_net import ElasticNet
 
 SPARSE_CODERS: dict[str, type[SparseCoder]] = {"omp": OMP, "ormp": ORMP, "elastic_net": ElasticNet}
@@ -55,20 +55,6 @@ def check_samples(X: ArrayLike, dictionary: ArrayLike) -> tuple[Floats, Floats]:
     return X, dictionary
 
 
-def check_budget(n_nonzero_coefs: int | None, n_components: int, sparse_coder: SparseCoder | None = None) -> int:
-    """Return T as an int, by default the coder's own but at most the number of atoms, or raise."""
-    if n_nonzero_coefs is None:
-        return min((sparse_coder or SparseCoder).default_budget, n_components)
-    if not isinstance(n_nonzero_coefs, Integral) or isinstance(n_nonzero_coefs, bool) or n_nonzero_coefs < 1:
-        raise ValueError(f"n_nonzero_coefs must be an integer of at least 1, got {n_nonzero_coefs!r}.")
-    if n_nonzero_coefs > n_components:
-        raise ValueError(
-            f"n_nonzero_coefs={n_nonzero_coefs} exceeds the {n_components} atoms of the dictionary: a code cannot use "
-            "more atoms than there are. Lower n_nonzero_coefs or use a larger dictionary."
-        )
-    return int(n_nonzero_coefs)
-
-
 def measure_energies(
     X: Floats, first_row: int, *, name: str = "X", remedy: str = "remove or impute such values"
 ) -> Floats:
@@ -103,8 +89,7 @@ def compute_gram(dictionary: Floats, n_jobs: int | None = None) -> Floats:
         gram[rows, rows.start :] = dictionary[rows] @ dictionary[rows.start :].T
         gram[rows.start :, rows] = gram[rows, rows.start :].T
 
-    starts = range(0, n_components, _GRAM_ROWS)
-    blocks = [slice(start, min(start + _GRAM_ROWS, n_components)) for start in starts]
+    blocks = split_rows(n_components, _GRAM_ROWS, unit=_GRAM_ROWS)
     map_blocks(fill, blocks, lambda: None, n_jobs=n_jobs if n_components > _FEW_ATOMS else 1)
     return gram
 
@@ -157,7 +142,8 @@ class Encoder:
         self, X: Floats, *, n_jobs: int | None = None, block_rows: int = TILE_ROWS, first_row: int = 0
     ) -> RowCodes:
         """Code all samples without labels; ``first_row`` is added to row numbers in error messages."""
-        codes = RowCodes.empty(len(X), self.n_nonzero_coefs, X.dtype)
+        shape = (len(X), self.n_nonzero_coefs)
+        codes = RowCodes(np.empty(shape, np.int32), np.empty(shape, X.dtype))
         blocks = split_rows(len(X), block_rows)
 
         def encode_rows(rows: slice, workspace: Floats) -> None:

@@ -80,12 +80,6 @@ class RobustCoder:
     noise_scale: float  # standard deviation of the noise in training
     registration: Registration | None = None
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether samples that are complete need none of it."""
-        robustness = self.robustness
-        return self.registration is None and robustness.error_budget == 0 and robustness.missing == "error"
-
     def find_known(self, X: Floats, mask: Flags | None) -> tuple[Floats, Flags]:
         """Return samples with zeros in place of missing features, and which features are known."""
         is_known = np.ones(X.shape, bool) if mask is None else ~mask

@@ -19,7 +19,6 @@ from sklearn.base import BaseEstimator
 
 from ..codes import RowCodes
 from ..kernels import sweep as kernel
-from ..kernels.codes import drop_zeros
 from ..parallel import effective_n_jobs, map_blocks, single_threaded_blas
 from ..strategies import resolve
 from .upkeep import FindWorst, Floats, insert_samples, replace_useless
@@ -185,14 +184,6 @@ def _sum_data(X: Floats, codes: RowCodes, weights: Floats, n_components: int, n_
     return data_sums
 
 
-def _index_users(codes: RowCodes, n_components: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return ``starts`` and ``users``: the rows that use atom k are ``users[starts[k]:starts[k + 1]]``."""
-    starts = np.zeros(n_components + 1, dtype=np.int64)
-    users = np.empty(codes.values.size, dtype=np.int64)
-    kernel.index_users(*codes, starts, users)
-    return starts, users
-
-
 class KSVDUpdate(_UpdateWithUpkeep):
     r"""Approximate K-SVD as the paper prints it: one sweep, no weights.
 
@@ -227,13 +218,15 @@ class KSVDUpdate(_UpdateWithUpkeep):
         n_components, n_features = dictionary.shape
         weights = _relate_to_largest(precision if self.is_weighted else np.ones(X.shape[0]), X.dtype)
         data_sums = _sum_data(X, codes, weights, n_components, n_jobs)
-        starts, users = _index_users(codes, n_components)
+        starts, users = np.zeros(n_components + 1, np.int64), np.empty(codes.values.size, np.int64)
+        kernel.index_users(*codes, starts, users)
         most_products = max(n_components, np.diff(starts).max(initial=0))
-        direction, products, coupling = (np.empty(n, dtype=X.dtype) for n in (n_features, most_products, n_components))
+        direction, coupling = np.empty(n_features, X.dtype), np.empty(n_components, X.dtype)
+        products = np.empty(most_products, X.dtype)
         seen, partners = np.full(n_components, -1, dtype=np.int64), np.empty(n_components, dtype=np.int64)
         workspace = direction, products, coupling, seen, partners
         kernel.sweep_ksvd(X, weights, data_sums, starts, users, *codes, dictionary, *workspace)
-        drop_zeros(*codes)
+        kernel.drop_zeros(*codes)
         return np.ones(n_components, dtype=X.dtype)
 
 
@@ -282,10 +275,11 @@ class ExactKSVDUpdate(_UpdateWithUpkeep):
 
     def _improve(self, X: Floats, codes: RowCodes, dictionary: Floats, precision: Floats, n_jobs: int | None) -> Floats:
         n_components = len(dictionary)
-        starts, users = _index_users(codes, n_components)
+        starts, users = np.zeros(n_components + 1, np.int64), np.empty(codes.values.size, np.int64)
+        kernel.index_users(*codes, starts, users)
         for atom in np.flatnonzero(np.diff(starts)):
             self._improve_atom(atom, users[starts[atom] : starts[atom + 1]], X, codes, dictionary)
-        drop_zeros(*codes)
+        kernel.drop_zeros(*codes)
         return np.ones(n_components, dtype=X.dtype)
 
     @staticmethod

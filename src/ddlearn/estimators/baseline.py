@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 
 from ..classifiers import ClassifierTrainer, resolve_trainer
 from ..codes import Floats, Model, RowCodes, measure_residuals
-from ..coding.coders import SparseCoder
-from ..coding.encoder import Encoder, adapt_coder, check_budget, resolve_sparse_coder
+from ..coding.coders import SparseCoder, check_budget
+from ..coding.encoder import Encoder, adapt_coder, resolve_sparse_coder
 from ..dictionary import DictionaryUpdate, init_dictionary, resolve_dictionary_update
 from ..losses import Loss, resolve_loss
 from ..parallel import refuse_dask
@@ -157,6 +157,11 @@ class KSVD(DictionaryTransformer):
         self.n_iter_ = len(errors) - 1
         self.sparse_coder_ = coder
         self.n_nonzero_coefs_ = n_nonzero_coefs
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
 
     def _encode_training(self, X: Floats, dictionary: Floats, coder: SparseCoder, n_nonzero_coefs: int) -> RowCodes:
         return Encoder.of(dictionary, coder, n_nonzero_coefs, self.n_jobs).encode(X, n_jobs=self.n_jobs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from numbers import Integral, Real
@@ -26,8 +25,8 @@ from ..dictionary import DictionaryUpdate, draw_dictionary
 from ..fitting.data import Targets, TrainingSet, cut_batch, cut_into_parts, fetch_candidates, spread_over_cluster
 from ..fitting.loop import FitSettings, begin
 from ..fitting.online import PastFit, Stream, begin_stream, learn_batch, resume_stream
-from ..fitting.refine import Refiner, resolve_refiner
-from ..fitting.run import Attributes, FitRun, describe_settings, hold_out
+from ..fitting.refine import CLASSIFIERS, Refiner, resolve_refiner
+from ..fitting.run import Attributes, FitRun, Report, describe_settings, hold_out
 from ..fitting.size import SizeSearch, choose_size
 from ..inference.lazy import predict_lazily, score_lazily
 from ..inference.predictor import Explanation, Predictor
@@ -39,7 +38,6 @@ from ..strategies import check_number
 from .presets import collect_parameters
 from .settings import (
     Mode,
-    check_inference,
     check_mode,
     count_components,
     get_label_weight,
@@ -371,8 +369,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         """
         mode: Mode = "dask" if is_on_dask(X) else "memory"
         with self._unchanged_on_failure():
-            check_mode(self, mode)
             if mode == "dask":
+                check_mode(self, mode)
                 training, targets = spread_over_cluster(X, y, self.unlabeled)
                 self.n_features_in_ = X.shape[1]
                 vars(self).pop("feature_names_in_", None)  # of an earlier fit; a Dask array has none
@@ -380,33 +378,23 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 X = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
                 check_consistent_length(X, y)
                 training, targets = cut_into_parts(X, y, self.unlabeled)
-            try:
-                self._run_fit(X, y, training, targets, mode)
-            finally:
-                training.parts.release()
+            held_out = None
+            if self.refine not in (None, CLASSIFIERS):
+                training, held_out = hold_out(training, resolve_refiner(self.refine))
+            facts = training.facts
+            n_components = count_components(self, facts.n_with_label)
+            plan = resolve_plan(self, facts, n_components, targets.is_multilabel, mode)
+            settings = resolve_fit(self, facts, n_components, targets.is_multilabel, mode)
+            n_epochs = 0 if plan.refiner is None else plan.refiner.epochs
+            context = self._init_callback_context(max_subtasks=settings.max_iter + n_epochs)
+            report = Report(context, self, X, y)
+            run = FitRun(training, targets, settings, plan, held_out, check_random_state(self.random_state), report)
+            # A checkpoint may set where the fit resumes.
+            context.call_on_fit_task_begin(estimator=self, X=X, y=y, metadata={"run": run})
+            fitted = run.run()
+            self._set_fitted(fitted)
+            context.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=lambda: fitted)
         return self
-
-    def _run_fit(self, X: Any, y: Any, training: TrainingSet, targets: Targets, mode: Mode) -> None:
-        training, held_out = hold_out(training, resolve_refiner(self.refine))
-        facts = training.facts
-        check_inference(self, facts.n_classes, facts.n_features, targets.is_multilabel)
-        n_components = count_components(self, facts.n_with_label)
-        settings = resolve_fit(self, facts, n_components, targets.is_multilabel, mode)
-        plan = resolve_plan(self, facts, n_components, settings, mode)
-        run = FitRun(training, targets, settings, plan, held_out, check_random_state(self.random_state))
-        n_epochs = 0 if plan.refiner is None else plan.refiner.epochs
-        context = self._init_callback_context(max_subtasks=settings.max_iter + n_epochs)
-        # A checkpoint may set where the fit resumes.
-        context.call_on_fit_task_begin(estimator=self, X=X, y=y, metadata={"run": run})
-
-        def report(task_name: str, attributes: Callable[[], Attributes]) -> bool:
-            task = context.subcontext(task_name=task_name)
-            task.call_on_fit_task_begin(estimator=self, X=X, y=y)
-            return task.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=attributes)
-
-        fitted = run.run(report)
-        self._set_fitted(fitted)
-        context.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=lambda: fitted)
 
     def _set_fitted(self, attributes: Attributes) -> None:
         """Set fitted attributes, and remove those that only an earlier fit had."""
@@ -414,6 +402,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             delattr(self, name)
         for name, value in attributes.items():
             setattr(self, name, value)
+        self._predictor(self.components_.dtype)  # made here, so that all predictions are quick
 
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, *, forgetting: float = 2.0
@@ -468,7 +457,6 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             check_consistent_length(X, y)
             known = None if is_new else Targets(self.classes_, self.is_multilabel_)
             training, targets = cut_batch(X, y, classes, self.unlabeled, known)
-            check_inference(self, training.facts.n_classes, training.facts.n_features, targets.is_multilabel)
             stream, settings, extra = self._begin_stream(training, targets) if is_new else self._go_on(training)
             stream = learn_batch(stream, training, settings, forgetting)
             attributes = stream.attributes(refits=self.refine is not None)
@@ -695,4 +683,5 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags

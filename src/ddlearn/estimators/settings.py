@@ -15,10 +15,11 @@ from scipy.special import logit
 from sklearn.base import clone
 
 from ..classifiers import ClassifierTrainer, resolve_trainer
-from ..codes import Floats, Model
-from ..coding.alignment import Alignment, resolve_alignment
+from ..codes import Model
+from ..coding.alignment import Alignment, check_image_shape, resolve_alignment
+from ..coding.coders import check_budget
 from ..coding.discriminative import DiscriminativeCoder, DiscriminativeCoding
-from ..coding.encoder import Encoder, check_budget, resolve_sparse_coder
+from ..coding.encoder import Encoder, resolve_sparse_coder
 from ..coding.jitter import Jitter, resolve_jitter
 from ..coding.masked import MaskedCoder
 from ..coding.robust import RobustCoder, Robustness
@@ -51,6 +52,9 @@ _AUTO_UPDATES: dict[Mode, str] = {"memory": "ksvd", "dask": "block_coordinate", 
 _READ_BY_FIT_ALONE = ("max_iter", "tol", "warm_start")
 
 
+DEFAULT_SCALES, DEFAULT_CODING = Scales(), DiscriminativeCoding()
+
+
 def is_auto(value: Any) -> bool:
     """Whether a value is left to be chosen or estimated."""
     return isinstance(value, str) and value == AUTO
@@ -58,16 +62,20 @@ def is_auto(value: Any) -> bool:
 
 def resolve_scales(scales: Scales | None) -> Scales:
     """Return the object, by default with its default parameters."""
-    return resolve("scales", Scales() if scales is None else scales, {}, Scales)
+    scales = resolve("scales", Scales() if scales is None else scales, {}, Scales)
+    scales.check_parameters()
+    return scales
 
 
 def resolve_coding(coding: DiscriminativeCoding | None) -> DiscriminativeCoding:
     """Return the object, by default with its default parameters."""
-    return resolve("coding", DiscriminativeCoding() if coding is None else coding, {}, DiscriminativeCoding)
+    coding = resolve("coding", DiscriminativeCoding() if coding is None else coding, {}, DiscriminativeCoding)
+    coding.check_parameters()
+    return coding
 
 
 def resolve_inference(inference: str | InferenceRule) -> InferenceRule:
-    """Return the label rule of that name, or the object itself."""
+    """Return the label rule registered under a name, or the object itself."""
     return resolve("inference", inference, INFERENCE_RULES, InferenceRule)
 
 
@@ -76,10 +84,6 @@ def resolve_robustness(robustness: float | Robustness | None) -> Robustness:
     if robustness is None or (isinstance(robustness, Real) and not isinstance(robustness, bool)):
         return Robustness(robustness or 0)
     return resolve("robustness", robustness, {}, Robustness)
-
-
-def _resolve_nested_alignment(alignment: Any) -> Any:
-    return Alignment(alignment) if isinstance(alignment, str) else alignment
 
 
 # Parameters that are objects, or a shorthand for one: how the object is made.
@@ -93,7 +97,7 @@ _OBJECTS: dict[str, Callable[[DDLClassifier], Any]] = {
     "refine": lambda model: resolve_refiner(model.refine),
     "inference": lambda model: resolve_inference(model.inference),
     "robustness": lambda model: resolve_robustness(model.robustness),
-    "alignment": lambda model: _resolve_nested_alignment(model.alignment),
+    "alignment": lambda model: Alignment(model.alignment) if isinstance(model.alignment, str) else model.alignment,
 }
 
 
@@ -114,10 +118,7 @@ def _resolve_update(model: DDLClassifier, mode: Mode) -> DictionaryUpdate:
 
 
 def check_mode(model: DDLClassifier, mode: Mode) -> None:
-    """Raise if a parameter cannot be honoured where the samples are."""
-    refiner = resolve_refiner(model.refine)
-    if mode == "memory":
-        return
+    """Raise if a parameter cannot be honoured where the samples are not in memory."""
     where = {
         "dask": "needs all samples in one place, but those of a Dask array are on its workers",
         "batches": "cannot be honoured by partial_fit, which sees each sample once",
@@ -126,7 +127,7 @@ def check_mode(model: DDLClassifier, mode: Mode) -> None:
     def refuse(name: str, remedy: str) -> None:
         raise ValueError(f"{name}={getattr(model, name)!r} {where}: {remedy}.")
 
-    if refiner is not None:
+    if resolve_refiner(model.refine) is not None:
         refuse("refine", f"use refine={CLASSIFIERS!r}, or fit samples in memory")
     update, trainer = _resolve_update(model, mode), resolve_trainer(model.classifier_trainer, model.loss)
     if not update.is_additive or (mode == "batches" and update.updates_codes):
@@ -159,55 +160,81 @@ def _check_batches(model: DDLClassifier, refuse: Callable[[str, str], None]) -> 
 
 def check_inference(model: DDLClassifier, n_classes: int, n_features: int, is_multilabel: bool) -> None:
     """Raise if new samples cannot be treated as the parameters say."""
-    rule = resolve_inference(model.inference)
-    rule.check_parameters(n_classes)
+    rule = resolve("inference", model.inference, INFERENCE_RULES, InferenceRule)
+    if rule is model.inference:
+        rule.check_parameters(n_classes)
     if is_multilabel and not rule.takes_multilabel:
         raise ValueError(
             f"inference={model.inference!r} hypothesises one class at a time, which is impossible with multilabel "
             "targets: use inference='fast'."
         )
-    resolve_coding(model.coding).check_parameters()
     if not is_auto(model.classification_weight):
         check_number("classification_weight", model.classification_weight, Real)
-    if model.classification_weight == 0:
-        raise ValueError("classification_weight must be above 0: for codes without labels use make_baseline.")
-    resolve_robustness(model.robustness).check_parameters(n_features)
-    check_number("n_views", model.n_views, Integral)
-    if model.n_views == 0:
-        raise ValueError("n_views must be at least 1, the sample itself; more are distorted copies of an image.")
-    _resolve_jitter(model, n_features)
+        if model.classification_weight == 0:
+            raise ValueError("classification_weight must be above 0: for codes without labels use make_baseline.")
+    if model.robustness is not None:
+        resolve_robustness(model.robustness).check_parameters(n_features)
+    if model.image_shape is not None:
+        check_image_shape(model.image_shape, n_features)
+    if not isinstance(model.n_views, Integral) or isinstance(model.n_views, bool) or model.n_views < 1:
+        raise ValueError(
+            f"n_views must be an integer of at least 1, got {model.n_views!r}: 1 is the sample itself, more are "
+            "distorted copies of an image."
+        )
+    if model.n_views > 1:
+        _resolve_jitter(model, n_features)
 
 
 def _resolve_jitter(model: DDLClassifier, n_features: int) -> Jitter | None:
-    """Return the distortion of training images and views: that of the refiner, for views by default "affine"."""
+    """Return the distortion of views: that of the refiner, by default "affine"."""
     refiner = resolve_refiner(model.refine)
     jitter = refiner.jitter if refiner is not None else None
-    if jitter is None and model.n_views > 1:
-        jitter = "affine"
-    return resolve_jitter(jitter, model.image_shape, n_features)
+    return resolve_jitter("affine" if jitter is None else jitter, model.image_shape, n_features)
+
+
+def resolve_plan(
+    model: DDLClassifier, facts: TrainingFacts, n_components: int, is_multilabel: bool, mode: Mode
+) -> FitPlan:
+    """Return what comes before and after the loop."""
+    refiner = None if model.refine in (None, CLASSIFIERS) else resolve_refiner(model.refine)
+    if refiner is not None:
+        refiner.choose_cost(is_multilabel, resolve_loss(model.loss))  # raises if the cost does not suit
+    jitter = None if refiner is None else resolve_jitter(refiner.jitter, model.image_shape, facts.n_features)
+    return FitPlan(
+        n_components=n_components,
+        searches_size=searches_size(model),
+        init=model.init,
+        warm_start=_resolve_warm_start(model, n_components, facts) if _is_warm(model) else None,
+        refits=model.refine is not None,
+        refiner=refiner,
+        jitter=jitter,
+        image_shape=model.image_shape,
+        stores_codes=mode == "memory" if model.store_codes is None else bool(model.store_codes),
+    )
 
 
 def resolve_fit(
     model: DDLClassifier, facts: TrainingFacts, n_components: int, is_multilabel: bool, mode: Mode
 ) -> FitSettings:
     """Resolve the strategies and check the numbers."""
+    check_inference(model, facts.n_classes, facts.n_features, is_multilabel)
     check_number("max_iter", model.max_iter, Integral)
     check_number("tol", model.tol, Real)
-    scales, coding = resolve_scales(model.scales), resolve_coding(model.coding)
-    scales.check_parameters()
+    update, weight = model.dictionary_update, model.classification_weight
     # Clones: a later set_params must not change the fitted model.
     loss = clone(resolve_loss(model.loss), safe=False)
     sparse_coder = clone(resolve_sparse_coder(model.sparse_coder), safe=False)
-    registration = resolve_alignment(model.alignment, model.image_shape, facts.n_features, sparse_coder)
-    weight = model.classification_weight
+    registration = None
+    if model.alignment is not None:
+        registration = resolve_alignment(model.alignment, model.image_shape, facts.n_features, sparse_coder)
     return FitSettings(
         loss=loss,
         sparse_coder=sparse_coder,
         n_nonzero_coefs=check_budget(model.n_nonzero_coefs, n_components, sparse_coder),
-        coding=clone(coding),
-        dictionary_update=_resolve_update(model, mode),
+        coding=DEFAULT_CODING if model.coding is None else clone(resolve_coding(model.coding)),
+        dictionary_update=resolve_dictionary_update(_AUTO_UPDATES[mode] if is_auto(update) else update),
         classifier_trainer=resolve_trainer(model.classifier_trainer, loss),
-        scales=clone(scales),
+        scales=DEFAULT_SCALES if model.scales is None else clone(resolve_scales(model.scales)),
         classification_weight=None if is_auto(weight) else float(weight),  # type: ignore[arg-type]
         fit_intercept=model.fit_intercept,
         is_multilabel=is_multilabel,
@@ -218,33 +245,11 @@ def resolve_fit(
     )
 
 
-def resolve_plan(
-    model: DDLClassifier, facts: TrainingFacts, n_components: int, settings: FitSettings, mode: Mode
-) -> FitPlan:
-    """Return what comes before and after the loop."""
-    refiner = resolve_refiner(model.refine)
-    if refiner is not None:
-        refiner.choose_cost(settings.is_multilabel, settings.loss)  # raises if the cost does not suit
-    return FitPlan(
-        n_components=n_components,
-        searches_size=searches_size(model),
-        init=model.init,
-        warm_start=_resolve_warm_start(model, n_components, facts),
-        refits=model.refine is not None,
-        refiner=refiner,
-        jitter=None if refiner is None else resolve_jitter(refiner.jitter, model.image_shape, facts.n_features),
-        image_shape=model.image_shape,
-        stores_codes=mode == "memory" if model.store_codes is None else bool(model.store_codes),
-    )
-
-
 def _is_warm(model: DDLClassifier) -> bool:
     return model.warm_start and hasattr(model, "components_")
 
 
-def _resolve_warm_start(model: DDLClassifier, n_components: int, facts: TrainingFacts) -> Model | None:
-    if not _is_warm(model):
-        return None
+def _resolve_warm_start(model: DDLClassifier, n_components: int, facts: TrainingFacts) -> Model:
     shapes = (n_components, facts.n_features), (facts.n_classes, n_components)
     if (model.components_.shape, model.coef_.shape) != shapes:
         raise ValueError(
@@ -290,31 +295,27 @@ def make_predictor(model: DDLClassifier, dtype: np.dtype) -> Predictor:
     """Return how a fitted model codes and classifies new samples of a precision."""
     n_features = model.components_.shape[1]
     check_inference(model, len(model.coef_), n_features, model.is_multilabel_)
+    prior = np.clip(model.class_prior_, _SMALLEST_PRIOR, 1 - _SMALLEST_PRIOR)
     fitted = Model(model.components_, model.coef_, model.intercept_, model.class_cost_)
     fitted = fitted.weigh_labels(get_label_weight(model)).astype(dtype)
     encoder = Encoder.of(fitted.dictionary, model.sparse_coder_, model.n_nonzero_coefs_, model.n_jobs)
-    coder = DiscriminativeCoder(encoder, fitted, model.loss_, clone(resolve_coding(model.coding)))
-    robust = RobustCoder(
-        MaskedCoder(encoder),
-        clone(resolve_robustness(model.robustness)),
-        noise_scale=float(np.sqrt(model.median_noise_variance_)),
-        registration=resolve_alignment(model.alignment, model.image_shape, n_features, model.sparse_coder_),
-    )
-    jitter = _resolve_jitter(model, n_features)
-    views: Any = ()
-    if model.n_views > 1 and jitter is not None and model.image_shape is not None:
-        views = draw_views(jitter, model.image_shape, model.n_views, dtype)
+    coding = DEFAULT_CODING if model.coding is None else clone(resolve_coding(model.coding))
+    coder = DiscriminativeCoder(encoder, fitted, model.loss_, coding)
+    robust, views = None, ()
+    if model.robustness is not None or model.alignment is not None:
+        robust = RobustCoder(
+            MaskedCoder(encoder),
+            clone(resolve_robustness(model.robustness)),
+            noise_scale=float(np.sqrt(model.median_noise_variance_)),
+            registration=resolve_alignment(model.alignment, model.image_shape, n_features, model.sparse_coder_),
+        )
+    if model.n_views > 1:
+        views = draw_views(_resolve_jitter(model, n_features), model.image_shape, model.n_views, dtype)
     return Predictor(
         LabelModel(coder, model.noise_floor_, model.median_noise_variance_),
         clone(resolve_inference(model.inference)),
         robust,
-        _prior_evidence(model),
+        logit(prior) if model.is_multilabel_ else np.log(prior),  # the evidence of the class frequencies
         views,
         model.n_jobs,
     )
-
-
-def _prior_evidence(model: DDLClassifier) -> Floats:
-    """Return the evidence of the class frequencies, for samples without any known feature."""
-    prior = np.clip(model.class_prior_, _SMALLEST_PRIOR, 1 - _SMALLEST_PRIOR)
-    return logit(prior) if model.is_multilabel_ else np.log(prior)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from ..codes import RowCodes
-from ..fitting.data import RowState
 from ..fitting.loop import AlternatingFit, FitState
 from ..fitting.refinement import (
     MOST_SEEDS,

@@ -8,8 +8,8 @@ The target may be in several places too: each reports its labels (:func:`find_la
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from ..classifiers.problem import LabelledCodes
 from ..codes import Floats, RowCodes
 from ..coding.encoder import measure_energies
 from ..dictionary import order_candidates
-from ..parallel import PART_ROWS, DaskParts, LocalParts, Parts, is_on_dask, pair_chunks, split_rows
+from ..parallel import PART_ROWS, DaskParts, LocalParts, Parts, is_on_dask, pair_chunks
 
 Labels = NDArray[np.int8]
 
@@ -270,7 +270,8 @@ class TrainingPart(LabelledCodes):
         """Return a part with samples and labels only."""
         X = np.asarray(X)  # a memory map without its subclass, which Numba does not know
         nothing = np.empty(0, X.dtype)
-        return cls(RowCodes.empty(0, 0, X.dtype), labels, X, X, nothing, nothing, first_row=first_row)
+        no_codes = RowCodes(np.empty((0, 0), np.int32), np.empty((0, 0), X.dtype))
+        return cls(no_codes, labels, X, X, nothing, nothing, first_row=first_row)
 
     def __len__(self) -> int:
         return len(self.X)
@@ -283,62 +284,17 @@ class TrainingPart(LabelledCodes):
         return data + codes + self.misfits.nbytes + self.noise_variance.nbytes
 
 
-class RowState(NamedTuple):
-    """The unknowns of some rows, which a checkpoint stores."""
-
-    codes: RowCodes
-    noise_variance: Floats
-    positions: Floats | None
-
-    @classmethod
-    def join(cls, parts: Sequence[RowState]) -> RowState:
-        """Return the unknowns of all rows."""
-        if len(parts) == 1:
-            return parts[0]
-        positions = None
-        if parts[0].positions is not None:
-            positions = np.concatenate([part.positions for part in parts if part.positions is not None])
-        return cls(
-            RowCodes.join([part.codes for part in parts]),
-            np.concatenate([part.noise_variance for part in parts]),
-            positions,
-        )
-
-    def rows(self, rows: slice) -> RowState:
-        """Return those of some rows, as views."""
-        positions = None if self.positions is None else self.positions[rows]
-        return RowState(self.codes.rows(rows), self.noise_variance[rows], positions)
-
-
-def get_row_state(part: TrainingPart) -> RowState:
-    """Return the unknowns of a part."""
-    return RowState(part.codes, part.noise_variance, part.positions)
-
-
-def put_row_state(part: TrainingPart, state: RowState) -> TrainingPart:
-    """Return the part with these unknowns."""
-    return replace(part, **state._asdict())
-
-
 class TrainingFacts(NamedTuple):
     """Sizes of the training set."""
 
     n_rows: tuple[int, ...]  # of each part
+    n_samples: int
     n_features: int
+    n_classes: int
     dtype: np.dtype
     n_labelled: NDArray[np.int64]  # (n_classes,) samples with a known label for the class
     n_positive: NDArray[np.int64]  # (n_classes,) samples of the class
     n_with_label: int  # samples with a known label for at least one class
-
-    @property
-    def n_samples(self) -> int:
-        """The number of all rows."""
-        return sum(self.n_rows)
-
-    @property
-    def n_classes(self) -> int:
-        """The number of columns of the labels."""
-        return len(self.n_labelled)
 
     @property
     def row_slices(self) -> list[slice]:
@@ -348,9 +304,9 @@ class TrainingFacts(NamedTuple):
 
 
 def count_labels(part: TrainingPart) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Return how many labels per class of a part are known and positive, and how many samples have any label."""
+    """Return how many labels per class are known and positive, and how many samples have any label."""
     labels = part.labels
-    n_labelled, n_positive = (np.count_nonzero(flags, axis=0) for flags in (labels, labels > 0))
+    n_labelled, n_positive = np.count_nonzero(labels, axis=0), np.count_nonzero(labels > 0, axis=0)
     return n_labelled, n_positive, int(np.count_nonzero(labels.any(axis=1)))
 
 
@@ -361,34 +317,37 @@ class TrainingSet:
     parts: Parts[TrainingPart]
     facts: TrainingFacts
     X: Any  # all samples, as they were passed to fit
-    is_local: bool = True
+    labels: Labels | None  # all labels, if the samples are in this process
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the samples are in this process."""
+        return self.labels is not None
 
     @classmethod
-    def of_parts(
-        cls, parts: Parts[TrainingPart], n_rows: Sequence[int], X: Any, dtype: np.dtype, is_local: bool
-    ) -> TrainingSet:
-        """Count labels and samples."""
-        return cls(parts, TrainingFacts(tuple(n_rows), X.shape[1], dtype, *parts.add_up(count_labels)), X, is_local)
-
-    @classmethod
-    def of_arrays(cls, X: Floats, labels: NDArray[Any], part_rows: int) -> TrainingSet:
+    def of_arrays(cls, X: Floats, labels: NDArray[Any], part_rows: int = PART_ROWS) -> TrainingSet:
         """Cut arrays in this process, which may be memory-mapped, into parts without a copy."""
         labels = labels.astype(np.int8, copy=False)
-        blocks = split_rows(len(X), part_rows)
-        parts = LocalParts([TrainingPart.of(X[rows], labels[rows], rows.start) for rows in blocks])
-        return cls.of_parts(parts, [rows.stop - rows.start for rows in blocks], X, X.dtype, is_local=True)
+        starts = range(0, len(X), part_rows)
+        cut = [
+            TrainingPart.of(X[start : start + part_rows], labels[start : start + part_rows], start) for start in starts
+        ]
+        parts = LocalParts(cut)
+        n_rows = tuple(np.diff([*starts, len(X)]).tolist())
+        counts = parts.add_up(count_labels)
+        return cls(parts, TrainingFacts(n_rows, *X.shape, labels.shape[1], X.dtype, *counts), X, labels)
 
 
 def collect_labels(training: TrainingSet) -> Labels:
     """Return the labels of all samples."""
-    return np.concatenate(training.parts.gather("labels"))
+    return np.concatenate(training.parts.gather("labels")) if training.labels is None else training.labels
 
 
 def hide_labels(training: TrainingSet, labels: Labels, rows: NDArray[np.intp]) -> TrainingSet:
     """Return a training set in this process without the labels of some rows."""
     labels = labels.copy()
     labels[rows] = 0
-    return TrainingSet.of_arrays(training.X, labels, PART_ROWS)
+    return TrainingSet.of_arrays(training.X, labels)
 
 
 def cut_into_parts(X: Floats, y: Any, unlabeled: Any) -> tuple[TrainingSet, Targets]:
@@ -396,7 +355,7 @@ def cut_into_parts(X: Floats, y: Any, unlabeled: Any) -> tuple[TrainingSet, Targ
     found = find_labels(y, unlabeled)
     classes = found.get_classes(unlabeled)
     labels = encode_labels(y, classes, unlabeled, found.is_multilabel)
-    return TrainingSet.of_arrays(X, labels, PART_ROWS), Targets(classes, found.is_multilabel)
+    return TrainingSet.of_arrays(X, labels), Targets(classes, found.is_multilabel)
 
 
 def _find_labels_of(pair: tuple[Any, Any], unlabeled: Any) -> LabelSet:
@@ -440,7 +399,9 @@ def _spread_pairs(pairs: DaskParts[tuple[Any, Any]], X: Any, unlabeled: Any) -> 
     parts = pairs.map_each(
         _make_part, [(first_row, dtype, classes, unlabeled, found.is_multilabel) for first_row in first_rows]
     )
-    return TrainingSet.of_parts(parts, n_rows, X, dtype, is_local=False), Targets(classes, found.is_multilabel)
+    counts = parts.add_up(count_labels)
+    facts = TrainingFacts(tuple(n_rows), sum(n_rows), X.shape[1], len(classes), dtype, *counts)
+    return TrainingSet(parts, facts, X, labels=None), Targets(classes, found.is_multilabel)
 
 
 def cut_batch(X: Floats, y: Any, classes: Any, unlabeled: Any, known: Targets | None) -> tuple[TrainingSet, Targets]:
@@ -451,22 +412,21 @@ def cut_batch(X: Floats, y: Any, classes: Any, unlabeled: Any, known: Targets | 
             f"All {len(labels)} samples of the first batch are marked as unlabelled (unlabeled={unlabeled!r}): "
             "begin with labelled ones, others may follow."
         )
-    return TrainingSet.of_arrays(X, labels, PART_ROWS), targets
+    return TrainingSet.of_arrays(X, labels), targets
 
 
-def index_classes(part: TrainingPart) -> NDArray[np.intp]:
+def index_classes(labels: Labels) -> NDArray[np.intp]:
     """Return the class of each sample for the draw of first atoms, -1 for an unlabelled one.
 
     Of several labels the first counts.  Samples with none of the labels are a class too, unlabelled ones are not.
     """
-    labels = part.labels
     first_label = np.where((labels > 0).any(axis=1), labels.argmax(axis=1), labels.shape[1])
     return np.where(labels.any(axis=1), first_label, -1)
 
 
 def count_classes(part: TrainingPart) -> NDArray[np.int64]:
     """Return the number of samples per class, after that of unlabelled ones."""
-    return np.bincount(index_classes(part) + 1, minlength=part.labels.shape[1] + 2)
+    return np.bincount(index_classes(part.labels) + 1, minlength=part.labels.shape[1] + 2)
 
 
 class Candidates(NamedTuple):
@@ -479,7 +439,7 @@ class Candidates(NamedTuple):
 def find_candidates(part: TrainingPart, request: tuple[NDArray[np.int64], NDArray[np.int64]]) -> Candidates:
     """Return every s-th sample of each class, with a stride s per class, counted on from the parts before."""
     n_before, strides = request
-    index = index_classes(part)
+    index = index_classes(part.labels)
     is_candidate = np.zeros(len(index), bool)
     for position, stride in enumerate(strides):
         rows = np.flatnonzero(index == position - 1)
@@ -501,15 +461,22 @@ def fetch_candidates(training: TrainingSet, n_at_once: int, rng: np.random.Rando
     order = order_candidates(class_index, rng)
     for start in range(0, len(order), n_at_once):
         wanted = rows[order[start : start + n_at_once]]
-        samples = np.empty((len(wanted), training.facts.n_features), training.facts.dtype)
-        for positions, taken in training.parts.collect(take_rows, wanted):
-            samples[positions] = taken
-        yield samples
+        is_local = training.labels is not None
+        yield np.asarray(training.X[wanted]) if is_local else _take_from_parts(training, wanted)
+
+
+def _take_from_parts(training: TrainingSet, rows: NDArray[np.intp]) -> Floats:
+    samples = np.empty((len(rows), training.facts.n_features), training.facts.dtype)
+    for positions, taken in training.parts.collect(take_rows, rows):
+        samples[positions] = taken
+    return samples
 
 
 def _list_candidates(training: TrainingSet) -> tuple[NDArray[np.signedinteger], NDArray[np.intp]]:
     """Return the classes and rows of the samples that may become first atoms."""
     parts, facts = training.parts, training.facts
+    if training.labels is not None and facts.n_samples <= _MOST_CANDIDATES:
+        return index_classes(training.labels), np.arange(facts.n_samples)
     counts = np.array(parts.collect(count_classes))
     n_of_class = counts.sum(axis=0)
     stride = -(-facts.n_samples // _MOST_CANDIDATES)

@@ -28,7 +28,6 @@ from scipy.special import logsumexp, softmax
 from ..codes import Floats, RowCodes
 from ..coding.coders import PIVOT_FLOOR
 from ..coding.encoder import Encoder
-from ..inference.rules import compute_evidence
 from ..kernels.codes import score_rows
 from ..kernels.gradient import (
     add_gradient_rows,
@@ -37,7 +36,7 @@ from ..kernels.gradient import (
     differentiate_scores_rows,
     solve_support_rows,
 )
-from ..losses import Loss
+from ..losses import Loss, compute_evidence
 from ..parallel import map_blocks
 
 # Scores, and the cost of all classes, may be multiplied by factors between these powers of e.

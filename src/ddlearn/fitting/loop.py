@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -28,19 +27,16 @@ from ..coding.encoder import Encoder, count_stride
 from ..coding.masked import MaskedCoder
 from ..coding.robust import RobustCoder, Robustness
 from ..dictionary import DictionaryUpdate, WorstSamples, count_users, rank_of_worst
-from ..inference.rules import compute_evidence, count_errors
-from ..losses import Loss
+from ..losses import Loss, compute_evidence, count_errors
 from ..objective import (
     Floors,
     MapObjective,
     Scales,
-    estimate_class_cost,
-    sum_class_terms,
+    scale_classes,
     sum_costs,
-    sum_noise_terms,
 )
-from ..parallel import Parts, find_median, select_ranks, single_threaded_blas
-from .data import RowState, TrainingFacts, TrainingPart, TrainingSet, get_row_state, put_row_state, take_rows
+from ..parallel import Parts, select_ranks, single_threaded_blas
+from .data import TrainingFacts, TrainingPart, TrainingSet, take_rows
 
 # The label-free error is monitored on at most this many samples, since it needs an extra coding pass. Where it is five
 # per cent, its standard error is then half a per cent.
@@ -129,21 +125,19 @@ def measure_part(
     part: TrainingPart, settings: FitSettings, model: Model
 ) -> tuple[TrainingPart, tuple[float, NDArray[np.float64]]]:
     """Measure misfits; return their sum, and the sum of costs per class."""
-    residuals = measure_residuals(part.X, part.codes, model.dictionary, settings.n_jobs)
-    misfits = settings.sparse_coder.measure_misfit(residuals, part.codes)
-    costs = sum_costs(part.labels.astype(part.X.dtype), model.scores(part.codes), settings.loss)
+    misfits, scores = model.measure(part.X, part.codes, settings.n_jobs)
+    if settings.sparse_coder.has_penalty:
+        misfits = settings.sparse_coder.measure_misfit(misfits, part.codes)
+    costs = sum_costs(part.labels.astype(part.X.dtype), scores, settings.loss)
     return replace(part, misfits=misfits), (float(np.sum(misfits, dtype=np.float64)), costs)
 
 
-def estimate_noise(part: TrainingPart, settings: FitSettings, mean_misfit: float, floor: float) -> TrainingPart:
-    """Set the noise variances from the misfits of the samples, or from their mean."""
-    variance = settings.scales.estimate_noise(part.misfits, mean_misfit, part.X.shape[1], floor)
-    return replace(part, noise_variance=variance)
-
-
-def sum_noise(part: TrainingPart) -> tuple[float, float]:
-    """Return what a part adds to the first two terms of the objective."""
-    return sum_noise_terms(part.misfits, part.noise_variance, part.X.shape[1])
+def estimate_noise(
+    part: TrainingPart, settings: FitSettings, mean_misfit: float, floor: float
+) -> tuple[TrainingPart, tuple[float, float]]:
+    """Set the noise variances from the misfits of the samples, or from their mean; return the terms they are in."""
+    variance, terms = settings.scales.estimate_noise(part.misfits, mean_misfit, part.X.shape[1], floor)
+    return replace(part, noise_variance=variance), terms
 
 
 def count_wrong(part: TrainingPart, settings: FitSettings, model: Model) -> tuple[int, int]:
@@ -175,13 +169,23 @@ def count_part(
     return Counts(int(np.count_nonzero(is_at_floor)), *count_wrong(part, settings, model), *label_free)
 
 
-def sum_residual_energy(part: TrainingPart, dictionary: Floats, stride: int) -> tuple[float, float, float]:
-    """Return the energies of every ``stride``-th sample, of its residual, and of the residual along all atoms."""
+def code_first(
+    part: TrainingPart, settings: FitSettings, encoder: Encoder, stride: int
+) -> tuple[TrainingPart, NDArray[np.float64]]:
+    """Code samples without their labels, for the first time.
+
+    Returns the energies of every ``stride``-th sample, of its residual, and of the residual along all atoms, from which
+    the weight of the labels is estimated.
+    """
+    part = code_label_free(part, settings, encoder)
     monitored = slice(-part.first_row % stride, None, stride)
-    X = part.X[monitored]
+    X, dictionary = part.X[monitored], encoder.dictionary
+    if settings.classification_weight is not None or not len(X):
+        return part, np.zeros(3)
     residuals = X - part.codes.rows(monitored).to_csr(len(dictionary)) @ dictionary
-    energies = (np.sum(np.square(array), dtype=np.float64) for array in (X, residuals, residuals @ dictionary.T))
-    return tuple(map(float, energies))  # type: ignore[return-value]
+    along_atoms = residuals @ dictionary.T
+    energies = np.sum(X**2, dtype=float), np.sum(residuals**2, dtype=float), np.sum(along_atoms**2, dtype=float)
+    return part, np.array(energies)
 
 
 def measure_part_residuals(part: TrainingPart, settings: FitSettings, dictionary: Floats) -> Floats:
@@ -198,6 +202,41 @@ def find_worst(
 
 
 @dataclass(frozen=True)
+class RowState:
+    """The unknowns of some rows, which a checkpoint stores; the sum of two holds the rows of both."""
+
+    codes: RowCodes
+    noise_variance: Floats
+    positions: Floats | None
+    first_row: int = 0
+
+    def __add__(self, other: RowState) -> RowState:
+        positions = None
+        if self.positions is not None and other.positions is not None:
+            positions = np.concatenate([self.positions, other.positions])
+        return RowState(
+            RowCodes.join([self.codes, other.codes]),
+            np.concatenate([self.noise_variance, other.noise_variance]),
+            positions,
+            self.first_row,
+        )
+
+
+def get_row_state(part: TrainingPart) -> RowState:
+    """Return the unknowns of a part."""
+    return RowState(part.codes, part.noise_variance, part.positions, part.first_row)
+
+
+def put_row_state(part: TrainingPart, state: RowState) -> TrainingPart:
+    """Return the part with its unknowns, which are among those of some rows."""
+    start = part.first_row - state.first_row
+    rows = slice(start, start + len(part.X))
+    positions = None if state.positions is None else state.positions[rows]
+    codes, noise_variance = state.codes.rows(rows), state.noise_variance[rows]
+    return replace(part, codes=codes, noise_variance=noise_variance, positions=positions)
+
+
+@dataclass(frozen=True)
 class FitState:
     """All unknowns of Eq. 3: those that samples share, and those of each sample in their parts."""
 
@@ -207,11 +246,21 @@ class FitState:
 
     def collect_rows(self) -> RowState:
         """Return the unknowns of all samples, wherever they are."""
-        return RowState.join(self.parts.collect(get_row_state))
+        return self.parts.add_up(get_row_state)
 
     def put_rows(self, rows: RowState, row_slices: list[slice]) -> FitState:
-        """Return a state with these unknowns of the samples."""
-        return replace(self, parts=self.parts.map_each(put_row_state, [rows.rows(block) for block in row_slices]))
+        """Return a state with these unknowns of the samples; each part is sent its own."""
+        positions = rows.positions
+        of_parts = [
+            RowState(
+                rows.codes.rows(block),
+                rows.noise_variance[block],
+                None if positions is None else positions[block],
+                block.start,
+            )
+            for block in row_slices
+        ]
+        return replace(self, parts=self.parts.map_each(put_row_state, of_parts))
 
     def with_dictionary(self, model: Model, n_jobs: int | None) -> FitState:
         """Return a state with another dictionary, whose Gram matrix is computed here."""
@@ -313,9 +362,10 @@ class FitProgress(NamedTuple):
 
 
 class ScaledState(NamedTuple):
-    """A state with the scales that minimise the objective, the objective, and what was counted."""
+    """A state with the scales that minimise the objective, their floors, the objective, and what was counted."""
 
     state: FitState
+    floors: Floors
     objective: MapObjective
     counts: Counts
 
@@ -333,18 +383,14 @@ def begin(
     coef = np.zeros((facts.n_classes, len(dictionary)), facts.dtype) if coef is None else coef
     intercept = np.zeros(facts.n_classes, facts.dtype) if intercept is None else intercept
     encoder = Encoder.of(dictionary, settings.sparse_coder, settings.n_nonzero_coefs, settings.n_jobs)
-    parts = training.parts.map(code_label_free, settings, encoder)
+    stride = -(-facts.n_samples // _N_MONITORED)
+    parts, energies = training.parts.map_and_add_up(code_first, settings, encoder, stride)
     if settings.classification_weight is None:
-        settings = replace(settings, classification_weight=_estimate_weight(parts, facts, dictionary))
+        settings = replace(settings, classification_weight=_estimate_weight(energies, facts, len(dictionary)))
     state = FitState(Model(dictionary, coef, intercept, np.empty(0)), encoder, parts)
     state = train_classifiers(state, settings, training)
-    state, mean_misfit, costs = _measure(state, settings, training)
-    misfits = state.parts.map(attrgetter("misfits"))
-    floors = settings.scales.set_floors(
-        misfits, facts.n_samples, facts.dtype, costs, facts.n_labelled, facts.n_features
-    )
-    scaled = _set_scales(state, settings, training, floors, mean_misfit, costs)
-    return FitProgress(settings, scaled.state, floors, [make_record(0, scaled, facts.n_samples)])
+    scaled = update_scales(state, settings, training)
+    return FitProgress(settings, scaled.state, scaled.floors, [make_record(0, scaled, facts.n_samples)])
 
 
 def _adapt_coder(training: TrainingSet, settings: FitSettings, dictionary: Floats) -> SparseCoder:
@@ -357,17 +403,16 @@ def _adapt_coder(training: TrainingSet, settings: FitSettings, dictionary: Float
     return coder.adapt(samples, dictionary, settings.n_nonzero_coefs)
 
 
-def _estimate_weight(parts: Parts[TrainingPart], facts: TrainingFacts, dictionary: Floats) -> float:
+def _estimate_weight(energies: Floats, facts: TrainingFacts, n_components: int) -> float:
     """Return how much less the representation tells than white noise would let it.
 
     Labels move codes, and codes move a sample along atoms.  The residuals there, relative to their mean over all
     directions, are what the white noise of the model gets wrong.
     """
-    stride = -(-facts.n_samples // _N_MONITORED)
-    energy, off_atoms, along_atoms = parts.add_up(sum_residual_energy, dictionary, stride)
+    energy, off_atoms, along_atoms = energies.tolist()
     if off_atoms <= np.finfo(facts.dtype).eps * energy:
         return 1.0  # the samples are atoms, which say nothing about the noise
-    excess = facts.n_features * along_atoms / (len(dictionary) * off_atoms)
+    excess = facts.n_features * along_atoms / (n_components * off_atoms)
     balance = (facts.n_features + 2) / (2 * facts.n_classes)  # where labels and features weigh the same
     return float(max(min(excess, balance), 1.0))
 
@@ -403,9 +448,9 @@ def iterate(progress: FitProgress, training: TrainingSet) -> FitProgress:
         dictionary_seconds=improved - trained,
         scale_seconds=perf_counter() - improved,
     )
-    change = abs(progress.objective.total - scaled.objective.total)
+    change = abs(progress.history[-1].objective - record.objective)
     # The first iteration trades representation for classification, and the two may cancel by chance.
-    converged = progress.n_iter > 0 and change <= settings.tol * scaled.objective.size
+    converged = progress.n_iter > 0 and change <= settings.tol * sum(map(abs, scaled.objective))
     return FitProgress(settings, scaled.state, floors, [*progress.history, record], converged)
 
 
@@ -466,7 +511,7 @@ def _update_from_samples(
     updated = settings.dictionary_update.update(
         X, rows.codes, state.model.dictionary, 1 / rows.noise_variance, n_jobs=settings.n_jobs
     )
-    parts = state.put_rows(rows._replace(codes=updated.codes), training.facts.row_slices).parts
+    parts = state.parts.map(put_row_state, replace(rows, codes=updated.codes))
     return _UpdatedAtoms(updated.dictionary, parts, updated.replaced, updated.atom_scale)
 
 
@@ -501,29 +546,27 @@ def replace_unused(
     return settings.dictionary_update.replace_unused(dictionary, unused, find)  # type: ignore[attr-defined]
 
 
-def update_scales(state: FitState, settings: FitSettings, training: TrainingSet, floors: Floors) -> ScaledState:
-    """Step 4, noise variances and class costs in closed form; and the objective, which needs the same sums."""
-    state, mean_misfit, costs = _measure(state, settings, training)
-    return _set_scales(state, settings, training, floors, mean_misfit, costs)
-
-
-def _measure(state: FitState, settings: FitSettings, training: TrainingSet) -> tuple[FitState, float, Floats]:
-    """Measure misfits, which the parts keep; return their mean, and the sum of costs per class."""
-    parts, (sum_of_misfits, costs) = state.parts.map_and_add_up(measure_part, settings, state.model)
-    return replace(state, parts=parts), sum_of_misfits / training.facts.n_samples, costs
-
-
-def _set_scales(
-    state: FitState, settings: FitSettings, training: TrainingSet, floors: Floors, mean_misfit: float, costs: Floats
+def update_scales(
+    state: FitState, settings: FitSettings, training: TrainingSet, floors: Floors | None = None
 ) -> ScaledState:
-    class_cost = estimate_class_cost(costs, training.facts.n_labelled, floors.class_cost)
+    """Step 4, noise variances and class costs in closed form; and the objective, which needs the same sums.
+
+    Without floors, these are set from the present codes.
+    """
+    facts, weight = training.facts, settings.weight
+    parts, (sum_of_misfits, costs) = state.parts.map_and_add_up(measure_part, settings, state.model)
+    if floors is None:
+        floors = settings.scales.set_floors(
+            parts, facts.n_samples, facts.dtype, costs, facts.n_labelled, facts.n_features
+        )
+    class_cost, class_terms = scale_classes(costs, facts.n_labelled, floors.class_cost, weight)
     model = replace(state.model, class_cost=class_cost)
-    stride = -(-training.facts.n_samples // _N_MONITORED)
-    parts, (noise_terms, counts) = state.parts.map_and_add_up(
+    mean_misfit, stride = sum_of_misfits / facts.n_samples, -(-facts.n_samples // _N_MONITORED)
+    parts, (noise_terms, counts) = parts.map_and_add_up(
         _scale_part, settings, state.encoder, model, mean_misfit, floors.noise_variance, stride
     )
-    class_terms = sum_class_terms(costs, class_cost, training.facts.n_labelled, settings.weight)
-    return ScaledState(replace(state, model=model, parts=parts), MapObjective(*noise_terms, *class_terms), counts)
+    objective = MapObjective(*noise_terms, *class_terms)
+    return ScaledState(replace(state, model=model, parts=parts), floors, objective, counts)
 
 
 def _scale_part(
@@ -536,13 +579,8 @@ def _scale_part(
     stride: int,
 ) -> tuple[TrainingPart, tuple[tuple[float, float], Counts]]:
     """Set the noise variances; return the terms of the objective that depend on them, and the counts."""
-    part = estimate_noise(part, settings, mean_misfit, floor)
-    return part, (sum_noise(part), count_part(part, settings, encoder, model, floor, stride))
-
-
-def find_median_noise(state: FitState, training: TrainingSet) -> float:
-    """Return the median of the noise variances."""
-    return find_median(state.parts.map(attrgetter("noise_variance")), training.facts.n_samples, training.facts.dtype)
+    part, noise_terms = estimate_noise(part, settings, mean_misfit, floor)
+    return part, (noise_terms, count_part(part, settings, encoder, model, floor, stride))
 
 
 def collect_samples(state: FitState, settings: FitSettings, training: TrainingSet) -> Floats:
@@ -550,21 +588,22 @@ def collect_samples(state: FitState, settings: FitSettings, training: TrainingSe
     return training.X if settings.registration is None else np.concatenate(state.parts.gather("X"))
 
 
+_NOT_MEASURED: dict[str, Any] = {
+    **dict.fromkeys(("n_accepted", "n_rejected", "n_replaced"), 0),
+    **dict.fromkeys(("coding_seconds", "classifier_seconds", "dictionary_seconds", "scale_seconds"), 0.0),
+}
+
+
 def make_record(iteration: int, scaled: ScaledState, n_samples: int, **measured: Any) -> IterationRecord:
     """Return the record of an iteration; what was not measured is zero."""
     counts = scaled.counts
-    values: dict[str, Any] = dict.fromkeys(IterationRecord._fields, 0) | scaled.objective._asdict() | measured
-    seconds = {name: float(value) for name, value in values.items() if name.endswith("_seconds")}
     return IterationRecord(
-        **values
-        | seconds
-        | {
-            "iteration": iteration,
-            "objective": scaled.objective.total,
-            "floor_share": counts.n_at_floor / n_samples,
-            "training_error": divide(counts.n_wrong, counts.n_labelled),
-            "label_free_error": divide(counts.n_monitored_wrong, counts.n_monitored),
-        }
+        iteration=iteration,
+        objective=sum(scaled.objective),
+        floor_share=counts.n_at_floor / n_samples,
+        training_error=divide(counts.n_wrong, counts.n_labelled),
+        label_free_error=divide(counts.n_monitored_wrong, counts.n_monitored),
+        **_NOT_MEASURED | scaled.objective._asdict() | measured,
     )
 
 

@@ -28,7 +28,7 @@ from ..classifiers.memory import CostParabolas, train_with_memory
 from ..codes import Floats, Model
 from ..coding.encoder import Encoder
 from ..dictionary import CodeStatistics
-from ..objective import Floors, MapObjective, estimate_class_cost, sum_class_terms
+from ..objective import Floors, MapObjective, scale_classes, sum_class_terms
 from ..parallel import Parts, single_threaded_blas
 from .data import TrainingPart, TrainingSet
 from .loop import (
@@ -44,7 +44,6 @@ from .loop import (
     make_record,
     measure_part,
     replace_unused,
-    sum_noise,
     sum_statistics,
     update_scales,
 )
@@ -270,7 +269,7 @@ def learn_batch(stream: Stream, training: TrainingSet, settings: FitSettings, fo
     label_free = training.parts.map(code_label_free, settings, stream.encoder)
     recoded = perf_counter()
     judging = _train(stream.judging, label_free, settings)
-    class_cost = estimate_class_cost(stream.scales.costs, stream.scales.n_labelled, stream.floors.class_cost)
+    class_cost, _ = scale_classes(stream.scales.costs, stream.scales.n_labelled, stream.floors.class_cost, 1.0)
     finished = perf_counter()
     record = IterationRecord(
         iteration=len(stream.history),
@@ -313,7 +312,7 @@ def _measure(stream: Stream, training: TrainingSet, settings: FitSettings) -> tu
         n_with_label=facts.n_with_label,
     )
     floors = settings.scales.scale_floors(scales.median_variance, scales.costs, scales.n_labelled)
-    parts = parts.map(estimate_noise, settings, scales.mean_misfit, floors.noise_variance)
+    parts, _ = parts.map_and_add_up(estimate_noise, settings, scales.mean_misfit, floors.noise_variance)
     error = divide(*parts.add_up(count_wrong, settings, model))
     return parts, replace(stream, scales=scales, floors=floors), error
 
@@ -377,12 +376,12 @@ def _set_scales(
     facts, floor = training.facts, stream.floors.noise_variance
     parts, (sum_of_misfits, costs) = parts.map_and_add_up(measure_part, settings, stream.pulling.model)
     scales = replace(stream.scales, pulled_costs=stream.scales.pulled_costs + costs)
-    class_cost = estimate_class_cost(scales.pulled_costs, scales.n_labelled, stream.floors.class_cost)
+    class_cost, _ = scale_classes(scales.pulled_costs, scales.n_labelled, stream.floors.class_cost, 1.0)
     stream = replace(stream, scales=scales, pulling=stream.pulling.with_class_cost(class_cost))
-    parts = parts.map(estimate_noise, settings, sum_of_misfits / facts.n_samples, floor)
+    parts, noise_terms = parts.map_and_add_up(estimate_noise, settings, sum_of_misfits / facts.n_samples, floor)
     variance = np.concatenate(parts.gather("noise_variance"))
     class_terms = sum_class_terms(costs, class_cost, facts.n_labelled, settings.weight)
-    objective = MapObjective(*parts.add_up(sum_noise), *class_terms)
+    objective = MapObjective(*noise_terms, *class_terms)
     return stream, {
         "objective": objective.total,
         **objective._asdict(),

@@ -22,9 +22,8 @@ from sklearn.base import BaseEstimator
 
 from ..codes import Floats
 from ..coding.jitter import Jitter, displace
-from ..inference.rules import count_errors
 from ..kernels.gradient import normalise_rows, step_rows
-from ..losses import Loss
+from ..losses import Loss, count_errors
 from ..parallel import map_blocks, single_threaded_blas
 from ..strategies import check_number
 from .gradient import REFINEMENT_COSTS, Parameters, RefinementCost, TaskGradient

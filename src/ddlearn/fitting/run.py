@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.callback import CallbackContext
 
 from ..codes import Model
 from ..coding.jitter import Jitter
 from ..dictionary import draw_dictionary
 from ..objective import Floors
+from ..parallel import find_median
 from .data import Labels, Targets, TrainingSet, collect_labels, fetch_candidates, hide_labels
 from .gradient import Parameters, TaskGradient
 from .loop import (
@@ -22,7 +24,6 @@ from .loop import (
     FitState,
     begin,
     collect_samples,
-    find_median_noise,
     refit_classifiers,
     run,
 )
@@ -30,9 +31,6 @@ from .refine import MOST_SEEDS, Refinement, RefinementProgress, Refiner
 from .size import DictionarySize, SizeSearch, choose_size
 
 Attributes = dict[str, Any]
-# Called at the end of an iteration or epoch with its name and a function that makes the fitted attributes; returns
-# whether to stop.
-Report = Callable[[str, Callable[[], Attributes]], bool]
 
 
 @dataclass(frozen=True)
@@ -60,6 +58,23 @@ class Snapshot(NamedTuple):
     is_last: bool = False
 
 
+@dataclass(frozen=True)
+class Report:
+    """Tells the callbacks of an estimator that an iteration or epoch has ended."""
+
+    context: CallbackContext
+    estimator: Any
+    X: Any
+    y: Any
+
+    def __call__(self, task_name: str, make_attributes: Callable[[], Attributes]) -> bool:
+        """Return whether a callback asks to stop; ``make_attributes`` returns the attributes of the model so far."""
+        task = self.context.subcontext(task_name=task_name)
+        fit: dict[str, Any] = {"estimator": self.estimator, "X": self.X, "y": self.y}
+        task.call_on_fit_task_begin(**fit)
+        return task.call_on_fit_task_end(**fit, reconstruction_attributes=make_attributes)
+
+
 class HeldOut(NamedTuple):
     """All labels, and the rows whose labels are hidden from the fit and select the best epoch of refinement."""
 
@@ -67,10 +82,8 @@ class HeldOut(NamedTuple):
     rows: NDArray[np.intp]
 
 
-def hold_out(training: TrainingSet, refiner: Refiner | None) -> tuple[TrainingSet, HeldOut | None]:
+def hold_out(training: TrainingSet, refiner: Refiner) -> tuple[TrainingSet, HeldOut]:
     """Hide the labels that refinement holds out: were they known to the loop, the unrefined model would look best."""
-    if refiner is None:
-        return training, None
     labels = collect_labels(training)
     rows = refiner.hold_out(labels)
     return hide_labels(training, labels, rows), HeldOut(labels, rows)
@@ -87,6 +100,7 @@ class FitRun:
         plan: FitPlan,
         held_out: HeldOut | None,
         rng: np.random.RandomState,
+        report: Report,
     ):
         self.training = training
         self.targets = targets
@@ -94,34 +108,38 @@ class FitRun:
         self.settings = settings
         self.plan = plan
         self.rng = rng
+        self.report = report
         self.resume_from: Snapshot | None = None
         self.keepers: list[Callable[[Snapshot], None]] = []
 
-    def run(self, report: Report) -> Attributes:
-        """Fit, and return the fitted attributes."""
+    def run(self) -> Attributes:
+        """Fit, and return the fitted attributes; parts on a cluster are released."""
+        try:
+            return self._run()
+        finally:
+            if self.training.labels is None:
+                self.training.parts.release()
+
+    def _run(self) -> Attributes:
         progress, sizes = self._begin()
 
         def on_iteration(progress: FitProgress) -> FitProgress:
-            stops = report("iteration", lambda: {"history_": progress.history} | self._model_attributes(progress))
+            stops = self.report("iteration", lambda: {"history_": progress.history} | self._model_attributes(progress))
             progress = progress._replace(stopped=progress.stopped or stops)
-            self._keep(Snapshot(progress, sizes, self.rng, is_last=progress.is_finished))
+            snapshot = Snapshot(progress, sizes, self.rng, is_last=progress.is_finished)
+            for keep in self.keepers:
+                keep(snapshot)
             return progress
 
         progress = run(progress, self.training, on_iteration)
-        attributes = self._loop_attributes(progress, sizes)
+        refitted = progress
         if self.plan.refits:
             state = refit_classifiers(progress.state, progress.settings, self.training, progress.floors)
             refitted = progress._replace(state=state)
-        else:
-            refitted = progress
-        attributes |= self._model_attributes(refitted)
+        attributes = self._loop_attributes(progress, sizes) | self._model_attributes(refitted)
         if self.plan.refiner is not None:
-            attributes |= self._refine(Snapshot(progress, sizes, deepcopy(self.rng)), refitted, attributes, report)
+            attributes |= self._refine(Snapshot(progress, sizes, deepcopy(self.rng)), refitted, attributes)
         return attributes
-
-    def _keep(self, snapshot: Snapshot) -> None:
-        for keep in self.keepers:
-            keep(snapshot)
 
     def _begin(self) -> tuple[FitProgress, list[DictionarySize]]:
         """Return the state before the first iteration, or the one to resume from."""
@@ -135,7 +153,7 @@ class FitRun:
         if plan.warm_start is not None:
             past = plan.warm_start
             return begin(self.training, self.settings, past.dictionary, past.coef, past.intercept), sizes
-        n_components = choose_size(sizes, plan.n_components)
+        n_components = choose_size(sizes, plan.n_components) if sizes else plan.n_components
         batches = fetch_candidates(self.training, n_components, self.rng)
         dictionary = draw_dictionary(plan.init, batches, n_components, facts.n_features, facts.dtype, self.rng)
         return begin(self.training, self.settings, dictionary), sizes
@@ -158,11 +176,12 @@ class FitRun:
     def _model_attributes(self, progress: FitProgress) -> Attributes:
         """Return the attributes that prediction needs."""
         facts, settings, model, floors = self.training.facts, progress.settings, progress.state.model, progress.floors
+        noise_variance = progress.state.parts.map_attribute("noise_variance")
         return describe_settings(settings, len(model.dictionary)) | {
             "classes_": self.targets.classes,
             "class_prior_": facts.n_positive / facts.n_with_label,
             "n_samples_seen_": facts.n_samples,
-            "median_noise_variance_": find_median_noise(progress.state, self.training),
+            "median_noise_variance_": find_median(noise_variance, facts.n_samples, facts.dtype),
             "noise_floor_": float(floors.noise_variance),
             "cost_floor_": float(floors.class_cost),
             "components_": model.dictionary,
@@ -171,9 +190,7 @@ class FitRun:
             "class_cost_": model.class_cost,
         }
 
-    def _refine(
-        self, end_of_loop: Snapshot, refitted: FitProgress, attributes: Attributes, report: Report
-    ) -> Attributes:
+    def _refine(self, end_of_loop: Snapshot, refitted: FitProgress, attributes: Attributes) -> Attributes:
         """Refine the model, and return the attributes that this changes."""
         refinement = self._prepare_refinement(refitted.state, refitted.settings)
         # Drawn in any case, so that a generator of the user ends as if there had been no interruption.
@@ -187,9 +204,11 @@ class FitRun:
             return self._refined_attributes(refinement, progress, refitted.floors)
 
         def on_epoch(progress: RefinementProgress) -> RefinementProgress:
-            stops = report("epoch", lambda: attributes | refined(progress))
+            stops = self.report("epoch", lambda: attributes | refined(progress))
             progress = replace(progress, stopped=progress.stopped or stops)
-            self._keep(end_of_loop._replace(refinement=progress, is_last=refinement.is_finished(progress)))
+            snapshot = end_of_loop._replace(refinement=progress, is_last=refinement.is_finished(progress))
+            for keep in self.keepers:
+                keep(snapshot)
             return progress
 
         return refined(refinement.run(start, on_epoch))

@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 from ..codes import Model
 from ..dictionary import draw_dictionary
 from ..losses import Loss
-from ..parallel import PART_ROWS
 from .data import TrainingPart, TrainingSet, collect_labels, fetch_candidates, index_classes
 from .loop import (
     FitSettings,
@@ -184,7 +183,7 @@ def choose_size(tried: list[DictionarySize], default: int) -> int:
 
 def _split(training: TrainingSet, rng: np.random.RandomState) -> tuple[TrainingSet, TrainingSet]:
     """Return the samples to learn from and the held-out ones, one in four of each class."""
-    class_index = np.concatenate(training.parts.collect(index_classes))
+    class_index = index_classes(collect_labels(training))
     shuffled = rng.permutation(len(class_index))
     by_class = shuffled[np.argsort(class_index[shuffled], kind="stable")]
     _, first, class_of_row = np.unique(class_index[by_class], return_index=True, return_inverse=True)
@@ -197,4 +196,4 @@ def _split(training: TrainingSet, rng: np.random.RandomState) -> tuple[TrainingS
 
 def _take(training: TrainingSet, rows: NDArray[np.intp]) -> TrainingSet:
     rows = np.sort(rows)
-    return TrainingSet.of_arrays(np.asarray(training.X[rows]), collect_labels(training)[rows], PART_ROWS)
+    return TrainingSet.of_arrays(np.asarray(training.X[rows]), collect_labels(training)[rows])

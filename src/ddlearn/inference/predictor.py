@@ -16,7 +16,8 @@ from scipy.sparse import csr_array
 from ..codes import Flags, Floats, RowCodes
 from ..coding.encoder import Encoder, measure_energies
 from ..coding.jitter import Jitter, displace
-from ..coding.robust import CodedBlock, RobustCoder
+from ..coding.masked import MaskedCoder
+from ..coding.robust import CodedBlock, RobustCoder, Robustness
 from ..parallel import map_blocks, split_rows
 from .rules import InferenceRule, LabelModel
 
@@ -84,7 +85,7 @@ class Predictor:
 
     model: LabelModel
     rule: InferenceRule
-    robust: RobustCoder
+    robust: RobustCoder | None  # None if samples are taken to be complete, correct and registered
     prior_evidence: Floats  # (n_classes,) for samples without any known feature
     views: Sequence[Floats] = ()  # displacement fields of shape (2, height, width) of all views but the first
     n_jobs: int | None = None
@@ -96,7 +97,7 @@ class Predictor:
 
     def evidence(self, X: Floats, mask: Flags | None = None) -> Floats:
         """Return the evidence for each class."""
-        if mask is not None or not self.robust.is_idle:
+        if self.robust is not None or mask is not None:
             return self._evidence_robustly(X, mask)
 
         def weigh(rows: slice, _: None) -> Floats:
@@ -108,16 +109,16 @@ class Predictor:
 
     def encode(self, X: Floats) -> RowCodes:
         """Return label-free codes."""
-        blocks = split_rows(len(X))
-        if self.robust.is_idle:
-            encode = lambda rows, _: self._encode_rows(X, rows)  # noqa: E731 - the two ways side by side
-        else:
-            encode = lambda rows, _: self._code_robustly(X, None, rows).codes  # noqa: E731
-        return RowCodes.join(map_blocks(encode, blocks, lambda: None, n_jobs=self.n_jobs))
+
+        def encode_rows(rows: slice, _: None) -> RowCodes:
+            return self._encode_rows(X, rows) if self.robust is None else self._code_robustly(X, None, rows).codes
+
+        return RowCodes.join(map_blocks(encode_rows, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs))
 
     def _encode_rows(self, X: Floats, rows: slice) -> RowCodes:
+        encoder = self.encoder
         energies = measure_energies(X[rows], rows.start, remedy=_REMEDY)
-        return self.encoder.encode_block(self.encoder.correlate(X[rows]), energies)
+        return encoder.encode_block(encoder.correlate(X[rows]), energies)
 
     def _average_views(self, samples: Floats, evidence: Floats) -> Floats:
         """Return the mean evidence of images, given that of the first view, and of distorted copies."""
@@ -129,9 +130,10 @@ class Predictor:
         return total / (len(self.views) + 1)
 
     def _code_robustly(self, X: Floats, mask: Flags | None, rows: slice) -> CodedBlock:
-        samples, is_known = self.robust.find_known(X[rows], None if mask is None else mask[rows])
+        robust = self.robust or RobustCoder(MaskedCoder(self.encoder), Robustness(), noise_scale=0.0)
+        samples, is_known = robust.find_known(X[rows], None if mask is None else mask[rows])
         measure_energies(samples, rows.start, remedy=_REMEDY)  # raises if a row is not finite
-        return self.robust.code(samples, is_known)
+        return robust.code(samples, is_known)
 
     def _weigh_robustly(self, coded: CodedBlock) -> Floats:
         """Return the evidence of a block; the fit leaves out right features too, but all that are not wrong count."""
@@ -175,7 +177,7 @@ class Predictor:
             is_missing=~np.concatenate([block.is_known for block in coded]),
             is_used=np.concatenate([block.is_kept for block in coded]),
             evidence=np.concatenate([evidence for _, evidence in blocks]),
-            transforms=self.robust.to_affine(np.concatenate([block.parameters for block in coded])),
+            transforms=self.robust and self.robust.to_affine(np.concatenate([block.parameters for block in coded])),
         )
 
 

@@ -36,16 +36,11 @@ from sklearn.base import BaseEstimator
 
 from ..codes import Flags, Floats, RowCodes
 from ..coding.discriminative import DiscriminativeCoder, Point, RowProblems
-from ..losses import Loss
+from ..losses import compute_evidence
 from ..strategies import check_number
 
 # Hypotheses may use an atom only if at least this share of its squared norm lies in the features that are kept.
 _SMALLEST_SHOWN_SHARE = 0.1
-
-
-def compute_evidence(scores: Floats, loss: Loss, class_cost: Floats) -> Floats:
-    """Return the evidence for each class: how much less its label +1 costs than -1."""
-    return (loss.value(-scores) - loss.value(scores)) / class_cost.astype(scores.dtype)
 
 
 def label_probabilities(evidence: Floats) -> Floats:
@@ -55,20 +50,6 @@ def label_probabilities(evidence: Floats) -> Floats:
     """
     limits = np.finfo(evidence.dtype)
     return np.clip(expit(evidence), limits.tiny, 1 - limits.epsneg)
-
-
-def count_errors(labels: NDArray, evidence: Floats, is_multilabel: bool) -> tuple[int, int]:
-    """Return how many labelled samples get a wrong class, and how many there are.
-
-    For multilabel targets labels are counted, not samples.
-    """
-    labelled = labels.any(axis=1)
-    labels, evidence = labels[labelled], evidence[labelled]
-    if is_multilabel:
-        is_wrong = np.where(evidence > 0, 1, -1)[labels != 0] != labels[labels != 0]
-    else:
-        is_wrong = labels[np.arange(len(labels)), evidence.argmax(axis=1)] != 1
-    return int(np.count_nonzero(is_wrong)), is_wrong.size
 
 
 @dataclass(frozen=True)
@@ -147,8 +128,8 @@ class FastInference(InferenceRule):
     """
 
     def evidence(self, model: LabelModel, samples: Floats, codes: RowCodes, is_kept: Flags | None = None) -> Floats:
-        coder = model.coder
-        return compute_evidence(coder.model.scores(codes), coder.loss, coder.model.class_cost)
+        fitted = model.coder.model
+        return compute_evidence(fitted.scores(codes), model.coder.loss, fitted.class_cost)
 
 
 class FullInference(InferenceRule):

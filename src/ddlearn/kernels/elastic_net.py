@@ -28,8 +28,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from .codes import add_combination, allocate_rows, store_row
-from .pursuit import SEARCH_BLOCK
+from .codes import add_combination, store_row
+from .pursuit import SEARCH_BLOCK, allocate_rows
 
 # In one round atoms enter whose excess over l1 is at least this share of the largest: a few, and more when there are
 # many already. Atoms are alike, so that of those which look useful together most turn out to be of no use.

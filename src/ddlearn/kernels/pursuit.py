@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from .codes import add_combination, allocate_rows, store_row
+from .codes import add_combination, store_row
 
 # The largest score is searched block by block: the maximum inside a block is a vector instruction, its position is
 # then looked for in one block only.
@@ -51,6 +51,23 @@ class PursuitWorkspace(NamedTuple):
     weighted: np.ndarray  # (n_classes,) the classes whose weight in this row is not zero
     factors: np.ndarray  # (as many as there can be) of a combination of rows that is being added
     chosen: np.ndarray  # (the same) those rows
+
+
+_CACHE_LINE = 64  # bytes
+
+
+def allocate_rows(n_rows, length, dtype):
+    """Allocate rows that start on cache lines, an odd number of lines apart.
+
+    Loads then do not straddle lines, and the same atom in several rows does not compete for one set of the first-level
+    cache: up to twice as fast, depending on the number of atoms.
+    """
+    line = _CACHE_LINE // np.dtype(dtype).itemsize
+    stride = (-(-length // line) | 1) * line
+    buffer = np.empty(n_rows * stride + line, dtype)
+    address = buffer.__array_interface__["data"][0]
+    start = -(address // buffer.itemsize) % line
+    return buffer[start : start + n_rows * stride].reshape(n_rows, stride)
 
 
 def make_pursuit_workspace(budget, n_atoms, n_classes, n_directions, dtype):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -117,13 +118,15 @@ class LocalParts(Parts[Part]):
     def add_up(self, measure: Callable[..., Result], *shared: Any) -> Result:
         groups = [self.parts[start : start + FAN_IN] for start in range(0, len(self.parts), FAN_IN)]
         # Added one by one, so that only a few summands are in memory at once.
-        return add_in_tree([reduce(add, (measure(part, *shared) for part in group)) for group in groups])
+        sums = [reduce(add, (measure(part, *shared) for part in group)) for group in groups]
+        return sums[0] if len(sums) == 1 else add_in_tree(sums)
 
     def map_and_add_up(
         self, step: Callable[..., tuple[OtherPart, Result]], *shared: Any
     ) -> tuple[LocalParts[OtherPart], Result]:
         pairs = [step(part, *shared) for part in self.parts]
-        return LocalParts([part for part, _ in pairs]), add_in_tree([result for _, result in pairs])
+        parts, results = zip(*pairs, strict=True)
+        return LocalParts(parts), results[0] if len(results) == 1 else add_in_tree(results)
 
     def collect(self, look: Callable[..., Result], *shared: Any) -> list[Result]:
         return [look(part, *shared) for part in self.parts]
@@ -188,12 +191,37 @@ def select_ranks(parts: Parts[Floats], ranks: list[int], dtype: np.dtype) -> Flo
     return np.array(prefixes, f"u{dtype.itemsize}").view(dtype)
 
 
-def find_median(parts: Parts[Floats], n_numbers: int, dtype: np.dtype, n_left_out: int = 0) -> float:
-    """Return the median of ``n_numbers`` numbers in all parts, as NumPy does, without the ``n_left_out`` smallest.
+@dataclass(frozen=True)
+class _Largest:
+    """A largest number; the sum of two is the larger."""
+
+    number: float
+
+    def __add__(self, other: _Largest) -> _Largest:
+        return _Largest(max(self.number, other.number))
+
+
+def _find_largest(numbers: Floats) -> _Largest:
+    return _Largest(float(numbers.max()))
+
+
+def _count_up_to(numbers: Floats, limit: float) -> int:
+    return int(np.count_nonzero(numbers <= limit))
+
+
+def find_median(parts: Parts[Floats], n_numbers: int, dtype: np.dtype, smallest_share: float | None = None) -> float:
+    """Return the median of ``n_numbers`` numbers in all parts, as NumPy does.
+
+    Numbers that are at most ``smallest_share`` of the largest do not count; if none is left, the result is NaN.
 
     >>> find_median(LocalParts([np.array([3.0, 1.0]), np.array([2.0, 7.0])]), 4, np.dtype(float))
     2.5
     """
+    n_left_out = 0
+    if smallest_share is not None:
+        n_left_out = parts.add_up(_count_up_to, smallest_share * parts.add_up(_find_largest).number)
+        if n_left_out == n_numbers:
+            return float("nan")
     ends = n_left_out + n_numbers - 1  # the first rank plus the last
     middle = select_ranks(parts, [ends // 2, -(-ends // 2)], dtype)
     return float(np.mean(middle.astype(np.float64)))

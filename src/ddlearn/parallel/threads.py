@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 TILE_ROWS = 256
 
 
-def split_rows(n_rows: int, block_rows: int = TILE_ROWS) -> list[slice]:
+def split_rows(n_rows: int, block_rows: int = TILE_ROWS, *, unit: int = TILE_ROWS) -> list[slice]:
     """Cut rows into consecutive blocks of whole tiles.
 
     Parameters
@@ -35,6 +35,8 @@ def split_rows(n_rows: int, block_rows: int = TILE_ROWS) -> list[slice]:
         Number of rows.
     block_rows : int, default=TILE_ROWS
         Rows per block, rounded up to whole tiles.
+    unit : int, default=TILE_ROWS
+        Rows per tile.
 
     Returns
     -------
@@ -46,7 +48,7 @@ def split_rows(n_rows: int, block_rows: int = TILE_ROWS) -> list[slice]:
     >>> split_rows(600)
     [slice(0, 256, None), slice(256, 512, None), slice(512, 600, None)]
     """
-    step = -(-block_rows // TILE_ROWS) * TILE_ROWS
+    step = -(-block_rows // unit) * unit
     return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
 
 
