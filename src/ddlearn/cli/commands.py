@@ -87,8 +87,6 @@ def fit(
         raise typer.BadParameter("--resume needs --checkpoint PATH.")
     _check_folder(output)
     cluster = choose_cluster(source.data, dask, workers)
-    if cluster is not None:  # until dictionary_update='auto'
-        settings = {"dictionary_update": "block_coordinate"} | settings
     with open_client(terminal, cluster) as n_threads:
         samples = read_source(terminal, source, n_chunks=n_threads)
         require_labels(samples, source.data)
