@@ -19,15 +19,6 @@ def write_atomically(path: str | os.PathLike[str], data: bytes | bytearray) -> N
 
     A link is followed, and the permissions of an existing file are kept.  On any failure, including Ctrl-C, an OSError
     or the interruption is raised, the existing file is unchanged, and no temporary file is left.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "greeting")
-    ...     write_atomically(path, b"hello")
-    ...     path.read_bytes()
-    b'hello'
     """
     target = Path(os.path.realpath(path))  # the file that a link points to is replaced, not the link
     try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import textwrap
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
@@ -33,15 +34,18 @@ from ..fitting.size import DictionarySize
 from ..objective import Floors
 from ..parallel import split_rows
 from ..strategies import check_number
-from .codec import (
-    decode_history,
-    decode_random_state,
-    decode_records,
-    encode_or_name,
-    encode_random_state,
-    encode_records,
+from .codec import Decoder, decode_records, encode, encode_or_name, encode_records
+from .format import (
+    CHECKPOINT,
+    Arrays,
+    Container,
+    Json,
+    ModelFileError,
+    blame_file,
+    check_array,
+    read_container,
+    write_container,
 )
-from .format import CHECKPOINT, Arrays, Container, Json, ModelFileError, blame_file, read_container, write_container
 
 # Parameters on which no fit depends; max_iter only decides when the loop ends.
 _FREE_PARAMETERS = {"n_jobs", "max_iter", "inference", "robustness", "n_views", "store_codes", "sparse_output"}
@@ -137,7 +141,7 @@ class Checkpoint:
         n_done = snapshot.progress.n_iter if refinement is None else refinement.n_epochs
         if snapshot.is_last or n_done % self.every == 0:
             content, arrays = _encode_snapshot(snapshot)
-            write_container(self.path, CHECKPOINT, fingerprint | content, arrays)
+            write_container(self.path, CHECKPOINT, {"fingerprint": fingerprint} | content, arrays)
 
     def _read(self) -> Container:
         """Return an existing checkpoint, which may be replaced later; any other file may not."""
@@ -148,18 +152,15 @@ class Checkpoint:
 
     def _restore(self, run: FitRun, stored: Container, fingerprint: Json) -> Snapshot:
         with blame_file(self.path):
-            differences = _compare(stored.content, fingerprint)
-            history = decode_history(stored.content["history"], IterationRecord)
-        if differences:
-            raise ValueError(
-                f"The fit in {self.path} cannot be resumed, since it was another one: {'; '.join(differences)}. "
-                "Use the same data and parameters, or start from scratch with resume=False."
-            )
+            differences = _compare(stored.content["fingerprint"], fingerprint)
+            history = decode_records(stored.content["history"], IterationRecord)
         n_iter, max_iter = len(history) - 1, run.settings.max_iter
         if n_iter > max_iter:
+            differences.append(f"it has done {n_iter} iterations, more than max_iter={max_iter}")
+        if differences:
             raise ValueError(
-                f"The fit in {self.path} has done {n_iter} iterations, more than max_iter={max_iter}: raise max_iter, "
-                "or start from scratch with resume=False."
+                f"The fit in {self.path} cannot be resumed: {'; '.join(differences)}. Use the same data and "
+                "parameters, and a max_iter that is large enough, or start from scratch with resume=False."
             )
         with blame_file(self.path):
             return _decode_snapshot(stored, history, run)
@@ -176,11 +177,11 @@ def _encode_snapshot(snapshot: Snapshot) -> tuple[dict[str, Json], Arrays]:
         "history": encode_records(progress.history, IterationRecord),
         "converged": progress.converged,
         "stopped": progress.stopped,
-        "random_numbers": encode_random_state(snapshot.rng),
+        "random_numbers": encode("random_numbers", snapshot.rng, lambda *kept: None),
     }
     arrays = {name: getattr(progress.state.model, name) for name in _MODEL_ARRAYS}
     arrays |= {"code_indices": rows.codes.indices, "code_values": rows.codes.values}
-    arrays |= {"noise_variance": rows.noise_variance}
+    arrays["noise_variance"] = rows.noise_variance
     if rows.positions is not None:
         arrays["positions"] = rows.positions
     if refinement is not None:
@@ -199,6 +200,9 @@ def _encode_snapshot(snapshot: Snapshot) -> tuple[dict[str, Json], Arrays]:
 
 def _decode_snapshot(stored: Container, history: list[IterationRecord], run: FitRun) -> Snapshot:
     content, arrays = stored
+    rng = Decoder({}, {}).decode("random_numbers", content["random_numbers"])
+    if not isinstance(rng, np.random.RandomState):
+        raise TypeError(f"the random numbers are a {type(rng).__name__}")
     _check_arrays(arrays, run, has_refinement="refinement" in content)
     weight = float(content["classification_weight"])
     if not 0 < weight < np.inf:
@@ -214,16 +218,13 @@ def _decode_snapshot(stored: Container, history: list[IterationRecord], run: Fit
     floors = Floors(*(float(floor) for floor in content["floors"]))
     progress = FitProgress(settings, state, floors, history, bool(content["converged"]), bool(content["stopped"]))
     refinement = _decode_refinement(content["refinement"], arrays) if "refinement" in content else None
-    return Snapshot(
-        progress,
-        decode_records(content["dictionary_sizes"], DictionarySize),
-        decode_random_state(content["random_numbers"]),
-        refinement if progress.is_finished else None,  # otherwise another model will be refined
-    )
+    sizes = decode_records(content["dictionary_sizes"], DictionarySize)
+    # An unfinished loop will end with another model, which is to be refined from scratch.
+    return Snapshot(progress, sizes, rng, refinement if progress.is_finished else None)
 
 
 def _decode_refinement(content: Json, arrays: Arrays) -> RefinementProgress:
-    history = decode_history(content["history"], EpochRecord)
+    history = decode_records(content["history"], EpochRecord)
     for name, largest in {"n_steps": np.inf, "seed": MOST_SEEDS - 1}.items():
         if type(content[name]) is not int or not 0 <= content[name] <= largest:
             raise ValueError(f"{name} of the refinement is {content[name]!r}")
@@ -239,30 +240,21 @@ def _decode_refinement(content: Json, arrays: Arrays) -> RefinementProgress:
 def _check_arrays(arrays: Arrays, run: FitRun, *, has_refinement: bool) -> None:
     """Raise unless all arrays have the shapes and types of this fit, and every number is finite."""
     facts, settings, n_components = run.training.facts, run.settings, len(arrays["dictionary"])
-    shapes: dict[str, tuple[int, ...]] = {
-        "dictionary": (n_components, facts.n_features),
-        "coef": (facts.n_classes, n_components),
-        "intercept": (facts.n_classes,),
-        "class_cost": (facts.n_classes,),
-        "noise_variance": (facts.n_samples,),
-        "code_indices": (facts.n_samples, settings.n_nonzero_coefs),
-        "code_values": (facts.n_samples, settings.n_nonzero_coefs),
-    }
+    n_samples, n_classes, dtype = facts.n_samples, facts.n_classes, facts.dtype
+    parameters = {"dictionary": (n_components, facts.n_features), "intercept": (n_classes,)}
+    codes = dict.fromkeys(("code_indices", "code_values"), (n_samples, settings.n_nonzero_coefs))
+    shapes: dict[str, tuple[int, ...]] = parameters | codes
+    shapes |= {"coef": (n_classes, n_components), "class_cost": (n_classes,), "noise_variance": (n_samples,)}
     if settings.registration is not None:
-        shapes["positions"] = (facts.n_samples, len(settings.registration.frame.units))
+        shapes["positions"] = (n_samples, len(settings.registration.frame.units))
     if has_refinement:
-        refined = shapes["dictionary"], shapes["coef"][::-1], shapes["intercept"]
-        for prefix in _REFINED:
-            names = (f"refinement.{prefix}.{name}" for name in Parameters._fields)
-            shapes |= dict(zip(names, refined, strict=True))
-    dtypes = dict.fromkeys(shapes, facts.dtype) | {"code_indices": np.int32, "class_cost": np.float64}
+        parameters["coef_by_atom"] = (n_components, n_classes)
+        shapes |= {f"refinement.{prefix}.{name}": parameters[name] for prefix in _REFINED for name in parameters}
     if set(arrays) != set(shapes):
         raise ValueError(f"it has the arrays {sorted(arrays)} instead of {sorted(shapes)}")
+    dtypes = {"code_indices": np.int32, "class_cost": np.float64}
     for name, array in arrays.items():
-        if array.shape != shapes[name] or array.dtype != dtypes[name]:
-            raise ValueError(f"{name} is {array.dtype} of shape {array.shape}, expected {shapes[name]}")
-        if not np.isfinite(array).all():
-            raise ValueError(f"{name} has values that are not finite")
+        check_array(name, array, shapes[name], dtypes.get(name, dtype))
     indices = arrays["code_indices"]
     if indices.size and not 0 <= indices.min() <= indices.max() < n_components:
         raise ValueError(f"codes use atoms beyond the {n_components} of the dictionary")
@@ -276,29 +268,28 @@ def _take_fingerprint(estimator: DDLClassifier, training: TrainingSet) -> dict[s
         parameters["alignment"] = None  # it concerns only new samples
         if refiner is None or refiner.jitter is None:
             del parameters["image_shape"]
+    used = {name: value for name, value in parameters.items() if name not in _FREE_PARAMETERS}
     facts = training.facts
-    hashes = zip(*training.parts.collect(_hash_part), strict=True)  # computed where the parts are
-    samples, labels = (hashlib.sha256("".join(of_parts).encode()).hexdigest() for of_parts in hashes)
-    return {
-        "parameters": {
-            name: _describe_parameter(name, value) for name, value in parameters.items() if name not in _FREE_PARAMETERS
-        },
-        "parts": list(facts.n_rows),
-        "X": {"shape": [facts.n_samples, facts.n_features], "dtype": facts.dtype.str, "sha256": samples},
-        "y": {"shape": [facts.n_samples, facts.n_classes], "dtype": np.dtype(np.int8).str, "sha256": labels},
+    samples, labels = zip(*training.parts.collect(_hash_part), strict=True)  # computed where the parts are
+    return {name: _describe_parameter(name, value) for name, value in used.items()} | {
+        "X": _describe_data(facts.n_rows, facts.n_features, facts.dtype, samples),
+        "y": _describe_data(facts.n_rows, facts.n_classes, np.dtype(np.int8), labels),
     }
 
 
 def _describe_parameter(name: str, value: Any) -> dict[str, Json]:
     if isinstance(value, np.random.RandomState):  # its state is stored elsewhere
-        return {"value": {"type": "random_state"}, "text": "RandomState"}
+        return {"value": "RandomState", "text": "RandomState"}
     value = value.item() if isinstance(value, np.generic) else value
-    stored = encode_or_name(name, value, lambda name, array: _describe_array(array))
+    stored = encode_or_name(name, value, lambda name, array: [list(array.shape), array.dtype.str, _hash_rows(array)])
     return {"value": stored, "text": textwrap.shorten(repr(value), _LONGEST_TEXT)}
 
 
-def _describe_array(array: NDArray[Any]) -> dict[str, Json]:
-    return {"shape": list(array.shape), "dtype": array.dtype.str, "sha256": _hash_rows(array)}
+def _describe_data(n_rows: Sequence[int], n_columns: int, dtype: np.dtype, hashes: Sequence[str]) -> dict[str, Json]:
+    digest = hashlib.sha256("".join(hashes).encode()).hexdigest()
+    shape = (sum(n_rows), n_columns)
+    text = f"{dtype} of shape {shape} in {len(n_rows)} parts with SHA-256 {digest[:8]}"
+    return {"value": [dtype.str, *n_rows, n_columns, digest], "text": text}
 
 
 def _hash_part(part: TrainingPart) -> tuple[str, str]:
@@ -306,26 +297,16 @@ def _hash_part(part: TrainingPart) -> tuple[str, str]:
 
 
 def _hash_rows(array: NDArray[Any]) -> str:
-    digest = hashlib.sha256()
-    for rows in split_rows(len(array)) if array.ndim else [...]:
+    array, digest = np.atleast_1d(array), hashlib.sha256()
+    for rows in split_rows(len(array)):
         digest.update(np.asarray(array[rows]).tobytes())
     return digest.hexdigest()
 
 
 def _compare(stored: Json, here: Json) -> list[str]:
     """Return the differences between two fingerprints, in words."""
-    differences = []
-    for name in stored["parameters"].keys() & here["parameters"].keys():
-        then, now = stored["parameters"][name], here["parameters"][name]
-        if then["value"] != now["value"]:
-            differences.append(f"{name} was {then['text']} and is {now['text']} now")
-    if sum(stored["parts"]) == sum(here["parts"]) and stored["parts"] != here["parts"]:
-        return [*differences, f"the samples were cut into {len(stored['parts'])} parts and are cut into others now"]
-    for name in ("X", "y"):
-        if stored[name] != here[name]:
-            then, now = (
-                f"shape {tuple(data['shape'])} of {np.dtype(data['dtype'])} with SHA-256 {data['sha256'][:8]}"
-                for data in (stored[name], here[name])
-            )
-            differences.append(f"{name} differs: {then} then, {now} now")
-    return sorted(differences)
+    return [
+        f"{name} was {stored[name]['text']} and is {here[name]['text']} now"
+        for name in sorted(stored.keys() & here.keys() | {"X", "y"})
+        if stored[name]["value"] != here[name]["value"]
+    ]

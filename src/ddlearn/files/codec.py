@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,6 @@ from ..objective import Scales
 from .format import Json
 
 KeepArray = Callable[[str, NDArray[Any]], Json]  # takes a name and an array, returns the JSON that refers to it
-Record = TypeVar("Record", bound=tuple[Any, ...])  # a NamedTuple of numbers
 
 _OPTIONS: dict[str, type] = {
     "alignment": Alignment,
@@ -42,14 +42,9 @@ _OPTIONS: dict[str, type] = {
     "robustness": Robustness,
     "scales": Scales,
 }
-_REGISTRIES: tuple[Mapping[str, type], ...] = (
-    LOSSES,
-    SPARSE_CODERS,
-    DICTIONARY_UPDATES,
-    CLASSIFIER_TRAINERS,
-    ERROR_SEARCHES,
-    INFERENCE_RULES,
-)
+_STRATEGIES: tuple[Any, ...] = (LOSSES, SPARSE_CODERS, DICTIONARY_UPDATES, CLASSIFIER_TRAINERS)
+_REGISTRIES: tuple[Mapping[str, type], ...] = (*_STRATEGIES, ERROR_SEARCHES, INFERENCE_RULES)
+_COUNTERS = ("iteration", "epoch")  # fields that number the records of a history
 _CSR_PARTS = ("data", "indices", "indptr")
 _NUMBERS = "biuf"
 _DATES = "Mm"
@@ -79,7 +74,11 @@ def encode_or_name(name: str, value: Any, keep_array: KeepArray) -> Json:
     try:
         return encode(name, value, keep_array)
     except NotStorable:
-        return {"type": "named", "class": type(value).__name__, "parameters": _encode_parameters(value)}
+        parameters = None  # of an object that has none, or some that a file cannot hold
+        if isinstance(value, BaseEstimator):
+            with suppress(NotStorable):
+                parameters = _encode_parameters(name, value, encode, keep_array)
+        return {"type": "named", "class": type(value).__name__, "parameters": parameters}
 
 
 def encode(name: str, value: Any, keep_array: KeepArray) -> Json:
@@ -90,7 +89,7 @@ def encode(name: str, value: Any, keep_array: KeepArray) -> Json:
         case None | bool() | int() | str():
             return value
         case float():
-            return value if math.isfinite(value) else {"type": "float", "value": str(value)}
+            return encode_float(value)
         case list() | tuple():
             items = [encode(f"{name}.{place}", item, keep_array) for place, item in enumerate(value)]
             return items if type(value) is list else {"type": "tuple", "items": items}
@@ -100,13 +99,12 @@ def encode(name: str, value: Any, keep_array: KeepArray) -> Json:
             parts = {part: _encode_array(f"{name}.{part}", getattr(value, part), keep_array) for part in _CSR_PARTS}
             return {"type": "csr", "shape": list(value.shape), **parts}
         case np.random.RandomState():
-            return {"type": "random_state", "state": encode_random_state(value)}
-    for stored_name, storable_class in list_storable().items():
-        if type(value) is storable_class:  # a subclass may do something else
-            parameters = value.get_params(deep=False).items()
-            encoded = {key: encode_or_name(f"{name}.{key}", inner, keep_array) for key, inner in parameters}
-            return {"type": "strategy", "name": stored_name, "parameters": encoded}
-    raise NotStorable(f"{name}={value!r} is an object of a class that files do not store.")
+            return _encode_random_state(value)
+    names = [key for key, storable_class in list_storable().items() if type(value) is storable_class]
+    if not names:  # or a subclass of a storable class, which may do something else
+        raise NotStorable(f"{name}={value!r} is an object of a class that files do not store.")
+    parameters = _encode_parameters(name, value, encode_or_name, keep_array)
+    return {"type": "strategy", "name": names[0], "parameters": parameters}
 
 
 def _encode_array(name: str, array: NDArray[Any], keep_array: KeepArray) -> Json:
@@ -121,30 +119,25 @@ def _encode_array(name: str, array: NDArray[Any], keep_array: KeepArray) -> Json
     raise NotStorable(f"{name} is an array of dtype {array.dtype}, which a file cannot hold.")
 
 
-def _encode_parameters(value: Any) -> Json:
-    """Return the parameters of an object of an unknown class, None if a file cannot hold them."""
-    if not isinstance(value, BaseEstimator):
-        return None
-    try:
-        return {name: encode(name, inner, _refuse_array) for name, inner in value.get_params(deep=False).items()}
-    except NotStorable:
-        return None
+def _encode_parameters(name: str, value: Any, encode_one: Callable[..., Json], keep_array: KeepArray) -> Json:
+    parameters = value.get_params(deep=False).items()
+    return {key: encode_one(f"{name}.{key}", inner, keep_array) for key, inner in parameters}
 
 
-def _refuse_array(name: str, array: NDArray[Any]) -> Json:
-    raise NotStorable(f"{name} is an array.")
+def encode_float(value: float) -> Json:
+    """Return a number as JSON, which has none that are not finite."""
+    return value if math.isfinite(value) else {"type": "float", "value": str(value)}
 
 
-def encode_random_state(rng: np.random.RandomState) -> Json:
-    """Return the state of a random number generator."""
+def _encode_random_state(rng: np.random.RandomState) -> Json:
     state: Any = rng.get_state(legacy=False)
     if state["bit_generator"] != "MT19937":
         raise NotStorable(f"A RandomState of {state['bit_generator']} cannot be stored: use RandomState(seed).")
-    return [state["state"]["key"].tolist(), int(state["state"]["pos"]), int(state["has_gauss"]), float(state["gauss"])]
+    numbers = [state["state"]["key"].tolist(), state["state"]["pos"], state["has_gauss"], state["gauss"]]
+    return {"type": "random_state", "state": numbers}
 
 
-def decode_random_state(state: Json) -> np.random.RandomState:
-    """Return a random number generator in that state."""
+def _decode_random_state(state: Json) -> np.random.RandomState:
     key, position, has_gauss, gauss = state
     if not 0 <= position <= 624:
         raise ValueError(f"a random state is at position {position} of 624")
@@ -153,31 +146,23 @@ def decode_random_state(state: Json) -> np.random.RandomState:
     return rng
 
 
-def encode_records(records: Sequence[Record], record_class: type[Record]) -> Json:
-    """Return named tuples of numbers as one list each, with the names once."""
-    fields: Any = record_class
-    rows = [[encode("number", value, _refuse_array) for value in record] for record in records]
-    return {"fields": list(fields._fields), "rows": rows}
+def encode_records(records: Sequence[tuple[Any, ...]], record_class: Any) -> Json:
+    """Return named tuples of numbers as lists, with the names of the fields once."""
+    return {"fields": record_class._fields, "rows": [list(map(encode_float, record)) for record in records]}
 
 
-def decode_records(stored: Json, record_class: type[Record]) -> list[Record]:
-    """Return the named tuples, which must be numbers."""
-    make: Any = record_class
-    if tuple(stored["fields"]) != make._fields:
-        raise ValueError(f"a {make.__name__} has the fields {stored['fields']}")
+def decode_records(stored: Json, record_class: Any) -> list[Any]:
+    """Return the named tuples; those of iterations and epochs must be numbered from 0 without gaps."""
+    fields = record_class._fields
+    if tuple(stored["fields"]) != fields:
+        raise ValueError(f"a {record_class.__name__} has the fields {stored['fields']}")
     decoder = Decoder({}, {})
-    records = [make(*decoder.decode(make.__name__, row)) for row in stored["rows"]]
+    records = [record_class(*decoder.decode("number", row)) for row in stored["rows"]]
     if not all(type(value) in (int, float) for record in records for value in record):
-        raise TypeError(f"a {make.__name__} holds a value that is not a number")
+        raise TypeError(f"a {record_class.__name__} holds a value that is not a number")
+    if fields[0] in _COUNTERS and ([record[0] for record in records] != list(range(len(records))) or not records):
+        raise ValueError(f"the numbers of the {fields[0]}s have gaps")
     return records
-
-
-def decode_history(stored: Json, record_class: type[Record]) -> list[Record]:
-    """Return the records of iterations or epochs, which must be numbered from 0 without gaps."""
-    history = decode_records(stored, record_class)
-    if [record[0] for record in history] != list(range(len(history))) or not history:
-        raise ValueError("the history has gaps")
-    return history
 
 
 class Decoder:
@@ -210,7 +195,7 @@ class Decoder:
             case "csr":
                 return self._decode_csr(name, stored)
             case "random_state":
-                return decode_random_state(stored["state"])
+                return _decode_random_state(stored["state"])
             case "strategy":
                 return self._decode_strategy(name, stored)
             case "named":

@@ -125,9 +125,9 @@ def read_container(
 def _read_header(file: BinaryIO, n_bytes: int) -> bytes:
     """Return the bytes before the arrays, if the file is large enough."""
     start = file.read(_LENGTH_BYTES)
+    n_header = int.from_bytes(start, "little")
     if len(start) < _LENGTH_BYTES:
         raise ValueError(f"it is not a ddlearn file, since it has only {len(start)} bytes")
-    n_header = int.from_bytes(start, "little")
     if n_header > MAX_HEADER_BYTES:
         raise ValueError(f"it is not a ddlearn file, since it claims a header of {n_header} bytes")
     if _LENGTH_BYTES + n_header > n_bytes:
@@ -139,8 +139,7 @@ def _parse_header(header: bytes) -> dict[str, Any]:
     """Return the entry of the metadata that is ours."""
     try:
         entry = json.loads(json.loads(header[_LENGTH_BYTES:])["__metadata__"][_ENTRY])
-        types = {name: type(entry[name]) for name in ("sha256", "kind", "format_version")}
-        if types != {"sha256": str, "kind": str, "format_version": int}:
+        if [type(entry[name]) for name in ("sha256", "kind", "format_version")] != [str, str, int]:
             raise TypeError("its hash, kind or version has the wrong type")
     except _READING_ERRORS as error:
         raise ValueError(f"its header is damaged, or not that of a ddlearn file ({error})") from error
@@ -164,6 +163,14 @@ def _check_kind(entry: dict[str, Any], kind: str, upgrades: Mapping[int, Any]) -
             f"it is a {kind} of the old format version {version}, {writer}, which this version cannot continue: "
             "finish the fit with the version of ddlearn that began it, or start from scratch"
         )
+
+
+def check_array(name: str, array: NDArray[Any], shape: tuple[int, ...], dtype: Any) -> None:
+    """Raise unless an array has that shape and type, and all its values are finite."""
+    if array.shape != shape or array.dtype != dtype:
+        raise ValueError(f"{name} is {array.dtype} of shape {array.shape}, expected {np.dtype(dtype)} of shape {shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} has values that are not finite")
 
 
 def _check_digest(data: bytes, entry: dict[str, Any]) -> None:

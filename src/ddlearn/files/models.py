@@ -25,8 +25,8 @@ from ..fitting.loop import IterationRecord
 from ..fitting.refine import CLASSIFIERS, EpochRecord, find_best
 from ..fitting.size import DictionarySize
 from ..losses import resolve_loss
-from .codec import Decoder, decode_history, decode_records, encode, encode_or_name, encode_records, list_storable
-from .format import MODEL, Container, Json, blame_file, read_container, write_container
+from .codec import Decoder, decode_records, encode, encode_float, encode_or_name, encode_records, list_storable
+from .format import MODEL, Container, Json, blame_file, check_array, read_container, write_container
 
 Sizes = dict[str, int]
 
@@ -191,13 +191,10 @@ def _restore(content: Json, decoder: Decoder) -> BaseEstimator:
     if name not in _MODELS:
         raise ValueError(f"it is a model of the class {name}, which is not one of {', '.join(_MODELS)}")
     parameters = {key: decoder.decode(key, value) for key, value in content["parameters"].items()}
-    attributes = {}
-    for key, value in content["attributes"].items():
-        if key in _RECORDS:
-            read: Any = decode_records if key == "dictionary_sizes_" else decode_history
-            attributes[key] = read(value, _RECORDS[key])
-        else:
-            attributes[key] = decoder.decode(key, value)
+    attributes = {
+        key: decode_records(value, _RECORDS[key]) if key in _RECORDS else decoder.decode(key, value)
+        for key, value in content["attributes"].items()
+    }
     _check_attributes(name, attributes)
     model = _MODELS[name](**parameters)
     for key, value in attributes.items():
@@ -226,9 +223,12 @@ def _check_attributes(name: str, attributes: dict[str, Any]) -> Sizes:
         sizes["n_components"] = sizes["n_features"]  # its features are codes
     if "n_samples_seen_" in attributes:
         sizes["n_samples"] = attributes["n_samples_seen_"]
-    arrays = {key: attributes[key] for key in _SHAPES if key in attributes}
-    for key, array in arrays.items():
-        _check_array(key, array, sizes, next(iter(arrays.values())).dtype)
+    dtype = attributes["coef_" if name == "CodeClassifier" else "components_"].dtype
+    if dtype not in (np.float32, np.float64):
+        raise ValueError(f"the model has the precision {dtype}")
+    for key in _SHAPES:
+        if key in attributes:
+            _check_array(key, attributes[key], sizes, dtype)
     if "classes_" in attributes and len(np.unique(attributes["classes_"])) != sizes["n_classes"]:
         raise ValueError("classes_ has duplicates")
     if not 1 <= attributes.get("n_nonzero_coefs_", 1) <= sizes["n_components"]:
@@ -245,10 +245,8 @@ def _check_array(key: str, array: Any, sizes: Sizes, dtype: np.dtype) -> None:
             raise ValueError(f"{key} has shape {array.shape}, but {size} is {sizes[size]}")
     if key in _LABELS:
         return
-    if array.dtype != (np.float64 if key in _ALWAYS_DOUBLE else dtype) or dtype not in (np.float32, np.float64):
-        raise ValueError(f"{key} has dtype {array.dtype}")
-    if not np.isfinite(array.data if is_sparse else array).all():
-        raise ValueError(f"{key} has values that are not finite")
+    values = array.data if is_sparse else array
+    check_array(key, values, values.shape, np.float64 if key in _ALWAYS_DOUBLE else dtype)
 
 
 def _summarise(attributes: dict[str, Any]) -> dict[str, Json]:
@@ -257,8 +255,8 @@ def _summarise(attributes: dict[str, Any]) -> dict[str, Json]:
     summary: dict[str, Json] = {name: attributes[f"{name}_"] for name in sorted(known, reverse=True)}
     if "history_" in attributes:
         last = attributes["history_"][-1]
-        names = ("objective", "training_error", "label_free_error")
-        summary |= {name: encode(name, getattr(last, name), lambda *kept: None) for name in names}
+        errors = {"training_error": last.training_error, "label_free_error": last.label_free_error}
+        summary |= {name: encode_float(value) for name, value in ({"objective": last.objective} | errors).items()}
     if "refinement_" in attributes:
         best = find_best(attributes["refinement_"])
         summary |= {"n_epochs": len(attributes["refinement_"]) - 1, "best_epoch": best.epoch}
@@ -323,7 +321,7 @@ def _upgrade_refinement(old: Json) -> Json:
         return CLASSIFIERS if refits else None
     warnings.warn(
         "This model was not refined, but predicts from views that are distorted by a jitter, which is a parameter of "
-        "Refiner now: it has refine=Refiner(jitter=...), so another fit would refine it.",
+        "Refiner now: it has refine=Refiner(jitter=...), so another fit would refine it, unless refine is set.",
         stacklevel=2,
     )
     return {"type": "strategy", "name": "refiner", "parameters": {"jitter": jitter}}
