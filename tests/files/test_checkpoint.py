@@ -543,7 +543,7 @@ def test_two_fits_with_one_path_leave_one_whole_file(digits, path):
         thread.start()
     for thread in threads:
         thread.join()
-    seed = read_container(path, CHECKPOINT).content["fingerprint"]["random_state"]["value"]
+    seed = int(read_container(path, CHECKPOINT).content["fingerprint"]["random_state"]["text"])
     resumed = quick(random_state=seed).set_callbacks(Checkpoint(path, resume=True)).fit(*digits)
     assert_same_model(resumed, models[seed])
     assert os.listdir(path.parent) == [path.name]

@@ -177,7 +177,7 @@ def _encode_snapshot(snapshot: Snapshot) -> tuple[dict[str, Json], Arrays]:
         "history": encode_records(progress.history, IterationRecord),
         "converged": progress.converged,
         "stopped": progress.stopped,
-        "random_numbers": encode("random_numbers", snapshot.rng, lambda *kept: None),
+        "random_numbers": encode("random_numbers", snapshot.rng, {}),
     }
     arrays = {name: getattr(progress.state.model, name) for name in _MODEL_ARRAYS}
     arrays |= {"code_indices": rows.codes.indices, "code_values": rows.codes.values}
@@ -281,8 +281,10 @@ def _describe_parameter(name: str, value: Any) -> dict[str, Json]:
     if isinstance(value, np.random.RandomState):  # its state is stored elsewhere
         return {"value": "RandomState", "text": "RandomState"}
     value = value.item() if isinstance(value, np.generic) else value
-    stored = encode_or_name(name, value, lambda name, array: [list(array.shape), array.dtype.str, _hash_rows(array)])
-    return {"value": stored, "text": textwrap.shorten(repr(value), _LONGEST_TEXT)}
+    arrays: Arrays = {}
+    stored = encode_or_name(name, value, arrays)
+    hashes = [[list(array.shape), array.dtype.str, _hash_rows(array)] for array in arrays.values()]
+    return {"value": [stored, *hashes], "text": textwrap.shorten(repr(value), _LONGEST_TEXT)}
 
 
 def _describe_data(n_rows: Sequence[int], n_columns: int, dtype: np.dtype, hashes: Sequence[str]) -> dict[str, Json]:

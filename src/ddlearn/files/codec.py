@@ -30,9 +30,7 @@ from ..fitting.refine import Refiner
 from ..inference.rules import INFERENCE_RULES
 from ..losses import LOSSES
 from ..objective import Scales
-from .format import Json
-
-KeepArray = Callable[[str, NDArray[Any]], Json]  # takes a name and an array, returns the JSON that refers to it
+from .format import Arrays, Json
 
 _OPTIONS: dict[str, type] = {
     "alignment": Alignment,
@@ -69,49 +67,51 @@ def list_storable() -> dict[str, type]:
     return storable
 
 
-def encode_or_name(name: str, value: Any, keep_array: KeepArray) -> Json:
+def encode_or_name(name: str, value: Any, arrays: Arrays) -> Json:
     """Return a value as JSON, and if a file cannot hold it, its class and parameters."""
     try:
-        return encode(name, value, keep_array)
+        return encode(name, value, arrays)
     except NotStorable:
         parameters = None  # of an object that has none, or some that a file cannot hold
         if isinstance(value, BaseEstimator):
             with suppress(NotStorable):
-                parameters = _encode_parameters(name, value, encode, keep_array)
+                parameters = _encode_parameters(name, value, encode, arrays)
         return {"type": "named", "class": type(value).__name__, "parameters": parameters}
 
 
-def encode(name: str, value: Any, keep_array: KeepArray) -> Json:
-    """Return a value as JSON, or raise NotStorable; arrays are kept under the name."""
+def encode(name: str, value: Any, arrays: Arrays) -> Json:
+    """Return a value as JSON, or raise NotStorable; arrays are added to those of the file, under the name."""
     match value:
         case np.generic():
-            return {"type": "scalar", "value": _encode_array(name, np.asarray(value), keep_array)}
+            return {"type": "scalar", "value": _encode_array(name, np.asarray(value), arrays)}
         case None | bool() | int() | str():
             return value
         case float():
             return encode_float(value)
         case list() | tuple():
-            items = [encode(f"{name}.{place}", item, keep_array) for place, item in enumerate(value)]
+            items = [encode(f"{name}.{place}", item, arrays) for place, item in enumerate(value)]
             return items if type(value) is list else {"type": "tuple", "items": items}
         case np.ndarray():
-            return _encode_array(name, value, keep_array)
+            return _encode_array(name, value, arrays)
         case csr_array():
-            parts = {part: _encode_array(f"{name}.{part}", getattr(value, part), keep_array) for part in _CSR_PARTS}
+            parts = {part: _encode_array(f"{name}.{part}", getattr(value, part), arrays) for part in _CSR_PARTS}
             return {"type": "csr", "shape": list(value.shape), **parts}
         case np.random.RandomState():
             return _encode_random_state(value)
     names = [key for key, storable_class in list_storable().items() if type(value) is storable_class]
     if not names:  # or a subclass of a storable class, which may do something else
         raise NotStorable(f"{name}={value!r} is an object of a class that files do not store.")
-    parameters = _encode_parameters(name, value, encode_or_name, keep_array)
+    parameters = _encode_parameters(name, value, encode_or_name, arrays)
     return {"type": "strategy", "name": names[0], "parameters": parameters}
 
 
-def _encode_array(name: str, array: NDArray[Any], keep_array: KeepArray) -> Json:
+def _encode_array(name: str, array: NDArray[Any], arrays: Arrays) -> Json:
     if array.dtype.kind in _NUMBERS and array.dtype.itemsize <= 8:
-        return {"type": "array", "kept": keep_array(name, array.astype(array.dtype.newbyteorder("="), copy=False))}
+        arrays[name] = array.astype(array.dtype.newbyteorder("="), copy=False)
+        return {"type": "array", "kept": name}
     if array.dtype.kind in _DATES:
-        return {"type": "dates", "dtype": array.dtype.str, "kept": keep_array(name, array.view(np.int64))}
+        arrays[name] = array.view(np.int64)
+        return {"type": "dates", "dtype": array.dtype.str, "kept": name}
     is_text = array.dtype.kind == "U" or (array.dtype == object and all(isinstance(item, str) for item in array.flat))
     if is_text and array.nbytes <= _MOST_STRING_BYTES:
         items = array.ravel().tolist()
@@ -119,9 +119,9 @@ def _encode_array(name: str, array: NDArray[Any], keep_array: KeepArray) -> Json
     raise NotStorable(f"{name} is an array of dtype {array.dtype}, which a file cannot hold.")
 
 
-def _encode_parameters(name: str, value: Any, encode_one: Callable[..., Json], keep_array: KeepArray) -> Json:
+def _encode_parameters(name: str, value: Any, encode_one: Callable[..., Json], arrays: Arrays) -> Json:
     parameters = value.get_params(deep=False).items()
-    return {key: encode_one(f"{name}.{key}", inner, keep_array) for key, inner in parameters}
+    return {key: encode_one(f"{name}.{key}", inner, arrays) for key, inner in parameters}
 
 
 def encode_float(value: float) -> Json:
@@ -168,7 +168,7 @@ def decode_records(stored: Json, record_class: Any) -> list[Any]:
 class Decoder:
     """Turns JSON back into values: with the arrays of the file, and the objects that its reader passed by name."""
 
-    def __init__(self, arrays: Mapping[str, NDArray[Any]], passed: Mapping[str, Any]):
+    def __init__(self, arrays: Arrays, passed: Mapping[str, Any]):
         self.arrays = arrays
         self.passed = passed
         self.used: set[str] = set()

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -26,7 +25,7 @@ from ..fitting.refine import CLASSIFIERS, EpochRecord, find_best
 from ..fitting.size import DictionarySize
 from ..losses import resolve_loss
 from .codec import Decoder, decode_records, encode, encode_float, encode_or_name, encode_records, list_storable
-from .format import MODEL, Container, Json, blame_file, check_array, read_container, write_container
+from .format import MODEL, Arrays, Container, Json, blame_file, check_array, read_container, write_container
 
 Sizes = dict[str, int]
 
@@ -111,21 +110,17 @@ def save(model: DDLClassifier | KSVD | CodeClassifier, path: str | os.PathLike[s
         sizes = _check_attributes(name, attributes)
     except ValueError as error:
         raise ValueError(f"This {name} cannot be saved: {error}.") from error
-    arrays: dict[str, NDArray[Any]] = {}
-
-    def keep(name: str, array: NDArray[Any]) -> str:
-        arrays[name] = array
-        return name
+    arrays: Arrays = {}
 
     def encode_attribute(key: str, value: Any) -> Json:
         if key in _RECORDS:
             return encode_records(value, _RECORDS[key])
-        return (encode_or_name if key in _STRATEGIES else encode)(key, value, keep)
+        return (encode_or_name if key in _STRATEGIES else encode)(key, value, arrays)
 
     parameters = model.get_params(deep=False)
     content = {
         "class": name,
-        "parameters": {key: encode_or_name(f"parameters.{key}", value, keep) for key, value in parameters.items()},
+        "parameters": {key: encode_or_name(f"parameters.{key}", value, arrays) for key, value in parameters.items()},
         "attributes": {key: encode_attribute(key, value) for key, value in attributes.items()},
         "summary": {size: length for size, length in sizes.items() if size != "n_records"} | _summarise(attributes),
     }
@@ -245,18 +240,16 @@ def _check_array(key: str, array: Any, sizes: Sizes, dtype: np.dtype) -> None:
             raise ValueError(f"{key} has shape {array.shape}, but {size} is {sizes[size]}")
     if key in _LABELS:
         return
-    values = array.data if is_sparse else array
+    values: Any = array.data if is_sparse else array
     check_array(key, values, values.shape, np.float64 if key in _ALWAYS_DOUBLE else dtype)
 
 
 def _summarise(attributes: dict[str, Any]) -> dict[str, Json]:
     """Return what readers want to know of a model besides its sizes."""
-    known = {"n_iter", "converged"} & {name.removesuffix("_") for name in attributes}
-    summary: dict[str, Json] = {name: attributes[f"{name}_"] for name in sorted(known, reverse=True)}
+    summary: dict[str, Json] = {key[:-1]: attributes[key] for key in ("n_iter_", "converged_") if key in attributes}
     if "history_" in attributes:
-        last = attributes["history_"][-1]
-        errors = {"training_error": last.training_error, "label_free_error": last.label_free_error}
-        summary |= {name: encode_float(value) for name, value in ({"objective": last.objective} | errors).items()}
+        last = attributes["history_"][-1]._asdict()
+        summary |= {key: encode_float(last[key]) for key in ("objective", "training_error", "label_free_error")}
     if "refinement_" in attributes:
         best = find_best(attributes["refinement_"])
         summary |= {"n_epochs": len(attributes["refinement_"]) - 1, "best_epoch": best.epoch}
