@@ -104,7 +104,7 @@ def test_a_read_only_file_is_respected(path):
     assert path.read_bytes() == OLD
 
 
-def test_a_read_only_file_is_respected_whoever_asks(path, monkeypatch):
+def test_a_read_only_file_is_respected_for_every_user(path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda target, mode: False)
     with pytest.raises(PermissionError, match="read-only"):
         write_atomically(path, NEW)

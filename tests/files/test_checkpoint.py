@@ -306,7 +306,7 @@ def test_a_finished_fit_is_finished_at_once(digits, path, parameters):
 
 
 def test_a_fit_that_a_callback_stopped_is_finished(digits, path):
-    # The callback may come after the checkpoint: what is kept is known only when all have spoken.
+    # The callback may come after the checkpoint, which must store the decision of all callbacks.
     for callbacks in ([Checkpoint(path), Watcher(stop_at=2)], [Watcher(stop_at=2), Checkpoint(path)]):
         stopped = quick().set_callbacks(*callbacks).fit(*digits)
         assert stopped.n_iter_ == 2
@@ -321,7 +321,7 @@ def test_max_iter_may_be_raised_but_not_below_what_is_done(digits, path):
         quick(max_iter=4).set_callbacks(Checkpoint(path, resume=True)).fit(*digits)
 
 
-def test_it_writes_as_often_as_it_is_told_and_at_the_end(digits, path):
+def test_it_writes_every_few_iterations_and_at_the_end(digits, path):
     def last_iteration():
         return read_container(path, CHECKPOINT).content["history"]["rows"][-1][0]
 

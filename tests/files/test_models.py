@@ -1,4 +1,4 @@
-"""A model file gives back the model that was saved, or says why it cannot; never another model."""
+"""A model file restores the model that was saved or raises an error; it never yields another model."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_feature_names(digits, path):
         restored.predict(frame[frame.columns[::-1]])
 
 
-def test_an_initial_dictionary_and_samples_without_label_to_watch(digits, path):
+def test_initial_dictionaries_and_unlabelled_samples(digits, path):
     X, y = digits
     target = np.where(np.arange(len(y)) < 20, y, -1)
     round_trip(quick(init=X[:30], unlabeled=-1).fit(X, target), path)
@@ -214,8 +214,8 @@ def test_an_initial_dictionary_and_samples_without_label_to_watch(digits, path):
     round_trip(quick(init=np.asfortranarray(X[:30])).fit(X, y), path)
 
 
-def test_an_error_that_could_not_be_told_is_nan_again(digits, path):
-    # Of many samples only some are watched, and these may have no labels.
+def test_an_error_that_was_not_measured_is_nan_again(digits, path):
+    # Of many samples only some are monitored, and these may have no labels.
     model = quick().fit(*digits)
     model.history_[-1] = model.history_[-1]._replace(label_free_error=float("nan"))
     save(model, path)
@@ -257,7 +257,7 @@ def test_a_model_that_was_not_refined_has_no_trace_of_it(digits, model, path):
     assert not hasattr(round_trip(model, path), "refinement_")
 
 
-def test_the_summary_tells_of_the_epoch_that_was_kept(digits, path):
+def test_the_summary_has_the_epoch_that_was_kept(digits, path):
     model = quick(refine=3).fit(*digits)
     save(model, path)
     summary = read_container(path, MODEL).content["summary"]
@@ -404,7 +404,7 @@ def test_the_content_of_a_file_has_the_parameters_of_this_version():
     assert set(parameters) == set(DDLClassifier().get_params(deep=False))
 
 
-# -- strategies of one's own -------------------------------------------------------------------------------------------
+# -- strategies of the user -------------------------------------------------------------------------------------------
 
 
 class SquaredHinge(Loss):
@@ -597,7 +597,25 @@ def test_bytes_too_many_are_refused(whole, garbage):
 
 
 ODD_VALUES = [
-    *(None, True, 0, -1, 3, 10**30, 1.5, -1.5, "", "KSVD", [], [None, None], {}, {"type": None}, {"type": []}),
+    *(
+        None,
+        True,
+        0,
+        -1,
+        3,
+        10**30,
+        1.5,
+        -1.5,
+        "",
+        "KSVD",
+        "ormp",
+        "square",
+        [],
+        [None, None],
+        {},
+        {"type": None},
+        {"type": []},
+    ),
     *({"type": kind} for kind in ("array", "csr", "named", "scalar", "strategy", "strings", "tuple", "other")),
     {"type": "array", "kept": "no such array"},
     {"type": "array", "kept": "components_"},

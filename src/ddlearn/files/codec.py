@@ -40,8 +40,7 @@ _OPTIONS: dict[str, type] = {
     "robustness": Robustness,
     "scales": Scales,
 }
-_STRATEGIES: tuple[Any, ...] = (LOSSES, SPARSE_CODERS, DICTIONARY_UPDATES, CLASSIFIER_TRAINERS)
-_REGISTRIES: tuple[Mapping[str, type], ...] = (*_STRATEGIES, ERROR_SEARCHES, INFERENCE_RULES)
+_REGISTRIES: Any = (LOSSES, SPARSE_CODERS, DICTIONARY_UPDATES, CLASSIFIER_TRAINERS, ERROR_SEARCHES, INFERENCE_RULES)
 _COUNTERS = ("iteration", "epoch")  # fields that number the records of a history
 _CSR_PARTS = ("data", "indices", "indptr")
 _NUMBERS = "biuf"
@@ -61,8 +60,8 @@ def list_storable() -> dict[str, type]:
         for name, storable_class in registry.items():
             if storable.setdefault(name, storable_class) is not storable_class:
                 raise ValueError(
-                    f"{name!r} is registered for {storable[name].__name__} and for {storable_class.__name__}: register "
-                    "one of them under another name, which files can tell apart"
+                    f"{name!r} is registered for {storable[name].__name__} and for {storable_class.__name__}, which "
+                    "files could not tell apart: register one of them under another name"
                 )
     return storable
 
@@ -125,7 +124,7 @@ def _encode_parameters(name: str, value: Any, encode_one: Callable[..., Json], a
 
 
 def encode_float(value: float) -> Json:
-    """Return a number as JSON, which has none that are not finite."""
+    """Return a number as JSON, which has no numbers that are not finite."""
     return value if math.isfinite(value) else {"type": "float", "value": str(value)}
 
 

@@ -207,12 +207,13 @@ def _check_attributes(name: str, attributes: dict[str, Any]) -> Sizes:
         if not is_kind or not 0 <= value < np.inf:
             raise ValueError(f"{key} is {value!r}")
     for key in attributes.keys() & _STRATEGIES.keys():
-        _STRATEGIES[key](attributes[key])  # raises if it cannot be used
+        if _STRATEGIES[key](attributes[key]) is not attributes[key]:  # raises if the object cannot be used
+            raise TypeError(f"{key} is {attributes[key]!r}, which is not an object")
     for key in attributes.keys() & _RECORDS.keys():
         if not isinstance(attributes[key], list) or not all(isinstance(row, _RECORDS[key]) for row in attributes[key]):
             raise TypeError(f"{key} is not a list of {_RECORDS[key].__name__}")
     sizes = {"n_features": attributes["n_features_in_"], "n_records": attributes.get("n_iter_", 0) + 1}
-    if len(attributes.get("history_", ())) not in (0, sizes["n_records"]):
+    if "history_" in attributes and len(attributes["history_"]) != sizes["n_records"]:
         raise ValueError(f"n_iter_ is {attributes['n_iter_']}, but history_ has {len(attributes['history_'])} records")
     if name == "CodeClassifier":
         sizes["n_components"] = sizes["n_features"]  # its features are codes
