@@ -1,17 +1,27 @@
-"""What the checks of all plug-in points rest on."""
+"""What all strategies share: names and objects, and numbers among parameters."""
 
 from __future__ import annotations
 
 from numbers import Integral, Real
 
 import pytest
-from sklearn.base import BaseEstimator
 
-from ddlearn.strategies import check_number, find_copy_problems, report_problems
+from ddlearn.strategies import check_number, resolve
 
 
-class Plain(BaseEstimator):
+class Base:
+    flag = False
+    _private = None
+
+    def work(self):
+        """Do nothing."""
+
+
+class Plain(Base):
     pass
+
+
+REGISTRY = {"plain": Plain, "other": Base}
 
 
 @pytest.mark.parametrize(("value", "kind"), [(0, Integral), (3, Integral), (0.5, Real), (2, Real)])
@@ -36,16 +46,39 @@ def test_others_are_refused_by_name_and_value(value, kind):
         check_number("name", value, kind)
 
 
-def test_what_cannot_be_copied_is_told():
-    class Local(BaseEstimator):  # pickle does not find a class inside a function
-        pass
-
-    assert list(find_copy_problems(Plain(), "Plain")) == []
-    (problem,) = find_copy_problems(Local(), "Plain")
-    assert "derive from Plain" in problem
+def test_a_name_gives_a_new_object_of_its_class():
+    one, other = (resolve("thing", "plain", REGISTRY, Base) for _ in range(2))
+    assert type(one) is type(other) is Plain
+    assert one is not other
 
 
-def test_a_report_has_one_line_for_each_different_problem():
-    report_problems(Plain(), "thing", [])
-    with pytest.raises(ValueError, match=r"^Plain\(\) is not a usable thing:\n- a\n- b$"):
-        report_problems(Plain(), "thing", ["a", "b", "a"])
+def test_an_unknown_name_lists_the_known_ones_and_the_closest():
+    message = r"^'plane' is not a known thing; choose one of \['other', 'plain'\] or pass an object derived from Base\."
+    with pytest.raises(ValueError, match=rf"{message} Did you mean 'plain'\?$"):
+        resolve("thing", "plane", REGISTRY, Base)
+    with pytest.raises(ValueError, match=r"derived from Base\.$"):
+        resolve("thing", "xyz", REGISTRY, Base)
+
+
+def test_an_object_with_all_that_the_base_class_declares_is_used_as_it_is():
+    class Duck:
+        flag, work = True, None
+
+    for thing in (Plain(), Duck()):
+        assert resolve("thing", thing, REGISTRY, Base) is thing
+
+
+def test_what_an_object_lacks_is_listed():
+    class Half:
+        def work(self):
+            pass
+
+    with pytest.raises(TypeError, match=r"not a usable thing: it lacks flag; derive from Base, or use one of \['other"):
+        resolve("thing", Half(), REGISTRY, Base)
+    with pytest.raises(TypeError, match=r"^None is not a usable thing: it lacks flag, work; derive from Base"):
+        resolve("thing", None, REGISTRY, Base)
+
+
+def test_a_class_is_refused():
+    with pytest.raises(TypeError, match=r"is not a usable thing, but a class: pass an object, Plain\(\.\.\.\)\.$"):
+        resolve("thing", Plain, REGISTRY, Base)

@@ -1,9 +1,9 @@
-"""Traditional sparse coding (the paper's TSC): samples to codes without labels, by a dictionary with its Gram matrix."""
+"""Traditional sparse coding (the paper's TSC): codes of samples without labels, by a dictionary and its Gram matrix."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -149,6 +149,9 @@ class Encoder:
     ) -> Encoder:
         """Compute the Gram matrix."""
         return cls(dictionary, compute_gram(dictionary, n_jobs), sparse_coder, n_nonzero_coefs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # without what is cached
 
     @cached_property
     def atoms_by_feature(self) -> Floats:
