@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import signal
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -21,6 +24,7 @@ from ddlearn import (
     LOSSES,
     DDLClassifier,
     DictionaryUpdate,
+    FullInference,
     Scales,
     SmoothHinge,
     SparseCoder,
@@ -30,6 +34,7 @@ from ddlearn import (
     map_objective,
     sparse_encode,
 )
+from ddlearn.coding import encoder
 
 every_loss = pytest.mark.parametrize("loss", sorted(LOSSES))
 
@@ -359,6 +364,108 @@ def test_warm_start_goes_on_from_the_last_fit(digits):
     assert model.history_[-1].representation < 1.1 * model.history_[0].representation
     with pytest.raises(ValueError, match="set warm_start=False"):
         model.set_params(n_components=50).fit(X, y)
+
+
+# -- what prediction keeps ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def grams(monkeypatch):
+    """Return a list to which every Gram matrix that is computed adds its size."""
+    sizes = []
+
+    def count(dictionary, n_jobs=None, compute=encoder.compute_gram):
+        sizes.append(len(dictionary))
+        return compute(dictionary, n_jobs)
+
+    monkeypatch.setattr(encoder, "compute_gram", count)
+    return sizes
+
+
+def test_the_gram_matrix_of_a_fitted_model_is_computed_once_for_all_predictions(digits, grams):
+    X, y = digits
+    model = quick(inference="full").fit(X, y)
+    grams.clear()
+    for _ in range(2):
+        for predict in (model.predict, model.predict_proba, model.decision_function, model.transform, model.explain):
+            predict(X[:5])
+    assert grams == [60]
+    model.predict(X[:5].astype(np.float32))  # another precision
+    assert grams == [60, 60]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: model.set_params(robustness=1),
+        lambda model: model.set_params(inference__n_candidates=1),
+        lambda model: setattr(model, "class_cost_", 2 * model.class_cost_),
+        lambda model: setattr(model, "n_views", 1),
+        lambda model: model.partial_fit(np.eye(64), np.arange(64) % 10),
+    ],
+    ids=["parameter", "nested parameter", "fitted attribute", "attribute", "batch"],
+)
+def test_a_change_of_the_model_is_seen_by_the_next_prediction(digits, grams, change):
+    X, y = digits
+    model = quick(inference=FullInference()).fit(X, y)
+    model.predict(X[:5])
+    change(model)
+    grams.clear()
+    evidence = [model.decision_function(X[:5]) for _ in range(2)]
+    assert grams == [60]
+    fresh = pickle.loads(pickle.dumps(model))  # which has predicted nothing yet
+    np.testing.assert_array_equal(evidence, [fresh.decision_function(X[:5])] * 2)
+
+
+def test_a_model_that_is_fitted_again_predicts_anew(digits):
+    X, y = digits
+    model = quick().fit(X, y)
+    before = model.decision_function(X[:5])
+    after = model.set_params(random_state=1).fit(X, y).decision_function(X[:5])
+    assert (after != before).all()
+    np.testing.assert_array_equal(after, quick(random_state=1).fit(X, y).decision_function(X[:5]))
+
+
+def test_one_row_costs_one_product_with_the_atoms(digits, grams, monkeypatch):
+    X, y = digits
+    model = quick().fit(X, y)
+    model.predict(X[:1])
+    grams.clear()
+    n_rows, correlate = [], encoder.Encoder.correlate
+    monkeypatch.setattr(
+        encoder.Encoder, "correlate", lambda self, X, *rest: n_rows.append(len(X)) or correlate(self, X, *rest)
+    )
+    model.predict(X[:1])
+    assert n_rows == [1]
+    assert not grams
+
+
+def test_prediction_leaves_no_trace_in_the_model(digits):
+    X, y = digits
+    model = quick().fit(X, y)
+    attributes, size = dict(vars(model)), len(pickle.dumps(model))
+    model.predict(X)
+    assert vars(model) == attributes
+    assert len(pickle.dumps(model)) == size
+
+
+def test_a_model_that_is_gone_takes_its_predictors_with_it(digits):
+    model = quick().fit(*digits)
+    model.predict(digits[0])
+    predictor = weakref.ref(model._predictor(np.dtype(float)))
+    del model
+    gc.collect()
+    assert predictor() is None
+
+
+def test_threads_that_predict_at_once_get_what_one_gets(digits):
+    X, y = digits
+    model = quick(n_jobs=2).fit(X, y)
+    expected = pickle.loads(pickle.dumps(model)).decision_function(X)
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda _: model.decision_function(X), range(16)))
+    for result in results:
+        np.testing.assert_array_equal(result, expected)
 
 
 # -- targets -----------------------------------------------------------------------------------------------------------

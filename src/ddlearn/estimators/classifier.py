@@ -337,8 +337,11 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         super().set_params(**{name: value for name, value in params.items() if "__" not in name})
         nested = {name: value for name, value in params.items() if "__" in name}
         known = self.get_params()
-        for name in {name.split("__")[0] for name in nested if name in known}:
-            setattr(self, name, resolve_object(self, name))
+        for name, key in {tuple(name.split("__")[:2]) for name in nested}:
+            if f"{name}__{key}" in known:
+                setattr(self, name, resolve_object(self, name))
+            elif name in known:
+                raise ValueError(f"Invalid parameter {key!r} for {name}={known[name]!r}, which has none of that name.")
         super().set_params(**nested)
         _PREDICTORS.pop(self, None)
         return self
