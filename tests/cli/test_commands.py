@@ -726,7 +726,7 @@ def cluster():
     """A scheduler and two workers that are there, as ``--dask`` finds them."""
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None, processes=False, silence_logs=51
+        n_workers=2, threads_per_worker=1, dashboard_address=":0", processes=False, silence_logs=51
     ) as local:
         yield local.scheduler_address
 
