@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from conftest import make_problem
@@ -10,9 +12,9 @@ from scipy.optimize import minimize_scalar
 from ddlearn import LOSSES, MapObjective, Scales, map_objective, sparse_encode
 from ddlearn.objective import (
     NOISE_MODELS,
-    estimate_class_cost,
     estimate_noise_per_sample,
     estimate_shared_noise,
+    scale_classes,
     sum_class_terms,
     sum_costs,
     sum_noise_terms,
@@ -93,18 +95,20 @@ def test_class_cost_minimises_its_terms():
         return 5.0 / gamma + (3 + 1) * np.log(gamma)  # three labelled samples
 
     best = minimize_scalar(cost, bounds=(1e-6, 50), method="bounded", options={"xatol": 1e-12}).x
-    assert estimate_class_cost(np.array([5.0]), np.array([3]), 0.0)[0] == pytest.approx(best, rel=1e-4)
+    class_cost, terms = scale_classes(np.array([5.0]), np.array([3]), 0.0, 1.0)
+    assert class_cost[0] == pytest.approx(best, rel=1e-4)
+    assert sum(terms) == pytest.approx(cost(best))
 
 
 @pytest.mark.parametrize("noise", sorted(NOISE_MODELS))
 def test_floors_hold(noise):
     assert (NOISE_MODELS[noise](np.zeros(5), 0.0, 10, 0.25) == 0.25).all()
-    assert estimate_class_cost(np.zeros(2), np.array([3, 3]), 0.5).tolist() == [0.5, 0.5]
+    assert scale_classes(np.zeros(2), np.array([3, 3]), 0.5, 1.0)[0].tolist() == [0.5, 0.5]
 
 
 def set_floors_of(residuals, costs, **shares):
     """Set floors from samples with two features in two parts, all of them labelled."""
-    parts = LocalParts([residuals[:2], residuals[2:]])
+    parts = LocalParts([SimpleNamespace(misfits=some) for some in (residuals[:2], residuals[2:])])
     n_labelled = np.full(len(costs), len(residuals))
     return Scales(**shares).set_floors(parts, len(residuals), residuals.dtype, costs, n_labelled, 2)
 

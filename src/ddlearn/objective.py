@@ -85,7 +85,7 @@ def sum_noise_terms(misfits: Floats, noise_variance: Floats, n_features: int) ->
 
 
 def scale_classes(
-    costs: Floats, n_labelled: NDArray[np.integer], floor: float, classification_weight: float
+    costs: Floats, n_labelled: NDArray, floor: float, classification_weight: float
 ) -> tuple[NDArray[np.float64], tuple[float, float]]:
     r"""Return the class costs, :math:`\sum_i \Omega(z_{ij}) / (N_j + 1)` or the floor, and the last two terms."""
     class_cost = np.maximum(costs / (n_labelled + 1), floor)
@@ -93,7 +93,7 @@ def scale_classes(
 
 
 def sum_class_terms(
-    costs: Floats, class_cost: Floats, n_labelled: NDArray[np.integer], classification_weight: float = 1.0
+    costs: Floats, class_cost: Floats, n_labelled: NDArray, classification_weight: float = 1.0
 ) -> tuple[float, float]:
     """Return the last two terms; ``costs`` come from :func:`sum_costs`.
 

@@ -22,12 +22,6 @@ def draw(n_rows=8):
     return np.random.default_rng(1).standard_normal((n_rows, 20))
 
 
-def test_only_what_may_be_wrong_or_missing_needs_a_robust_coder():
-    assert make_coder(Robustness()).is_idle
-    assert not make_coder(Robustness(1)).is_idle
-    assert not make_coder(Robustness(missing="mask")).is_idle
-
-
 def test_complete_samples_without_a_budget_are_coded_as_by_sparse_encode_bitwise():
     coder, X = make_coder(Robustness()), draw()
     coded = coder.code(X, np.ones(X.shape, bool))

@@ -389,9 +389,9 @@ def test_the_gram_matrix_of_a_fitted_model_is_computed_once_for_all_predictions(
     for _ in range(2):
         for predict in (model.predict, model.predict_proba, model.decision_function, model.transform, model.explain):
             predict(X[:5])
-    assert grams == [60]
+    assert grams == []  # the fit has made the predictor
     model.predict(X[:5].astype(np.float32))  # another precision
-    assert grams == [60, 60]
+    assert grams == [60]
 
 
 @pytest.mark.parametrize(
@@ -409,10 +409,13 @@ def test_a_change_of_the_model_is_seen_by_the_next_prediction(digits, grams, cha
     X, y = digits
     model = quick(inference=FullInference()).fit(X, y)
     model.predict(X[:5])
-    change(model)
     grams.clear()
+    change(model)
     evidence = [model.decision_function(X[:5]) for _ in range(2)]
-    assert grams == [60]
+    assert grams.count(60) >= 1
+    grams.clear()
+    model.decision_function(X[:5])
+    assert grams == []
     fresh = pickle.loads(pickle.dumps(model))  # which has predicted nothing yet
     np.testing.assert_array_equal(evidence, [fresh.decision_function(X[:5])] * 2)
 

@@ -10,9 +10,7 @@ from benchmarks.memory_map import measure_memory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddlearn.codes import RowCodes
 from ddlearn.fitting.data import (
-    RowState,
     TrainingSet,
     _list_candidates,
     cut_into_parts,
@@ -92,18 +90,6 @@ def test_facts_count_labels():
     assert facts.n_positive.tolist() == [1, 1]
     assert facts.n_with_label == 3
     assert (facts.n_samples, facts.n_features, facts.n_classes) == (4, 3, 2)
-
-
-def test_the_unknowns_of_rows_are_cut_and_joined():
-    training = TrainingSet.of_arrays(np.zeros((600, 2)), np.ones((600, 1)), 256)
-    rng = np.random.default_rng(0)
-    codes = RowCodes(rng.integers(5, size=(600, 3)), rng.random((600, 3)))
-    known = RowState(codes, rng.random(600), rng.random((600, 6)))
-    joined = RowState.join([known.rows(rows) for rows in training.facts.row_slices])
-    np.testing.assert_array_equal(joined.codes.indices, codes.indices)
-    np.testing.assert_array_equal(joined.codes.values, codes.values)
-    np.testing.assert_array_equal(joined.noise_variance, known.noise_variance)
-    np.testing.assert_array_equal(joined.positions, known.positions)
 
 
 def test_first_atoms_come_from_all_classes_also_where_only_some_samples_are_candidates(monkeypatch):

@@ -32,8 +32,11 @@ from ddlearn.dictionary import draw_dictionary, resolve_dictionary_update
 from ddlearn.fitting.data import TrainingSet, collect_labels, fetch_candidates
 from ddlearn.fitting.loop import (
     FitSettings,
+    FitState,
+    RowState,
     begin,
     encode,
+    put_row_state,
     run,
     train_classifiers,
     update_dictionary,
@@ -83,7 +86,7 @@ def run_to_end(training, progress):
 
 def put_rows(state, training, **changes):
     """Return a state with other unknowns of the samples."""
-    return state.put_rows(state.collect_rows()._replace(**changes), training.facts.row_slices)
+    return state.put_rows(replace(state.collect_rows(), **changes), training.facts.row_slices)
 
 
 def get_codes(state):
@@ -334,6 +337,24 @@ def test_strategies_with_their_own_way_with_all_samples_are_given_all():
     assert (trainer.n_calls, update.n_calls) == (3, 2)
     expected = run_to_end(*start_fit(LOSSES["square"](), max_iter=2)).state.model
     np.testing.assert_allclose(model.dictionary, expected.dictionary, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("puts_whole", [True, False])
+def test_the_unknowns_of_rows_are_cut_and_joined(puts_whole):
+    training = TrainingSet.of_arrays(np.zeros((600, 2)), np.ones((600, 1)), 256)
+    rng = np.random.default_rng(0)
+    codes = RowCodes(rng.integers(5, size=(600, 3)), rng.random((600, 3)))
+    known = RowState(codes, rng.random(600), rng.random((600, 6)))
+    state = FitState(None, None, training.parts)
+    if puts_whole:
+        state = replace(state, parts=training.parts.map(put_row_state, known))
+    else:
+        state = state.put_rows(known, training.facts.row_slices)
+    joined = state.collect_rows()
+    np.testing.assert_array_equal(joined.codes.indices, codes.indices)
+    np.testing.assert_array_equal(joined.codes.values, codes.values)
+    np.testing.assert_array_equal(joined.noise_variance, known.noise_variance)
+    np.testing.assert_array_equal(joined.positions, known.positions)
 
 
 @pytest.mark.parametrize("update", ["ksvd", "block_coordinate"])

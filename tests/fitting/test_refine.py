@@ -15,7 +15,7 @@ from ddlearn import OMP, DDLClassifier, ElasticNet, Jitter, Logistic, Refiner
 from ddlearn.coding.encoder import Encoder
 from ddlearn.fitting.gradient import REFINEMENT_COSTS, Parameters, TaskGradient
 from ddlearn.fitting.refine import Moments, Refinement, StepSizes, _spread, anneal, descend, find_best, resolve_refiner
-from ddlearn.inference.rules import compute_evidence, count_errors
+from ddlearn.losses import compute_evidence, count_errors
 
 SIZES = StepSizes(dictionary=0.1, coef=0.02, intercept=0.3)
 

@@ -214,10 +214,10 @@ def test_a_sample_without_any_known_feature_is_classified_by_the_prior(model, sp
         ({"alignment": "affine"}, "alignment moves images"),
         ({"image_shape": (9, 9)}, "has 9 x 9 = 81 pixels, but X has 64 features"),
         ({"n_views": 3}, r"jitter distorts images: set image_shape=\(height, width\)"),
-        ({"n_views": 0}, "n_views must be at least 1, the sample itself"),
+        ({"n_views": 0}, "n_views must be an integer of at least 1, got 0: 1 is the sample itself"),
         ({"n_views": 1.5}, "n_views must be an integer"),
         (
-            {"refine": Refiner(jitter="blur")} | IMAGES,
+            {"refine": Refiner(jitter="blur"), "n_views": 2} | IMAGES,
             r"jitter='blur' is not known; choose one of \['affine', 'elastic'",
         ),
     ],

@@ -11,7 +11,8 @@ from ddlearn import LOSSES, ORMP, FastInference, FullInference, discriminative_e
 from ddlearn.codes import Model
 from ddlearn.coding.discriminative import DiscriminativeCoder, DiscriminativeCoding, RowProblems
 from ddlearn.coding.encoder import Encoder
-from ddlearn.inference.rules import LabelModel, compute_evidence, count_errors, label_probabilities
+from ddlearn.inference.rules import LabelModel, label_probabilities
+from ddlearn.losses import compute_evidence, count_errors
 
 every_loss = pytest.mark.parametrize("loss", [loss_class() for loss_class in LOSSES.values()], ids=list(LOSSES))
 

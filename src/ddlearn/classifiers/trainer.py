@@ -371,7 +371,7 @@ def resolve_trainer(trainer: str | ClassifierTrainer, loss: str | Loss) -> Class
     >>> resolve_trainer("auto", "exponential")
     AdaBoost()
     """
-    loss = resolve_loss(loss) if isinstance(loss, str) else loss
+    loss = loss if isinstance(loss, Loss) else resolve_loss(loss)
     if isinstance(trainer, str) and trainer == "auto":
         trainer = "square_lev" if loss.is_quadratic else loss.trainer
     trainer = resolve("classifier trainer", trainer, CLASSIFIER_TRAINERS, ClassifierTrainer)

@@ -21,6 +21,7 @@ from ..codes import Flags, Floats, Model, RowCodes
 from ..coding.alignment import Alignment
 from ..coding.coders import SparseCoder
 from ..coding.discriminative import DiscriminativeCoding
+from ..coding.encoder import Encoder
 from ..coding.robust import Robustness, check_mask
 from ..dictionary import DictionaryUpdate, draw_dictionary
 from ..fitting.data import Targets, TrainingSet, cut_batch, cut_into_parts, fetch_candidates, spread_over_cluster
@@ -382,8 +383,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 check_consistent_length(X, y)
                 training, targets = cut_into_parts(X, y, self.unlabeled)
             held_out = None
-            if self.refine not in (None, CLASSIFIERS):
-                training, held_out = hold_out(training, resolve_refiner(self.refine))
+            if self.refine not in (None, CLASSIFIERS) and (refiner := resolve_refiner(self.refine)) is not None:
+                training, held_out = hold_out(training, refiner)
             facts = training.facts
             n_components = count_components(self, facts.n_with_label)
             plan = resolve_plan(self, facts, n_components, targets.is_multilabel, mode)
@@ -395,17 +396,18 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             # A checkpoint may set where the fit resumes.
             context.call_on_fit_task_begin(estimator=self, X=X, y=y, metadata={"run": run})
             fitted = run.run()
-            self._set_fitted(fitted)
+            self._set_fitted(fitted, run.encoder)
             context.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=lambda: fitted)
         return self
 
-    def _set_fitted(self, attributes: Attributes) -> None:
-        """Set fitted attributes, and remove those that only an earlier fit had."""
+    def _set_fitted(self, attributes: Attributes, encoder: Encoder) -> None:
+        """Set fitted attributes, remove those that only an earlier fit had, and make the predictor."""
         for name in {"codes_", "noise_variance_", "stream_", "refinement_", "dictionary_sizes_"} & set(vars(self)):
             delattr(self, name)
         for name, value in attributes.items():
             setattr(self, name, value)
-        self._predictor(self.components_.dtype)  # made here, so that all predictions are quick
+        dtype = self.components_.dtype
+        _PREDICTORS[self] = {dtype: make_predictor(self, dtype, encoder)}
 
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, *, forgetting: float = 2.0
@@ -464,7 +466,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             stream = learn_batch(stream, training, settings, forgetting)
             attributes = stream.attributes(refits=self.refine is not None)
             attributes |= describe_settings(settings, len(stream.encoder.dictionary)) | {"classes_": targets.classes}
-            self._set_fitted(attributes | extra)
+            self._set_fitted(attributes | extra, stream.encoder)
         return self
 
     def _begin_stream(self, training: TrainingSet, targets: Targets) -> tuple[Stream, FitSettings, Attributes]:

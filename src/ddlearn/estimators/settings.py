@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy.special import logit
@@ -20,7 +20,7 @@ from ..coding.alignment import Alignment, check_image_shape, resolve_alignment
 from ..coding.coders import check_budget
 from ..coding.discriminative import DiscriminativeCoder, DiscriminativeCoding
 from ..coding.encoder import Encoder, resolve_sparse_coder
-from ..coding.jitter import Jitter, resolve_jitter
+from ..coding.jitter import resolve_jitter
 from ..coding.masked import MaskedCoder
 from ..coding.robust import RobustCoder, Robustness
 from ..dictionary import DICTIONARY_UPDATES, DictionaryUpdate, resolve_dictionary_update
@@ -34,10 +34,8 @@ from ..losses import resolve_loss
 from ..objective import Scales
 from ..strategies import check_number, resolve
 
-if TYPE_CHECKING:
-    from .classifier import DDLClassifier
-
 Mode = Literal["memory", "dask", "batches"]
+Estimator = Any  # a DDLClassifier, whose file imports this one
 
 AUTO = "auto"  # in place of a value that is chosen or estimated
 # Default size: one atom per two labelled samples, at most 500. With more atoms than labelled samples, each atom would
@@ -83,11 +81,11 @@ def resolve_robustness(robustness: float | Robustness | None) -> Robustness:
     """Return the object; a number is an error budget."""
     if robustness is None or (isinstance(robustness, Real) and not isinstance(robustness, bool)):
         return Robustness(robustness or 0)
-    return resolve("robustness", robustness, {}, Robustness)
+    return resolve("robustness", robustness, {}, Robustness)  # type: ignore[return-value]
 
 
 # Parameters that are objects, or a shorthand for one: how the object is made.
-_OBJECTS: dict[str, Callable[[DDLClassifier], Any]] = {
+_OBJECTS: dict[str, Callable[[Estimator], Any]] = {
     "loss": lambda model: resolve_loss(model.loss),
     "sparse_coder": lambda model: resolve_sparse_coder(model.sparse_coder),
     "coding": lambda model: resolve_coding(model.coding),
@@ -101,7 +99,7 @@ _OBJECTS: dict[str, Callable[[DDLClassifier], Any]] = {
 }
 
 
-def resolve_object(model: DDLClassifier, name: str) -> Any:
+def resolve_object(model: Estimator, name: str) -> Any:
     """Return the object that a parameter is a shorthand for; None if there is none."""
     value = getattr(model, name)
     if name not in _OBJECTS or hasattr(value, "get_params"):
@@ -112,12 +110,12 @@ def resolve_object(model: DDLClassifier, name: str) -> Any:
         return None
 
 
-def _resolve_update(model: DDLClassifier, mode: Mode) -> DictionaryUpdate:
+def _resolve_update(model: Estimator, mode: Mode) -> DictionaryUpdate:
     update = model.dictionary_update
     return resolve_dictionary_update(_AUTO_UPDATES[mode] if is_auto(update) else update)
 
 
-def check_mode(model: DDLClassifier, mode: Mode) -> None:
+def check_mode(model: Estimator, mode: Mode) -> None:
     """Raise if a parameter cannot be honoured where the samples are not in memory."""
     where = {
         "dask": "needs all samples in one place, but those of a Dask array are on its workers",
@@ -145,7 +143,7 @@ def check_mode(model: DDLClassifier, mode: Mode) -> None:
         _check_batches(model, refuse)
 
 
-def _check_batches(model: DDLClassifier, refuse: Callable[[str, str], None]) -> None:
+def _check_batches(model: Estimator, refuse: Callable[[str, str], None]) -> None:
     if model.store_codes:
         refuse("store_codes", "use store_codes=None")
     if isinstance(model.alignment, Alignment) and model.alignment.training:
@@ -158,7 +156,7 @@ def _check_batches(model: DDLClassifier, refuse: Callable[[str, str], None]) -> 
             refuse(name, f"leave it at {getattr(defaults, name)!r}, or use fit")
 
 
-def check_inference(model: DDLClassifier, n_classes: int, n_features: int, is_multilabel: bool) -> None:
+def check_inference(model: Estimator, n_classes: int, n_features: int, is_multilabel: bool) -> None:
     """Raise if new samples cannot be treated as the parameters say."""
     rule = resolve("inference", model.inference, INFERENCE_RULES, InferenceRule)
     if rule is model.inference:
@@ -176,7 +174,7 @@ def check_inference(model: DDLClassifier, n_classes: int, n_features: int, is_mu
         resolve_robustness(model.robustness).check_parameters(n_features)
     if model.image_shape is not None:
         check_image_shape(model.image_shape, n_features)
-    if not isinstance(model.n_views, Integral) or isinstance(model.n_views, bool) or model.n_views < 1:
+    if not isinstance(model.n_views, int | np.integer) or isinstance(model.n_views, bool) or model.n_views < 1:
         raise ValueError(
             f"n_views must be an integer of at least 1, got {model.n_views!r}: 1 is the sample itself, more are "
             "distorted copies of an image."
@@ -185,16 +183,14 @@ def check_inference(model: DDLClassifier, n_classes: int, n_features: int, is_mu
         _resolve_jitter(model, n_features)
 
 
-def _resolve_jitter(model: DDLClassifier, n_features: int) -> Jitter | None:
+def _resolve_jitter(model: Estimator, n_features: int) -> Any:
     """Return the distortion of views: that of the refiner, by default "affine"."""
     refiner = resolve_refiner(model.refine)
     jitter = refiner.jitter if refiner is not None else None
     return resolve_jitter("affine" if jitter is None else jitter, model.image_shape, n_features)
 
 
-def resolve_plan(
-    model: DDLClassifier, facts: TrainingFacts, n_components: int, is_multilabel: bool, mode: Mode
-) -> FitPlan:
+def resolve_plan(model: Estimator, facts: TrainingFacts, n_components: int, is_multilabel: bool, mode: Mode) -> FitPlan:
     """Return what comes before and after the loop."""
     refiner = None if model.refine in (None, CLASSIFIERS) else resolve_refiner(model.refine)
     if refiner is not None:
@@ -214,7 +210,7 @@ def resolve_plan(
 
 
 def resolve_fit(
-    model: DDLClassifier, facts: TrainingFacts, n_components: int, is_multilabel: bool, mode: Mode
+    model: Estimator, facts: TrainingFacts, n_components: int, is_multilabel: bool, mode: Mode
 ) -> FitSettings:
     """Resolve the strategies and check the numbers."""
     check_inference(model, facts.n_classes, facts.n_features, is_multilabel)
@@ -245,11 +241,11 @@ def resolve_fit(
     )
 
 
-def _is_warm(model: DDLClassifier) -> bool:
+def _is_warm(model: Estimator) -> bool:
     return model.warm_start and hasattr(model, "components_")
 
 
-def _resolve_warm_start(model: DDLClassifier, n_components: int, facts: TrainingFacts) -> Model:
+def _resolve_warm_start(model: Estimator, n_components: int, facts: TrainingFacts) -> Model:
     shapes = (n_components, facts.n_features), (facts.n_classes, n_components)
     if (model.components_.shape, model.coef_.shape) != shapes:
         raise ValueError(
@@ -260,12 +256,12 @@ def _resolve_warm_start(model: DDLClassifier, n_components: int, facts: Training
     return Model(model.components_, model.coef_, intercept, model.class_cost_).astype(facts.dtype)
 
 
-def searches_size(model: DDLClassifier) -> bool:
+def searches_size(model: Estimator) -> bool:
     """Whether the number of atoms is searched for; an earlier fit or given atoms may have decided it."""
     return is_auto(model.n_components) and isinstance(model.init, str) and not _is_warm(model)
 
 
-def count_components(model: DDLClassifier, n_labelled: int) -> int:
+def count_components(model: Estimator, n_labelled: int) -> int:
     """Return the number of atoms, or the default where it is searched for."""
     if model.n_components is None or is_auto(model.n_components):
         if _is_warm(model):
@@ -279,7 +275,7 @@ def count_components(model: DDLClassifier, n_labelled: int) -> int:
     return int(model.n_components)
 
 
-def get_label_weight(model: DDLClassifier) -> float:
+def get_label_weight(model: Estimator) -> float:
     """Return the weight of the labels for new samples: the parameter, or what the fit has estimated."""
     if not is_auto(model.classification_weight):
         return model.classification_weight  # type: ignore[return-value]
@@ -291,17 +287,22 @@ def get_label_weight(model: DDLClassifier) -> float:
     return model.classification_weight_
 
 
-def make_predictor(model: DDLClassifier, dtype: np.dtype) -> Predictor:
-    """Return how a fitted model codes and classifies new samples of a precision."""
+def make_predictor(model: Estimator, dtype: np.dtype, encoder: Encoder | None = None) -> Predictor:
+    """Return how a fitted model codes and classifies new samples of a precision.
+
+    The encoder of the model's dictionary need not be made again if it is known.
+    """
     n_features = model.components_.shape[1]
     check_inference(model, len(model.coef_), n_features, model.is_multilabel_)
     prior = np.clip(model.class_prior_, _SMALLEST_PRIOR, 1 - _SMALLEST_PRIOR)
     fitted = Model(model.components_, model.coef_, model.intercept_, model.class_cost_)
     fitted = fitted.weigh_labels(get_label_weight(model)).astype(dtype)
-    encoder = Encoder.of(fitted.dictionary, model.sparse_coder_, model.n_nonzero_coefs_, model.n_jobs)
+    if encoder is None or encoder.dictionary is not fitted.dictionary:
+        encoder = Encoder.of(fitted.dictionary, model.sparse_coder_, model.n_nonzero_coefs_, model.n_jobs)
     coding = DEFAULT_CODING if model.coding is None else clone(resolve_coding(model.coding))
     coder = DiscriminativeCoder(encoder, fitted, model.loss_, coding)
-    robust, views = None, ()
+    robust: RobustCoder | None = None
+    views: Any = ()
     if model.robustness is not None or model.alignment is not None:
         robust = RobustCoder(
             MaskedCoder(encoder),

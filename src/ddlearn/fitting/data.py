@@ -325,9 +325,9 @@ class TrainingSet:
         return self.labels is not None
 
     @classmethod
-    def of_arrays(cls, X: Floats, labels: NDArray[Any]) -> TrainingSet:
+    def of_arrays(cls, X: Floats, labels: NDArray[Any], part_rows: int | None = None) -> TrainingSet:
         """Cut arrays in this process, which may be memory-mapped, into parts without a copy."""
-        labels, part_rows = labels.astype(np.int8, copy=False), PART_ROWS
+        labels, part_rows = labels.astype(np.int8, copy=False), part_rows or PART_ROWS
         starts = range(0, len(X), part_rows)
         cut = [
             TrainingPart.of(X[start : start + part_rows], labels[start : start + part_rows], start) for start in starts
@@ -335,7 +335,8 @@ class TrainingSet:
         parts = LocalParts(cut)
         n_rows = tuple(np.diff([*starts, len(X)]).tolist())
         counts = parts.add_up(count_labels)
-        return cls(parts, TrainingFacts(n_rows, *X.shape, labels.shape[1], X.dtype, *counts), X, labels)
+        facts = TrainingFacts(n_rows, len(X), X.shape[1], labels.shape[1], X.dtype, *counts)
+        return cls(parts, facts, X, labels)
 
 
 def collect_labels(training: TrainingSet) -> Labels:

@@ -371,7 +371,7 @@ def _update_dictionary(
 
 def _set_scales(
     stream: Stream, parts: Parts[TrainingPart], training: TrainingSet, settings: FitSettings
-) -> tuple[Stream, dict[str, float]]:
+) -> tuple[Stream, dict[str, Any]]:
     """Measure codes that saw the labels, with the new atoms and classifiers; return what the record says of it, too."""
     facts, floor = training.facts, stream.floors.noise_variance
     parts, (sum_of_misfits, costs) = parts.map_and_add_up(measure_part, settings, stream.pulling.model)

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.callback import CallbackContext
 
 from ..codes import Model
+from ..coding.encoder import Encoder
 from ..coding.jitter import Jitter
 from ..dictionary import draw_dictionary
 from ..objective import Floors
@@ -92,6 +93,8 @@ def hold_out(training: TrainingSet, refiner: Refiner) -> tuple[TrainingSet, Held
 class FitRun:
     """One fit.  Callbacks get it when the fit begins, and may set where to resume and what keeps snapshots."""
 
+    encoder: Encoder  # of the dictionary at the end of the loop
+
     def __init__(
         self,
         training: TrainingSet,
@@ -136,6 +139,7 @@ class FitRun:
         if self.plan.refits:
             state = refit_classifiers(progress.state, progress.settings, self.training, progress.floors)
             refitted = progress._replace(state=state)
+        self.encoder = refitted.state.encoder
         attributes = self._loop_attributes(progress, sizes) | self._model_attributes(refitted)
         if self.plan.refiner is not None:
             attributes |= self._refine(Snapshot(progress, sizes, deepcopy(self.rng)), refitted, attributes)

@@ -169,6 +169,7 @@ class Predictor:
         samples = np.concatenate([block.samples for block in coded])
         reconstruction = codes @ dictionary
         is_wrong = np.concatenate([block.is_wrong for block in coded])
+        parameters = np.concatenate([block.parameters for block in coded])
         return Explanation(
             samples=samples,
             codes=codes,
@@ -177,7 +178,7 @@ class Predictor:
             is_missing=~np.concatenate([block.is_known for block in coded]),
             is_used=np.concatenate([block.is_kept for block in coded]),
             evidence=np.concatenate([evidence for _, evidence in blocks]),
-            transforms=self.robust and self.robust.to_affine(np.concatenate([block.parameters for block in coded])),
+            transforms=None if self.robust is None else self.robust.to_affine(parameters),
         )
 
 

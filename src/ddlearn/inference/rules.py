@@ -105,7 +105,14 @@ def _group_equal(flags: Flags) -> Iterator[tuple[Flags, NDArray[np.intp]]]:
 
 
 class InferenceRule(BaseEstimator, ABC):
-    """Turns blocks of coded samples into evidence."""
+    """A label rule: turns blocks of coded samples into evidence for each class.
+
+    Examples
+    --------
+    >>> from ddlearn import FullInference, InferenceRule
+    >>> isinstance(FullInference(), InferenceRule)
+    True
+    """
 
     takes_multilabel = True  # whether samples may have several labels
 
