@@ -47,9 +47,9 @@ def pursue_stacked(A, b, n_nonzero_coefs, *, is_off_support_norm=False):
 
 
 def pursue_with_errors(y, dictionary, n_nonzero_coefs, n_errors, threshold, is_known):
-    """OMP over the columns of [D' I] on the known features, T atoms and so many errors: the code, the wrong features.
+    """OMP over the columns of [D' I] on the known features, with a budget of atoms and one of errors.
 
-    Norms are those of the whole atoms.  Of an atom and a feature that are equally correlated the atom is chosen.
+    Returns the code and the wrong features.  Norms are those of the whole atoms.  Of an atom and a feature that are equally correlated the atom is chosen.
     """
     known = np.flatnonzero(is_known)
     A = np.hstack([dictionary[:, known].T, np.eye(len(known))])
@@ -93,15 +93,3 @@ def newton_step_stacked(x, y, labels, dictionary, coef, intercept, noise_varianc
     A = np.vstack([dictionary.T / sigma, H @ G.T])
     b = np.concatenate([y / sigma, H @ (delta - labels * intercept)])
     return pursue_stacked(A, b, T, **options)
-
-
-def dsc_stacked(x, y, labels, *rest, T, max_iter, tol, **options):
-    """Algorithm 1 for one sample, with the guard: a step that raises the objective ends it."""
-    for _ in range(max_iter):
-        new = newton_step_stacked(x, y, labels, *rest, T, **options)
-        if not dsc_objective(new, y, labels, *rest) < dsc_objective(x, y, labels, *rest):
-            break
-        x, old = new, x
-        if np.linalg.norm(x - old) <= tol * np.linalg.norm(old):
-            break
-    return x

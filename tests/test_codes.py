@@ -1,14 +1,17 @@
-"""The layout of codes: CSR and back."""
+"""Codes: their layout, CSR and back; and the model: scores and residuals."""
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
+from conftest import make_problem
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from ddlearn.codes import RowCodes
+from ddlearn.codes import Model, RowCodes, measure_residuals
 
 
 @given(n_samples=st.integers(1, 9), n_components=st.integers(1, 12), density=st.floats(0, 1), seed=st.integers(0, 99))
@@ -61,3 +64,39 @@ def test_sorting_keeps_the_codes_and_returns_the_layout_of_from_csr(n_samples, n
     for mine, theirs in zip(codes, expected, strict=True):
         np.testing.assert_array_equal(mine, theirs)
         assert mine.dtype == theirs.dtype
+
+
+@pytest.fixture
+def coded():
+    """A model, samples and codes that are not those of any coder."""
+    problem = make_problem("planted", seed=0)
+    model = Model(problem.dictionary, problem.coef, problem.intercept, problem.class_cost)
+    rng = np.random.default_rng(0)
+    dense = rng.standard_normal((60, 30)) * (rng.random((60, 30)) < 0.1)
+    return model, problem.X, dense, RowCodes.from_csr(csr_array(dense), 30, np.float64)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_residuals_and_scores_equal_dense_ones(coded, n_jobs):
+    model, X, dense, codes = coded
+    expected = np.sum((X - dense @ model.dictionary) ** 2, axis=1)
+    np.testing.assert_allclose(measure_residuals(X, codes, model.dictionary, n_jobs), expected, rtol=1e-10)
+    scores = dense @ model.coef.T
+    np.testing.assert_allclose(model.scores_without_intercept(codes), scores, atol=1e-12)
+    np.testing.assert_allclose(model.scores(codes), scores + model.intercept, atol=1e-12)
+
+
+def test_the_weight_of_the_labels_divides_the_class_costs_alone(coded):
+    model, *_ = coded
+    weighted = model.weigh_labels(4.0)
+    np.testing.assert_array_equal(weighted.class_cost, model.class_cost / 4)
+    assert weighted.dictionary is model.dictionary
+    assert weighted.coef is model.coef
+
+
+def test_a_model_is_pickled_without_what_it_caches(coded):
+    model, _, _, codes = coded
+    size = len(pickle.dumps(model))
+    scores = model.scores(codes)
+    assert len(pickle.dumps(model)) == size
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).scores(codes), scores)

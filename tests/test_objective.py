@@ -7,21 +7,12 @@ import pytest
 from conftest import make_problem
 from scipy.optimize import minimize_scalar
 
-from ddlearn import (
-    LOSSES,
-    MapObjective,
-    map_objective,
-    sparse_encode,
-)
-from ddlearn.codes import RowCodes
+from ddlearn import LOSSES, MapObjective, Scales, map_objective, sparse_encode
 from ddlearn.objective import (
     NOISE_MODELS,
-    compute_scores,
     estimate_class_cost,
     estimate_noise_per_sample,
     estimate_shared_noise,
-    measure_residuals,
-    set_floors,
     sum_class_terms,
     sum_costs,
     sum_noise_terms,
@@ -68,7 +59,7 @@ def test_terms_are_those_of_the_negative_log_posterior(coded, loss):
     )
     assert terms.total == pytest.approx(minus_log, rel=1e-12)
     assert terms.total == pytest.approx(
-        terms.representation + terms.noise + terms.classification + terms.cost, rel=1e-15
+        terms.representation + terms.log_noise + terms.classification + terms.log_class_cost, rel=1e-15
     )
 
 
@@ -115,7 +106,7 @@ def set_floors_of(residuals, costs, **shares):
     """Set floors from samples with two features in two parts, all of them labelled."""
     parts = LocalParts([residuals[:2], residuals[2:]])
     n_labelled = np.full(len(costs), len(residuals))
-    return set_floors(parts, len(residuals), residuals.dtype, costs, n_labelled, 2, **shares)
+    return Scales(**shares).set_floors(parts, len(residuals), residuals.dtype, costs, n_labelled, 2)
 
 
 def test_floors_are_shares_of_the_median_over_samples_with_a_residual():
@@ -131,16 +122,6 @@ def test_floors_are_positive_even_without_any_residual_or_cost():
     assert min(floors) > 0
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_residuals_and_scores_equal_dense_ones(coded, n_jobs):
-    problem, codes = coded
-    rows = RowCodes.from_csr(codes, problem.n_nonzero_coefs, np.float64)
-    expected = np.sum((problem.X - codes @ problem.dictionary) ** 2, axis=1)
-    np.testing.assert_allclose(measure_residuals(problem.X, rows, problem.dictionary, n_jobs), expected, rtol=1e-10)
-    scores = compute_scores(rows, problem.coef, problem.intercept)
-    np.testing.assert_allclose(scores, codes @ problem.coef.T + problem.intercept, atol=1e-12)
-
-
 @every_loss
 def test_an_unknown_label_costs_nothing(loss):
     scores = np.array([[3.0, -2.0]])
@@ -148,7 +129,7 @@ def test_an_unknown_label_costs_nothing(loss):
 
 
 def test_objective_compares_with_the_size_of_its_terms():
-    terms = MapObjective(representation=5.0, noise=-6.0, classification=2.0, cost=-1.0)
+    terms = MapObjective(representation=5.0, log_noise=-6.0, classification=2.0, log_class_cost=-1.0)
     assert terms.total == 0
     assert terms.size == 14
 
@@ -169,3 +150,18 @@ def test_scaling_the_data_shifts_only_the_noise_term():
     )
     assert scaled[0] == pytest.approx(before[0])
     assert scaled[1] == pytest.approx(before[1] + 3 * (4 + 2) / 2 * np.log(100))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"noise": "none"}, r"noise='none' is not known; choose one of \['per_sample', 'shared'\]"),
+        ({"noise_floor": 0}, "noise_floor must be above 0: without a floor the objective is unbounded below"),
+        ({"cost_floor": 0}, "cost_floor must be above 0"),
+        ({"cost_floor": -1.0}, "cost_floor must be a number of at least 0, got -1.0"),
+    ],
+    ids=str,
+)
+def test_scales_without_a_minimum_are_refused(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        Scales(**parameters).check_parameters()

@@ -50,9 +50,7 @@ for part in range(N_PARTS):
 # Only the headers of the files are read here.  A file becomes a chunk of rows, or
 # several if it is long; 65,536 rows are a good size for real data.
 
-train = read_data(
-    f"{folder.name}/train-X-*.npy", labels=f"{folder.name}/train-y-*.npy"
-)
+train = read_data(f"{folder.name}/train-X-*.npy", labels=f"{folder.name}/train-y-*.npy")
 test = read_data(f"{folder.name}/test-X-*.npy", labels=f"{folder.name}/test-y-*.npy")
 print(f"{train.X.shape[0]:,} training samples in chunks of {train.X.chunks[0]} rows")
 

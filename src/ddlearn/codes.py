@@ -9,9 +9,9 @@ harmless in every product.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -114,6 +114,9 @@ class Model:
     class_cost: Floats  # (n_classes,)
 
     sent_by_fields: ClassVar = True  # to a cluster, where arrays that have not changed need not be sent again
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # without what is cached
 
     @cached_property
     def coef_by_atom(self) -> Floats:

@@ -19,6 +19,7 @@ from typing import get_args
 import numpy as np
 import pytest
 import typer
+from ddlearn.fitting.refinement import find_best
 from PIL import Image
 from rich.console import Console
 from sklearn.datasets import load_digits
@@ -47,7 +48,6 @@ from ddlearn.cli.options import (
 from ddlearn.cli.reading import read_data
 from ddlearn.cli.terminal import Terminal
 from ddlearn.estimators.presets import PRESETS
-from ddlearn.fitting.refinement import find_best
 
 QUICK = ["--n-components", "40", "--max-iter", "2", "--seed", "0", "--jobs", "1"]
 SOURCE = Path(__file__).parents[2] / "src"

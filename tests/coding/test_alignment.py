@@ -8,15 +8,16 @@ from conftest import normalise
 from scipy.ndimage import gaussian_filter, zoom
 from sklearn.datasets import load_digits
 
-from ddlearn import ORMP, Alignment, DDLClassifier, SparseCoder
+from ddlearn import ORMP, Alignment, DDLClassifier, Robustness, SparseCoder
 from ddlearn.coding.alignment import (
     TRANSFORMS,
     Registration,
     resolve_alignment,
     warp_images,
 )
+from ddlearn.coding.encoder import Encoder
 from ddlearn.coding.masked import MaskedCoder
-from ddlearn.coding.robust import NoisyCoder
+from ddlearn.coding.robust import RobustCoder
 
 SHAPE = (20, 18)
 every_transform = pytest.mark.parametrize("transform", sorted(TRANSFORMS))
@@ -30,9 +31,13 @@ def draw_atoms(n_atoms, seed=0, levels=(0, 0, 0, 1, 1)):
     return normalise(gaussian_filter(images, (0, 1.2, 1.2)).reshape(n_atoms, -1))
 
 
-def make_coder(atoms, alignment, n_nonzero_coefs=1, **options):
-    coder = MaskedCoder(atoms, ORMP(), n_nonzero_coefs)
-    return NoisyCoder(coder, registration=Registration(alignment, SHAPE), **options)
+def make_masked_coder(atoms, n_nonzero_coefs):
+    return MaskedCoder(Encoder.of(atoms, ORMP(), n_nonzero_coefs))
+
+
+def make_coder(atoms, alignment, n_nonzero_coefs=1, error_budget=0, noise_scale=0.0, image_shape=SHAPE):
+    coder, registration = make_masked_coder(atoms, n_nonzero_coefs), Registration(alignment, image_shape)
+    return RobustCoder(coder, Robustness(error_budget), noise_scale, registration)
 
 
 def register(X, atoms, alignment, **options):
@@ -60,7 +65,7 @@ def test_real_images_come_back_with_default_settings():
     maps = np.tile(np.eye(2, 3), (100, 1, 1))
     maps[:, 0, 2] = -0.8
     moved = warp_images(images, maps, (16, 16))[0]
-    coder = NoisyCoder(MaskedCoder(images, ORMP(), 1), registration=Registration(Alignment("translation"), (16, 16)))
+    coder = make_coder(images, Alignment("translation"), image_shape=(16, 16))
     view = coder.registration.register(moved, np.ones(moved.shape, bool), coder)
     off = np.abs(view.parameters - [0.8, 0]).max(axis=1)
     assert np.mean(off < 0.1) > 0.9
@@ -101,14 +106,14 @@ def test_more_rounds_lower_the_cost(transform):
     for n_rounds in (1, 2, 4):
         alignment = Alignment(transform, n_rounds=n_rounds, tol=0.0)
         view, _ = register(X, atoms, alignment, n_nonzero_coefs=3)
-        codes = MaskedCoder(atoms, ORMP(), 3).encode(view.samples, view.is_known)
+        codes = make_masked_coder(atoms, 3).encode(view.samples, view.is_known)
         residual = np.sum((view.samples - codes.to_csr(12) @ atoms) ** 2, axis=1)
         cost = residual + alignment.damping * np.sum(X**2, axis=1) * np.sum(view.parameters**2, axis=1)
         # The guard compares costs at the code that was found while moving; coding anew can only lower them, up to
         # what greedy choice misses.
         assert np.mean(cost) < np.mean(before)
         before = cost
-    plain = MaskedCoder(atoms, ORMP(), 3).encode(X, np.ones(X.shape, bool))
+    plain = make_masked_coder(atoms, 3).encode(X, np.ones(X.shape, bool))
     assert np.mean(before) < 0.9 * np.mean(np.sum((X - plain.to_csr(12) @ atoms) ** 2, axis=1))
 
 
@@ -187,7 +192,7 @@ def test_a_blank_image_stays_where_it_is():
     ("alignment", "image_shape", "message"),
     [
         ("rigid", (20, 18), "transform='rigid' is not known; choose one of"),
-        ("affine", None, r"needs to know their image_shape=\(height, width\)"),
+        ("affine", None, r"alignment moves images: set image_shape=\(height, width\)"),
         ("affine", (20, 20), "has 20 x 20 = 400 pixels, but X has 360 features"),
         ("affine", (20.0, 18), "must be a pair of positive integers"),
         ("affine", 360, "must be a pair of positive integers"),
@@ -232,14 +237,8 @@ def test_registered_training_learns_sharper_atoms():
     X, y = make_moved_classes(200, seed=0)
     settings = {"n_components": 12, "n_nonzero_coefs": 1, "random_state": 0, "image_shape": SHAPE, "max_iter": 10}
     plain = DDLClassifier(**settings).fit(X, y)
-    aligned = DDLClassifier(**settings, alignment="translation", align_training=True).fit(X, y)
+    aligned = DDLClassifier(**settings, alignment=Alignment("translation", training=True)).fit(X, y)
     # Two atoms for each of the six blots: what is left over is noise, where plain atoms have to blur.
     assert aligned.median_noise_variance_ < 0.5 * plain.median_noise_variance_
     X_test, y_test = make_moved_classes(200, seed=1)
     assert aligned.score(X_test, y_test) >= plain.score(X_test, y_test)
-
-
-def test_training_needs_an_alignment_to_align():
-    X, y = make_moved_classes(20, seed=0)
-    with pytest.raises(ValueError, match="align_training=True needs an alignment, such as alignment='affine'"):
-        DDLClassifier(4, align_training=True).fit(X, y)

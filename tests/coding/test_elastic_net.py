@@ -16,20 +16,19 @@ from ddlearn import (
     Checkpoint,
     DDLClassifier,
     ElasticNet,
+    FullInference,
+    Robustness,
     RowCodes,
+    Scales,
     discriminative_encode,
     load,
     map_objective,
     save,
     sparse_encode,
 )
-from ddlearn.coding import (
-    encode_rows,
-    get_numbers,
-    measure_misfit,
-    recall_numbers,
-)
-from ddlearn.coding.discriminative import ClassifierState, expand_loss
+from ddlearn.codes import Model
+from ddlearn.coding.discriminative import RowProblems, expand_loss
+from ddlearn.coding.encoder import Encoder
 
 CODER = ElasticNet(0.15, l1_ratio=0.7, tol=1e-10)
 
@@ -96,7 +95,7 @@ def test_errors_name_the_value(parameters, message):
 def test_without_alpha_and_without_samples_it_says_what_to_do():
     X, D = draw()
     with pytest.raises(ValueError, match="give a number, or use what adapt returns"):
-        encode_rows(X, D, ElasticNet(), 50)
+        Encoder.of(D, ElasticNet(), 50).encode(X)
 
 
 def test_a_sample_that_is_not_finite_is_named_before_it_can_decide_anything():
@@ -154,16 +153,16 @@ def test_samples_that_are_atoms_do_not_decide_alpha():
 
 
 def test_numbers_are_recalled_only_where_they_are_open():
-    numbers = get_numbers(ElasticNet(0.2, l1_ratio=0.6))
-    assert recall_numbers(ElasticNet(positive=True), numbers).get_params() == {
+    numbers = ElasticNet(0.2, l1_ratio=0.6).learned_parameters()
+    assert ElasticNet(positive=True).with_learned_parameters(numbers).get_params() == {
         "alpha": 0.2,
         "l1_ratio": 0.6,
         "positive": True,
         "tol": 1e-5,
         "max_rounds": 1000,
     }
-    assert recall_numbers(ElasticNet(0.3), numbers).alpha == 0.3
-    assert isinstance(recall_numbers(OMP(), numbers), OMP)
+    assert ElasticNet(0.3).with_learned_parameters(numbers).alpha == 0.3
+    assert isinstance(OMP().with_learned_parameters(numbers), OMP)
 
 
 def test_misfit_is_twice_what_is_minimised():
@@ -173,8 +172,8 @@ def test_misfit_is_twice_what_is_minimised():
     squared = np.sum((X - x @ D) ** 2, axis=1)
     x = x.toarray()
     expected = squared + 2 * 0.105 * np.abs(x).sum(axis=1) + 0.045 * np.sum(x**2, axis=1)
-    np.testing.assert_allclose(measure_misfit(CODER, squared, codes), expected)
-    assert measure_misfit(OMP(), squared, codes) is squared
+    np.testing.assert_allclose(CODER.measure_misfit(squared, codes), expected)
+    assert OMP().measure_misfit(squared, codes) is squared
 
 
 def penalised(problem, loss, codes, coder):
@@ -212,8 +211,9 @@ def test_a_step_satisfies_the_optimality_conditions_of_its_parabola(problem, los
     )
     moved = np.flatnonzero(record.objective_after < record.objective_before)
     assert moved.size > 0
-    classifiers = ClassifierState(problem.coef, problem.intercept, problem.class_cost, LOSSES[loss]())
-    weight, pull = expand_loss(classifiers, problem.labels, problem.noise_variance, start @ problem.coef.T)
+    model = Model(problem.dictionary, problem.coef, problem.intercept, problem.class_cost)
+    problems = RowProblems(np.empty(0), np.empty(0), problem.labels, problem.noise_variance)
+    weight, pull = expand_loss(model, LOSSES[loss](), problems, start @ problem.coef.T)
     x = codes.toarray()
     slope = (problem.X - x @ problem.dictionary) @ problem.dictionary.T + (pull - weight * (x @ problem.coef.T)) @ (
         problem.coef
@@ -246,7 +246,7 @@ def test_a_fit_never_raises_the_objective(loss, noise):
     model = DDLClassifier(
         10,
         loss=loss,
-        noise=noise,
+        scales=Scales(noise),
         sparse_coder="elastic_net",
         dictionary_update="atom",
         max_iter=6,
@@ -260,10 +260,10 @@ def test_a_fit_never_raises_the_objective(loss, noise):
 
 def test_the_last_objective_and_noise_are_those_of_the_misfits():
     X, y = draw_classes()
-    model = DDLClassifier(10, sparse_coder="elastic_net", max_iter=3, refit=False, random_state=0).fit(X, y)
+    model = DDLClassifier(10, sparse_coder="elastic_net", max_iter=3, refine=None, random_state=0).fit(X, y)
     codes = RowCodes.from_csr(model.codes_, 10, np.float64)
     squared = np.sum((X - model.codes_ @ model.components_) ** 2, axis=1)
-    misfits = measure_misfit(model.sparse_coder_, squared, codes)
+    misfits = model.sparse_coder_.measure_misfit(squared, codes)
     np.testing.assert_allclose(model.noise_variance_, np.maximum(misfits / 14, model.noise_floor_))
     terms = map_objective(
         X,
@@ -278,7 +278,7 @@ def test_the_last_objective_and_noise_are_those_of_the_misfits():
         sparse_coder=model.sparse_coder_,
     )
     last = model.history_[-1]
-    np.testing.assert_allclose(terms[:2], (last.representation, last.noise), rtol=1e-9)
+    np.testing.assert_allclose(terms[:2], (last.representation, last.log_noise), rtol=1e-9)
 
 
 def test_full_rule_equals_enumeration_with_the_penalty():
@@ -286,8 +286,7 @@ def test_full_rule_equals_enumeration_with_the_penalty():
     model = DDLClassifier(
         10,
         sparse_coder=CODER,
-        inference="full",
-        test_noise="shared",
+        inference=FullInference(noise="shared"),
         classification_weight=1.0,
         max_iter=3,
         random_state=0,
@@ -315,11 +314,11 @@ def test_full_rule_equals_enumeration_with_the_penalty():
 @pytest.mark.parametrize(
     "settings",
     [
-        {"missing": "mask"},
-        {"missing": "mask", "inference": "full"},
-        {"error_budget": 2},
-        {"error_budget": 2, "error_route": "greedy"},
-        {"inference": "full", "test_noise": "profiled", "n_candidates": 2},
+        {"robustness": Robustness(missing="mask")},
+        {"robustness": Robustness(missing="mask"), "inference": "full"},
+        {"robustness": 2},
+        {"robustness": Robustness(2, error_search="greedy")},
+        {"inference": FullInference(2, noise="profiled")},
         {"alignment": "translation", "image_shape": (3, 4)},
     ],
     ids=str,
@@ -330,7 +329,7 @@ def test_new_samples_may_be_incomplete_wrong_or_moved(settings, dtype):
     X = X.astype(dtype)
     model = DDLClassifier(10, sparse_coder="elastic_net", max_iter=2, random_state=0, **settings).fit(X, y)
     new = X.copy()
-    if model.missing == "mask":
+    if model.get_params()["robustness__missing"] == "mask":
         new[::2, 3] = np.nan
     probabilities = model.predict_proba(new)
     assert probabilities.dtype == dtype
@@ -340,7 +339,9 @@ def test_new_samples_may_be_incomplete_wrong_or_moved(settings, dtype):
 
 def test_leaving_features_out_is_coding_without_them():
     X, y = draw_classes()
-    model = DDLClassifier(10, sparse_coder=CODER, max_iter=2, missing="mask", random_state=0).fit(X, y)
+    model = DDLClassifier(
+        10, sparse_coder=CODER, max_iter=2, robustness=Robustness(missing="mask"), random_state=0
+    ).fit(X, y)
     new = X[:5].copy()
     new[:, [2, 7]] = np.nan
     known = [feature for feature in range(12) if feature not in (2, 7)]
@@ -360,7 +361,7 @@ def test_alpha_is_found_once_and_kept_in_files_and_streams(tmp_path):
     np.testing.assert_array_equal(restored.predict_proba(X), model.predict_proba(X))
     restored.partial_fit(5 * X[:30], y[:30])
     assert restored.sparse_coder_.get_params() == coder.get_params()
-    stream = clone(model).partial_fit(X[:60], y[:60], classes=range(3))
+    stream = clone(model).set_params(max_iter=20).partial_fit(X[:60], y[:60], classes=range(3))
     first = stream.sparse_coder_.get_params()
     assert first["alpha"] > 0
     assert stream.partial_fit(X[60:], y[60:]).sparse_coder_.get_params() == first

@@ -7,16 +7,19 @@ import pytest
 from conftest import normalise
 
 from ddlearn import (
-    ERROR_ROUTES,
+    ERROR_SEARCHES,
     ORMP,
     AlternatingErrors,
     GreedyErrors,
     sparse_encode,
 )
-from ddlearn.coding.errors import judge, measure_spread, resolve_error_route
+from ddlearn.coding.encoder import Encoder
+from ddlearn.coding.errors import find_right, measure_spread, resolve_error_search
 from ddlearn.coding.masked import MaskedCoder
 
-every_route = pytest.mark.parametrize("route", [route() for route in ERROR_ROUTES.values()], ids=list(ERROR_ROUTES))
+every_search = pytest.mark.parametrize(
+    "search", [search() for search in ERROR_SEARCHES.values()], ids=list(ERROR_SEARCHES)
+)
 
 
 def plant(n_wrong, seed=0, n_samples=30, n_features=200, n_components=60, n_nonzero_coefs=4, noise=0.0):
@@ -33,19 +36,19 @@ def plant(n_wrong, seed=0, n_samples=30, n_features=200, n_components=60, n_nonz
     return X, dictionary, codes, error
 
 
-def find(route, X, dictionary, budget, *, n_nonzero_coefs=4, is_known=None, noise_scale=0.0):
-    coder = MaskedCoder(dictionary, ORMP(), n_nonzero_coefs)
+def find(search, X, dictionary, budget, *, n_nonzero_coefs=4, is_known=None, noise_scale=0.0):
+    coder = MaskedCoder(Encoder.of(dictionary, ORMP(), n_nonzero_coefs))
     is_known = np.ones(X.shape, bool) if is_known is None else is_known
-    return route.find(coder, X, is_known, np.full(len(X), budget), noise_scale)
+    return search.find(coder, X, is_known, np.full(len(X), budget), noise_scale)
 
 
 @pytest.mark.parametrize(
-    ("route", "n_wrong"),
+    ("search", "n_wrong"),
     [(AlternatingErrors(), 1), (AlternatingErrors(), 30), (GreedyErrors(), 1), (GreedyErrors(), 10)],
 )
-def test_planted_errors_and_codes_are_recovered_exactly(route, n_wrong):
+def test_planted_errors_and_codes_are_recovered_exactly(search, n_wrong):
     X, dictionary, codes, error = plant(n_wrong)
-    found = find(route, X, dictionary, budget=40)
+    found = find(search, X, dictionary, budget=40)
     np.testing.assert_array_equal(found.is_wrong, error != 0)
     np.testing.assert_allclose(found.fit.codes.to_csr(60).toarray(), codes, atol=1e-10)
     np.testing.assert_allclose(np.where(found.is_wrong, found.fit.residuals, 0), error, atol=1e-10)
@@ -53,7 +56,7 @@ def test_planted_errors_and_codes_are_recovered_exactly(route, n_wrong):
 
 def test_alternating_finds_errors_in_four_of_ten_features_that_greedy_cannot():
     X, dictionary, codes, error = plant(80)
-    found, greedy = (find(route, X, dictionary, budget=100) for route in (AlternatingErrors(), GreedyErrors()))
+    found, greedy = (find(search, X, dictionary, budget=100) for search in (AlternatingErrors(), GreedyErrors()))
     is_recovered, is_recovered_greedily = (
         np.isclose(result.fit.codes.to_csr(60).toarray(), codes, atol=1e-8).all(axis=1) for result in (found, greedy)
     )
@@ -62,47 +65,47 @@ def test_alternating_finds_errors_in_four_of_ten_features_that_greedy_cannot():
     np.testing.assert_array_equal(found.is_wrong[is_recovered], error[is_recovered] != 0)
 
 
-@every_route
-def test_no_budget_is_plain_coding_bitwise(route):
+@every_search
+def test_no_budget_is_plain_coding_bitwise(search):
     X, dictionary, _, _ = plant(10)
-    found = find(route, X, dictionary, budget=0)
+    found = find(search, X, dictionary, budget=0)
     expected = sparse_encode(X, dictionary, n_nonzero_coefs=4, method="ormp")
     np.testing.assert_array_equal(found.fit.codes.to_csr(60).toarray(), expected.toarray())
     assert not found.is_wrong.any()
     assert found.is_kept.all()
 
 
-@every_route
+@every_search
 @pytest.mark.parametrize("budget", [1, 5, 150])
-def test_the_budget_is_kept(route, budget):
+def test_the_budget_is_kept(search, budget):
     X, dictionary, _, _ = plant(30, noise=0.1)
-    found = find(route, X, dictionary, budget=budget)
+    found = find(search, X, dictionary, budget=budget)
     assert found.is_wrong.sum(axis=1).max() <= budget
     assert (~found.is_kept).sum(axis=1).max() <= budget
 
 
-@every_route
-def test_features_that_are_missing_are_neither_used_nor_wrong(route):
+@every_search
+def test_features_that_are_missing_are_neither_used_nor_wrong(search):
     X, dictionary, codes, error = plant(10)
     is_known = np.random.default_rng(1).random(X.shape) > 0.2
-    found = find(route, np.where(is_known, X, 1e6), dictionary, budget=30, is_known=is_known)
+    found = find(search, np.where(is_known, X, 1e6), dictionary, budget=30, is_known=is_known)
     assert not (found.is_wrong & ~is_known).any()
     assert not (found.is_kept & ~is_known).any()
     np.testing.assert_allclose(found.fit.codes.to_csr(60).toarray(), codes, atol=1e-10)
     np.testing.assert_array_equal(found.is_wrong, (error != 0) & is_known)
 
 
-@every_route
-def test_noise_of_the_training_samples_is_no_error(route):
+@every_search
+def test_noise_of_the_training_samples_is_no_error(search):
     X, dictionary, _, _ = plant(0, noise=0.05)
-    found = find(route, X, dictionary, budget=40, noise_scale=0.1)
+    found = find(search, X, dictionary, budget=40, noise_scale=0.1)
     assert found.is_wrong.mean() < 0.002
 
 
-@every_route
-def test_errors_scale_with_the_samples(route):
+@every_search
+def test_errors_scale_with_the_samples(search):
     X, dictionary, _, _ = plant(10, noise=0.02)
-    once, twice = (find(route, factor * X, dictionary, budget=30, noise_scale=factor * 0.02) for factor in (1, 2))
+    once, twice = (find(search, factor * X, dictionary, budget=30, noise_scale=factor * 0.02) for factor in (1, 2))
     np.testing.assert_array_equal(once.is_wrong, twice.is_wrong)
     np.testing.assert_allclose(2 * once.fit.codes.values, twice.fit.codes.values, rtol=1e-10)
 
@@ -120,17 +123,17 @@ def test_spread_is_that_of_right_features_whatever_the_wrong_ones_do(share):
     assert (spread < 0.1 + {0.0: 1.0, 0.2: 1.35, 0.5: 2.2}[share]).all()
 
 
-def test_judge_calls_the_largest_residuals_wrong_and_no_more_than_the_budget():
+def test_the_largest_residuals_are_wrong_and_no_more_than_the_budget():
     residuals = np.array([[0.1, -5.0, 3.0, 0.2, 7.0]])
     known = np.ones((1, 5), bool)
     budget, limit = np.array([2]), np.array([1.0])
-    np.testing.assert_array_equal(judge(residuals, known, budget, limit), [[True, False, True, True, False]])
+    np.testing.assert_array_equal(find_right(residuals, known, budget, limit), [[True, False, True, True, False]])
     known[0, 4] = False
-    np.testing.assert_array_equal(judge(residuals, known, budget, limit), [[True, False, False, True, False]])
+    np.testing.assert_array_equal(find_right(residuals, known, budget, limit), [[True, False, False, True, False]])
 
 
 @pytest.mark.parametrize(
-    "route",
+    "search",
     [
         AlternatingErrors(trim=float("nan")),
         AlternatingErrors(threshold=-2),
@@ -139,16 +142,17 @@ def test_judge_calls_the_largest_residuals_wrong_and_no_more_than_the_budget():
         GreedyErrors(threshold=-5),
     ],
 )
-def test_parameters_that_are_no_numbers_of_at_least_zero_are_refused(route):
+def test_parameters_that_are_no_numbers_of_at_least_zero_are_refused(search):
     with pytest.raises(ValueError, match=r"(trim|threshold|max_iter) must be an? \w+ of at least 0, got"):
-        resolve_error_route(route)
+        resolve_error_search(search)
 
 
-def test_routes_are_looked_up_by_name_or_taken_as_they_are():
-    route = AlternatingErrors(trim=2.0)
-    assert resolve_error_route(route) is route
-    message = r"'gredy' is not a known error search; choose one of \['alternating', 'greedy'\].*Did you mean 'greedy'\?"
-    with pytest.raises(ValueError, match=message):
-        resolve_error_route("gredy")
-    with pytest.raises(TypeError, match=r"but a class: pass an object, AlternatingErrors\(...\)"):
-        resolve_error_route(AlternatingErrors)
+def test_searches_are_looked_up_by_name_or_taken_as_they_are():
+    search = AlternatingErrors(trim=2.0)
+    assert resolve_error_search(search) is search
+    with pytest.raises(
+        ValueError, match=r"'gredy' is not a known error search; choose one of \['alternating', 'greedy'"
+    ):
+        resolve_error_search("gredy")
+    with pytest.raises(TypeError, match="class"):
+        resolve_error_search(AlternatingErrors)

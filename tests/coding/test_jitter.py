@@ -182,7 +182,7 @@ def test_all_parts_of_a_field_add_up():
     ("jitter", "image_shape", "message"),
     [
         ("rotation", SHAPE, r"jitter='rotation' is not known; choose one of \['affine', 'elastic'\]"),
-        ("affine", None, r"needs to know their image_shape=\(height, width\)"),
+        ("affine", None, r"jitter distorts images: set image_shape=\(height, width\)"),
         ("affine", (12, 12), "has 12 x 12 = 144 pixels, but X has 108 features"),
         ("affine", 108, "must be a pair of positive integers"),
         (None, (3, 3), "has 3 x 3 = 9 pixels"),

@@ -41,7 +41,7 @@ def test_content_is_replaced_and_nothing_else_is_left(path):
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 def test_a_failing_step_leaves_the_old_file(path, monkeypatch, step, code):
     monkeypatch.setattr(os, step, fail_with(code))
-    with pytest.raises(OSError, match=r"Cannot write the file .* what was there before is unchanged") as caught:
+    with pytest.raises(OSError, match=r"Cannot write the file .* an existing file is unchanged") as caught:
         write_atomically(path, NEW)
     monkeypatch.undo()
     assert caught.value.errno == code
@@ -67,7 +67,7 @@ def test_a_full_disk_says_so(path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
-        with pytest.raises(OSError, match="File too large; what was there before is unchanged"):
+        with pytest.raises(OSError, match="File too large; an existing file is unchanged"):
             write_atomically(path, bytes(100_000))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -104,7 +104,7 @@ def test_a_read_only_file_is_respected(path):
     assert path.read_bytes() == OLD
 
 
-def test_a_read_only_file_is_respected_whoever_asks(path, monkeypatch):
+def test_a_read_only_file_is_respected_for_every_user(path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda target, mode: False)
     with pytest.raises(PermissionError, match="read-only"):
         write_atomically(path, NEW)

@@ -15,22 +15,27 @@ import numpy as np
 import pytest
 from conftest import normalise
 from sklearn.datasets import load_digits, make_multilabel_classification
-from test_losses import SquaredHinge
 
 from ddlearn import (
     DICTIONARY_UPDATES,
     KSVD,
     LOSSES,
+    Alignment,
     AlternatingErrors,
     Checkpoint,
     DDLClassifier,
+    DiscriminativeCoding,
+    FullInference,
+    Jitter,
     KSVDUpdate,
     ModelFileError,
     Refiner,
+    Robustness,
+    Scales,
     SmoothHinge,
     save,
 )
-from ddlearn import Jitter as Distortions
+from ddlearn.files import format as container
 from ddlearn.files.format import CHECKPOINT, read_container, write_container
 
 SECONDS = ("coding_seconds", "classifier_seconds", "dictionary_seconds", "scale_seconds", "seconds")
@@ -94,7 +99,7 @@ def assert_same_model(one, other):
         if name == "codes_":
             for part in ("data", "indices", "indptr"):
                 np.testing.assert_array_equal(getattr(value, part), getattr(there, part))
-        elif name in ("history_", "refinement_"):
+        elif name in ("history_", "refinement_", "dictionary_sizes_"):
             np.testing.assert_array_equal([untimed(record) for record in value], [untimed(record) for record in there])
         elif isinstance(value, np.ndarray):
             assert value.dtype == there.dtype
@@ -107,7 +112,11 @@ def untimed(record):
     return record._replace(**{name: 0.0 for name in SECONDS if hasattr(record, name)})
 
 
-class Jitter(KSVDUpdate):
+class OwnLoss(SmoothHinge):
+    """A user's loss, which files only name."""
+
+
+class NoisyUpdate(KSVDUpdate):
     """A user's update that adds noise."""
 
     def update(self, X, codes, dictionary, precision, *, n_jobs=None):
@@ -120,22 +129,27 @@ class Jitter(KSVDUpdate):
 CASES = {
     **{f"loss {name}": {"loss": name} for name in LOSSES},
     **{f"update {name}": {"dictionary_update": name} for name in DICTIONARY_UPDATES},
-    "random update": {"dictionary_update": Jitter()},
-    "aligned": {"alignment": "translation", "image_shape": (8, 8), "align_training": True},
-    "aligned, no refit": {"alignment": "affine", "image_shape": (8, 8), "align_training": True, "refit": False},
-    "no refit": {"refit": False},
-    "shared noise": {"noise": "shared", "fit_intercept": False},
-    "own loss": {"loss": SquaredHinge()},
+    "random update": {"dictionary_update": NoisyUpdate()},
+    "aligned": {"alignment": Alignment("translation", training=True), "image_shape": (8, 8)},
+    "aligned, no refit": {"alignment": Alignment(training=True), "image_shape": (8, 8), "refine": None},
+    "no refit": {"refine": None},
+    "shared noise": {"scales": Scales("shared"), "coding": DiscriminativeCoding(10), "fit_intercept": False},
+    "elastic net": {"sparse_coder": "elastic_net"},
+    "sizes": {"n_components": "auto"},
+    "own loss": {"loss": OwnLoss()},
     "converges": {"tol": 0.002, "max_iter": 50, "dictionary_update": "atom"},
-    "refined": {"refine": 5, "dictionary_update": Jitter()},
+    "refined": {"refine": 5, "dictionary_update": NoisyUpdate()},
 }
 # Small mini-batches, so that moments and averages have something to remember.
 REFINED = {
     "plain": {"refine": Refiner(3, batch_size=32)},
-    "jitter": {"refine": Refiner(3, batch_size=32), "jitter": "elastic", "image_shape": (8, 8)},
+    "jitter": {"refine": Refiner(3, batch_size=32, jitter="elastic"), "image_shape": (8, 8)},
     "averaged, one vs all": {"refine": Refiner(3, batch_size=32, cost="one_vs_all", averaging=0.9)},
-    "nothing held out": {"refine": Refiner(3, batch_size=32, validation_fraction=0), "dictionary_update": Jitter()},
-    "aligned": {"refine": 3, "alignment": "translation", "image_shape": (8, 8), "align_training": True},
+    "nothing held out": {
+        "refine": Refiner(3, batch_size=32, validation_fraction=0),
+        "dictionary_update": NoisyUpdate(),
+    },
+    "aligned": {"refine": 3, "alignment": Alignment("translation", training=True), "image_shape": (8, 8)},
     "no loop": {"refine": 3, "max_iter": 0},
 }
 
@@ -177,7 +191,7 @@ def test_a_resumed_refinement_ends_bitwise_as_one_that_was_never_stopped(digits,
 
 
 def test_a_refined_fit_that_was_interrupted_in_the_loop_is_refined_as_if_it_had_not_been(digits, path):
-    parameters = REFINED["jitter"] | {"dictionary_update": Jitter(), "refine": Refiner(2, batch_size=32)}
+    parameters = REFINED["jitter"] | {"refine": Refiner(2, batch_size=32, jitter="elastic")}
     expected = quick(**parameters).fit(*digits)
     interrupt(quick(**parameters), *digits, Checkpoint(path))
     epochs = Watcher(task="epoch")
@@ -220,7 +234,7 @@ def test_a_refinement_that_a_callback_stopped_is_finished(digits, path):
 
 
 def test_with_more_iterations_the_loop_goes_on_and_the_model_is_refined_anew(digits, path):
-    parameters = {"refine": Refiner(2, batch_size=32), "dictionary_update": Jitter()}
+    parameters = {"refine": Refiner(2, batch_size=32), "dictionary_update": NoisyUpdate()}
     quick(**parameters, max_iter=3).set_callbacks(Checkpoint(path)).fit(*digits)
     iterations, epochs = Watcher(), Watcher(task="epoch")
     model = quick(**parameters, max_iter=5).set_callbacks(Checkpoint(path, resume=True), iterations, epochs)
@@ -245,7 +259,7 @@ def test_epochs_are_kept_as_often_as_iterations(digits, path):
 
 def test_a_generator_of_the_user_is_left_as_if_nothing_had_happened(digits, path):
     expected = np.random.RandomState(3)
-    parameters = {"dictionary_update": Jitter(), "refine": 2}
+    parameters = {"dictionary_update": NoisyUpdate(), "refine": 2}
     model = quick(**parameters, random_state=expected).fit(*digits)
     for task in ("iteration", "epoch"):
         broken, resumed = (np.random.RandomState(3) for _ in range(2))
@@ -256,7 +270,7 @@ def test_a_generator_of_the_user_is_left_as_if_nothing_had_happened(digits, path
 
 
 def test_numpys_own_generator_is_left_alone(digits, path):
-    parameters = {"dictionary_update": Jitter(), "random_state": None}
+    parameters = {"dictionary_update": NoisyUpdate(), "random_state": None}
     interrupt(quick(**parameters), *digits, Checkpoint(path))
     before = np.random.get_state()[1:]  # noqa: NPY002
     models = [quick(**parameters).set_callbacks(Checkpoint(path, resume=True)).fit(*digits)]
@@ -292,7 +306,7 @@ def test_a_finished_fit_is_finished_at_once(digits, path, parameters):
 
 
 def test_a_fit_that_a_callback_stopped_is_finished(digits, path):
-    # The callback may come after the checkpoint: what is kept is known only when all have spoken.
+    # The callback may come after the checkpoint, which must store the decision of all callbacks.
     for callbacks in ([Checkpoint(path), Watcher(stop_at=2)], [Watcher(stop_at=2), Checkpoint(path)]):
         stopped = quick().set_callbacks(*callbacks).fit(*digits)
         assert stopped.n_iter_ == 2
@@ -303,11 +317,11 @@ def test_max_iter_may_be_raised_but_not_below_what_is_done(digits, path):
     quick(max_iter=3).set_callbacks(Checkpoint(path)).fit(*digits)
     resumed = quick(max_iter=6).set_callbacks(Checkpoint(path, resume=True)).fit(*digits)
     assert_same_model(resumed, quick(max_iter=6).fit(*digits))
-    with pytest.raises(ValueError, match="has done 6 iterations, more than max_iter=4: raise max_iter"):
+    with pytest.raises(ValueError, match="has done 6 iterations, more than max_iter=4"):
         quick(max_iter=4).set_callbacks(Checkpoint(path, resume=True)).fit(*digits)
 
 
-def test_it_writes_as_often_as_it_is_told_and_at_the_end(digits, path):
+def test_it_writes_every_few_iterations_and_at_the_end(digits, path):
     def last_iteration():
         return read_container(path, CHECKPOINT).content["history"]["rows"][-1][0]
 
@@ -339,12 +353,14 @@ def test_it_goes_with_other_callbacks(digits, path):
         ({"n_components": 20}, "n_components was 30 and is 20 now"),
         ({"random_state": 1, "tol": 1e-3}, r"random_state was 0 and is 1 now; tol was 0 and is 0.001 now"),
         ({"init": np.eye(30, 64)}, r"init was 'samples' and is array\(\[\[1"),
-        ({"dictionary_update": Jitter()}, r"dictionary_update was 'ksvd' and is Jitter\(\) now"),
+        ({"dictionary_update": NoisyUpdate()}, r"dictionary_update was 'auto' and is NoisyUpdate\(\) now"),
         (
-            {"align_training": True, "alignment": "affine", "image_shape": (8, 8)},
-            "another one: align_training was False and is True now",
+            {"alignment": Alignment("affine", training=True), "image_shape": (8, 8)},
+            r"cannot be resumed: alignment was None and is Alignment\(training=True\) now",
         ),
-        ({"refine": 3}, "refine was None and is 3 now"),
+        ({"scales": Scales("shared")}, r"scales was None and is Scales\(noise='shared'\) now"),
+        ({"coding": DiscriminativeCoding(3)}, r"coding was None and is DiscriminativeCoding\(max_iter=3\) now"),
+        ({"refine": 3}, "refine was 'classifiers' and is 3 now"),
     ],
     ids=str,
 )
@@ -360,15 +376,14 @@ def test_other_parameters_are_refused_by_name(digits, path, changes, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"refine": 3}, "another one: refine was 2 and is 3 now"),
-        ({"refine": Refiner(2)}, r"another one: refine was 2 and is Refiner\(epochs=2\) now"),
-        ({"jitter": Distortions(0.3)}, r"another one: jitter was 'affine' and is Jitter\(shift=0.3\) now"),
-        ({"image_shape": (4, 16)}, r"another one: image_shape was \(8, 8\) and is \(4, 16\) now"),
+        ({"refine": 3}, r"cannot be resumed: refine was Refiner\(epochs=2, jitter='affine'\) and is 3 now"),
+        ({"refine": Refiner(2, jitter=Jitter(0.3))}, r"and is Refiner\(epochs=2, jitter=Jitter\(shift=0.3\)\) now"),
+        ({"image_shape": (4, 16)}, r"cannot be resumed: image_shape was \(8, 8\) and is \(4, 16\) now"),
     ],
     ids=str,
 )
 def test_another_refinement_is_refused_by_name(digits, path, changes, message):
-    parameters = {"refine": 2, "jitter": "affine", "image_shape": (8, 8)}
+    parameters = {"refine": Refiner(2, jitter="affine"), "image_shape": (8, 8)}
     interrupt(quick(**parameters), *digits, Checkpoint(path), at=2, task="epoch")
     with pytest.raises(ValueError, match=message):
         quick(**parameters | changes).set_callbacks(Checkpoint(path, resume=True)).fit(*digits)
@@ -379,9 +394,9 @@ def test_what_does_not_concern_a_refinement_may_differ(digits, path):
     interrupt(quick(refine=2), *digits, Checkpoint(path), at=2, task="epoch")
     other = quick(refine=2, image_shape=(8, 8), n_jobs=2, inference="full")
     assert_same_model(other.set_callbacks(Checkpoint(path, resume=True)).fit(*digits), expected)
-    # Where nothing is refined, images are distorted only to judge new ones.
+    # If nothing is refined, only new images are distorted.
     interrupt(quick(), *digits, Checkpoint(path))
-    other = quick(jitter="affine", image_shape=(8, 8), n_views=4).set_callbacks(Checkpoint(path, resume=True))
+    other = quick(image_shape=(8, 8), n_views=4).set_callbacks(Checkpoint(path, resume=True))
     assert_same_model(other.fit(*digits), quick().fit(*digits))
 
 
@@ -391,10 +406,10 @@ def test_other_data_are_refused(digits, path):
     changed = X.copy()
     changed[7, 7] += 1e-15
     for samples, target, message in (
-        (X[:-1], y[:-1], r"X differs: shape \(150, 64\) of float64 .* then, shape \(149, 64\) of float64"),
-        (X.astype(np.float32), y, r"X differs: .* of float64 .* of float32"),
-        (changed, y, r"another one: X differs: .* with SHA-256 \w{8} then, .* with SHA-256 \w{8} now\."),
-        (X, np.roll(y, 1), r"another one: y differs: shape \(150, 10\)"),
+        (X[:-1], y[:-1], r"X was float64 of shape \(150, 64\) .* and is float64 of shape \(149, 64\)"),
+        (X.astype(np.float32), y, r"X was float64 .* and is float32"),
+        (changed, y, r"resumed: X was .* with SHA-256 \w{8} and is .* with SHA-256 \w{8} now\. Use"),
+        (X, np.roll(y, 1), r"resumed: y was int8 of shape \(150, 10\)"),
     ):
         with pytest.raises(ValueError, match=message):
             quick().set_callbacks(Checkpoint(path, resume=True)).fit(samples, target)
@@ -405,12 +420,8 @@ def test_what_concerns_only_new_samples_may_differ(digits, path):
     interrupt(quick(), *digits, Checkpoint(path))
     other = quick(
         n_jobs=2,
-        inference="full",
-        n_candidates=2,
-        test_noise="shared",
-        error_budget=0.1,
-        error_route=AlternatingErrors(trim=2.0),
-        missing="mask",
+        inference=FullInference(2, noise="shared"),
+        robustness=Robustness(0.1, error_search=AlternatingErrors(trim=2.0), missing="mask"),
         alignment="affine",
         image_shape=(8, 8),
         sparse_output=False,
@@ -445,14 +456,17 @@ def test_a_damaged_or_foreign_file_is_refused_and_stays(digits, path, resume):
         lambda content, arrays: arrays.update(positions=np.zeros((150, 2))),
         lambda content, arrays: arrays.update(unknown=np.zeros(3)),
         lambda content, arrays: arrays.pop("intercept"),
+        lambda content, arrays: content.update(classification_weight=0.0),
+        lambda content, arrays: content.update(coder=3),
+        lambda content, arrays: content.update(dictionary_sizes=[[1, 2]]),
         lambda content, arrays: content.update(floors=[1.0]),
         lambda content, arrays: content.update(floors=["a", "b"]),
         lambda content, arrays: content.update(random_numbers=[[1, 2], 0, 0, 0.0]),
-        lambda content, arrays: content["random_numbers"].__setitem__(1, 10**6),
+        lambda content, arrays: content["random_numbers"]["state"].__setitem__(1, 10**6),
         lambda content, arrays: content["history"]["rows"].pop(1),
         lambda content, arrays: content["history"]["rows"].clear(),
         lambda content, arrays: content["history"]["rows"][1].__setitem__(1, "high"),
-        lambda content, arrays: content.pop("data"),
+        lambda content, arrays: content["fingerprint"].pop("X"),
     ],
 )
 def test_a_state_that_does_not_fit_is_refused_though_its_hash_is_right(digits, path, damage):
@@ -504,7 +518,7 @@ def test_a_full_disk_ends_the_fit_and_leaves_the_last_checkpoint(digits, path, m
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError, match="No space left on device; what was there before is unchanged"):
+    with pytest.raises(OSError, match="No space left on device; an existing file is unchanged"):
         model.set_callbacks(Checkpoint(path, resume=True)).fit(*digits)
     assert path.read_bytes() == before
     assert os.listdir(path.parent) == [path.name]
@@ -512,7 +526,7 @@ def test_a_full_disk_ends_the_fit_and_leaves_the_last_checkpoint(digits, path, m
 
 
 def test_only_fits_of_the_classifier_can_be_kept(path):
-    with pytest.raises(TypeError, match="Checkpoint keeps fits of DDLClassifier, not of KSVD"):
+    with pytest.raises(TypeError, match="Checkpoint stores fits of DDLClassifier, not of KSVD"):
         Checkpoint(path).setup(KSVD(), None)
 
 
@@ -529,7 +543,7 @@ def test_two_fits_with_one_path_leave_one_whole_file(digits, path):
         thread.start()
     for thread in threads:
         thread.join()
-    seed = read_container(path, CHECKPOINT).content["parameters"]["random_state"]["value"]
+    seed = int(read_container(path, CHECKPOINT).content["fingerprint"]["random_state"]["text"])
     resumed = quick(random_state=seed).set_callbacks(Checkpoint(path, resume=True)).fit(*digits)
     assert_same_model(resumed, models[seed])
     assert os.listdir(path.parent) == [path.name]
@@ -571,7 +585,8 @@ def make_long_fit(case: str):
 
 
 def kill_and_resume(case, path, n_kills, seed):
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([os.path.dirname(os.path.dirname(__file__)), *sys.path])}
+    folder = os.path.dirname(__file__)  # pytest imports test files without adding their folder to the path
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([folder, *sys.path])}
     run = subprocess.run(
         [sys.executable, "-c", KILLER, case, str(path), str(n_kills), str(seed)],
         capture_output=True,
@@ -596,3 +611,11 @@ def test_a_fit_killed_three_times_ends_with_the_same_model(path):
 @pytest.mark.parametrize("case", CASES)
 def test_a_fit_killed_many_times_ends_with_the_same_model(path, case):
     assert kill_and_resume(case, path, 20, seed=random.randrange(2**32)) > 0
+
+
+def test_a_checkpoint_of_an_earlier_format_cannot_be_resumed(digits, path, monkeypatch):
+    monkeypatch.setattr(container, "FORMAT_VERSION", 1)
+    interrupt(quick(), *digits, Checkpoint(path))
+    monkeypatch.undo()
+    with pytest.raises(ModelFileError, match=r"old format version 1.* finish the fit with .*, or start from scratch"):
+        quick().set_callbacks(Checkpoint(path, resume=True)).fit(*digits)

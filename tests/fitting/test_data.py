@@ -1,4 +1,4 @@
-"""The training set in parts: views of arrays that may be on disk, and little memory for large ones."""
+"""Targets become labels, and samples parts: views of arrays that may be on disk, and little memory for large ones."""
 
 from __future__ import annotations
 
@@ -7,14 +7,67 @@ from pathlib import Path
 import numpy as np
 import pytest
 from benchmarks.memory_map import measure_memory
-from ddlearn.fitting.loop.data import (
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddlearn.codes import RowCodes
+from ddlearn.fitting.data import (
     RowState,
     TrainingSet,
+    _list_candidates,
     cut_into_parts,
-    get_row_state,
+    encode_labels,
+    fetch_candidates,
+    find_labels,
 )
-
 from ddlearn.parallel import PART_ROWS
+
+LABELS = {
+    "integers": st.integers(-5, 5),
+    "text": st.text(max_size=3),
+    "numbers": st.integers(-5, 5).map(float),
+    "flags": st.booleans(),
+}
+
+
+@pytest.mark.parametrize("kind", LABELS)
+@given(data=st.data())
+def test_classes_and_labels_of_two_parts_are_those_of_the_whole(kind, data):
+    y = data.draw(st.lists(LABELS[kind], min_size=1, max_size=12))
+    cut = data.draw(st.integers(0, len(y)))
+    unlabeled = y[-1] if data.draw(st.booleans()) else None
+    parts = [np.array(part, dtype=object) for part in (y[:cut], y[cut:]) if part]
+    whole = find_labels(y, unlabeled)
+    found = sum((find_labels(part, unlabeled) for part in parts[1:]), start=find_labels(parts[0], unlabeled))
+    assert found.n_samples == len(y)
+    assert found.values.tolist() == whole.values.tolist() == sorted({label for label in y if label != unlabeled})
+    if found.values.size:
+        labels = np.concatenate([encode_labels(part, whole.values, unlabeled, False) for part in parts])
+        np.testing.assert_array_equal(labels, encode_labels(y, whole.values, unlabeled, False))
+        for label, row in zip(y, labels, strict=True):
+            expected = [0 if label == unlabeled else 1 if label == value else -1 for value in whole.values.tolist()]
+            assert row.tolist() == expected
+
+
+def test_types_that_differ_between_parts_are_refused():
+    both = find_labels(np.array([1, 2]), None) + find_labels(np.array(["a", "b"]), None)
+    with pytest.raises(ValueError, match=r"y mixes labels of the types \['int', 'str'\]"):
+        both.get_classes(None)
+
+
+def test_a_part_without_labels_adds_nothing():
+    some, none = find_labels(np.array([2, 1]), -1), find_labels(np.array([-1, -1]), -1)
+    for both in (some + none, none + some):
+        assert both.get_classes(-1).tolist() == [1, 2]
+    with pytest.raises(ValueError, match="All 4 samples are marked as unlabelled"):
+        (none + none).get_classes(-1)
+
+
+def test_columns_that_differ_between_parts_are_refused():
+    with pytest.raises(ValueError, match="another number of columns"):
+        find_labels(np.eye(2), None) + find_labels(np.eye(3), None)
+    with pytest.raises(ValueError, match="another number of columns"):
+        find_labels(np.eye(2), None) + find_labels(np.array([0, 1]), None)
 
 
 def test_parts_are_views_of_the_samples(tmp_path):
@@ -41,16 +94,33 @@ def test_facts_count_labels():
     assert (facts.n_samples, facts.n_features, facts.n_classes) == (4, 3, 2)
 
 
-def test_what_is_known_of_rows_is_cut_and_joined():
+def test_the_unknowns_of_rows_are_cut_and_joined():
     training = TrainingSet.of_arrays(np.zeros((600, 2)), np.ones((600, 1)), 256)
     rng = np.random.default_rng(0)
-    codes = type(get_row_state(training.parts.parts[0]).codes)(rng.integers(5, size=(600, 3)), rng.random((600, 3)))
+    codes = RowCodes(rng.integers(5, size=(600, 3)), rng.random((600, 3)))
     known = RowState(codes, rng.random(600), rng.random((600, 6)))
     joined = RowState.join([known.rows(rows) for rows in training.facts.row_slices])
     np.testing.assert_array_equal(joined.codes.indices, codes.indices)
     np.testing.assert_array_equal(joined.codes.values, codes.values)
     np.testing.assert_array_equal(joined.noise_variance, known.noise_variance)
     np.testing.assert_array_equal(joined.positions, known.positions)
+
+
+def test_first_atoms_come_from_all_classes_also_where_only_some_samples_are_candidates(monkeypatch):
+    monkeypatch.setattr("ddlearn.fitting.data._MOST_CANDIDATES", 100)
+    X = np.eye(500) + 1.0
+    y = np.minimum(np.arange(500) // 100, 3) * (np.arange(500) != 7) + 4 * (np.arange(500) == 7)  # class 4 is rare
+    labels = np.where(y[:, None] == np.arange(5), 1, -1)
+    found = []
+    for part_rows in (256, 1024):
+        training = TrainingSet.of_arrays(X, labels, part_rows)
+        class_index, rows = _list_candidates(training)
+        assert np.bincount(class_index).tolist() == [20, 20, 20, 40, 1]
+        assert (y[rows] == class_index).all()
+        fetched = np.concatenate(list(fetch_candidates(training, 30, np.random.RandomState(0))))
+        np.testing.assert_array_equal(np.sort(fetched.argmax(axis=1)), np.sort(rows))
+        found.append(fetched)
+    np.testing.assert_array_equal(*found)
 
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
@@ -66,6 +136,6 @@ def test_a_memory_mapped_fit_needs_less_memory_than_its_data(tmp_path):
 @pytest.mark.nightly
 @pytest.mark.parametrize("update", ["ksvd", "block_coordinate"])
 def test_a_large_memory_mapped_fit_stays_below_its_cap(tmp_path, update):
-    # 2 million such rows, 2 GB on disk, shall take less than 1 GB: 500 bytes a row, of which a fifth is tried here.
+    # 2 million such rows, 2 GB on disk, must take less than 1 GB: 500 bytes per row. A fifth of them is tried here.
     n_samples = 400_000
     assert measure_memory(tmp_path / "X.npy", n_samples, update) < 500 * n_samples

@@ -1,20 +1,20 @@
-"""The gradient through label-free codes against finite differences."""
+"""What refinement lowers, and its gradient through label-free codes, against finite differences."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from conftest import normalise
-from ddlearn.fitting.loop.refinement import REFINEMENT_COSTS, RefinedModel, TaskGradient
+from scipy.special import softmax
+from sklearn.metrics import log_loss
 
-from ddlearn import (
-    LOSSES,
-    OMP,
-    ORMP,
-    sparse_encode,
-)
-from ddlearn.coding import ElasticNet
+from ddlearn import LOSSES, OMP, ORMP, ElasticNet, Logistic, sparse_encode
+from ddlearn.coding.encoder import Encoder
+from ddlearn.fitting.gradient import REFINEMENT_COSTS, Parameters, TaskGradient
+from ddlearn.inference.rules import compute_evidence
 
+COSTS = [("one_vs_all", loss) for loss in LOSSES] + [("softmax", "square")]
+CLASS_COST = np.array([0.5, 1.0, 2.0, 0.7])
 STEP = 1e-6
 N_COMPONENTS, N_FEATURES, N_CLASSES = 8, 6, 3
 CODERS = {
@@ -23,7 +23,98 @@ CODERS = {
     "omp": (OMP(), 3),
     "ormp": (ORMP(), 3),
 }
-COSTS = [("one_vs_all", loss) for loss in LOSSES] + [("softmax", "square")]
+
+# -- costs -------------------------------------------------------------------------------------------------------------
+
+
+def make_cost(name, loss):
+    return REFINEMENT_COSTS[name](LOSSES[loss](), CLASS_COST, 1.0)
+
+
+def draw(n_rows=40, strength=1.0, seed=0):
+    """Return scores, and labels of classes that score higher the stronger they are."""
+    rng = np.random.default_rng(seed)
+    classes = rng.integers(4, size=n_rows)
+    labels = np.where(classes[:, None] == np.arange(4), 1.0, -1.0)
+    return rng.standard_normal((n_rows, 4)) + strength * labels, labels, classes
+
+
+@pytest.mark.parametrize(("name", "loss"), COSTS)
+def test_gradients_of_costs_are_those_of_the_values(name, loss):
+    cost = make_cost(name, loss)
+    scores, labels, _ = draw()
+    gradient = cost.gradient(scores, labels)
+    for j in range(4):
+        step = 1e-6 * (np.arange(4) == j)
+        slope = (cost.value(scores + step, labels) - cost.value(scores - step, labels)) / 2e-6
+        np.testing.assert_allclose(gradient[:, j], slope, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize(("name", "loss"), COSTS)
+def test_costs_of_float32_are_float32(name, loss):
+    cost = make_cost(name, loss)
+    scores, labels, _ = (array.astype(np.float32) for array in draw())
+    assert cost.value(scores, labels).dtype == cost.gradient(scores, labels).dtype == np.float32
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_one_vs_all_is_the_papers_term_and_labels_that_are_not_known_cost_nothing(loss):
+    cost = make_cost("one_vs_all", loss)
+    scores, labels, _ = draw()
+    labels[::3, 1] = 0
+    term = np.where(labels != 0, LOSSES[loss]().value(labels * scores), 0) / CLASS_COST
+    value = cost.value(scores, labels)
+    np.testing.assert_allclose(value / value.sum(), term.sum(axis=1) / term.sum(), rtol=1e-12)
+    assert (cost.gradient(scores, labels)[::3, 1] == 0).all()
+    np.testing.assert_array_equal(cost.set_class_cost(scores, labels), CLASS_COST)
+
+
+def test_softmax_is_cross_entropy():
+    scores, labels, classes = draw()
+    value = make_cost("softmax", "square").value(scores, labels)
+    assert np.mean(value) == pytest.approx(log_loss(classes, softmax(scores, axis=1)))
+
+
+def test_softmax_scales_scores_to_the_lowest_cost():
+    cost = make_cost("softmax", "logistic")
+    scores, labels, _ = draw(400)
+    for factor in (0.01, 1.0, 100.0):
+        scale = cost.scale_scores(factor * scores, labels, 0.0)
+        around = [np.mean(cost.value(step * scale * factor * scores, labels)) for step in (0.95, 1.0, 1.05)]
+        assert around[1] == min(around)
+    # Of classes that scores separate, the penalty decides.
+    scores = 10 * labels
+    assert cost.scale_scores(scores, labels, 1.0) < cost.scale_scores(scores, labels, 0.01) < 1
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_one_class_cost_for_all_keeps_the_class_of_largest_score_and_makes_probabilities_likely(loss):
+    cost = make_cost("softmax", loss)
+    # Scores where costs with labels of the wrong sign are still finite.
+    train, test = (draw(2000, 0.5, seed) for seed in range(2))
+    class_cost = cost.set_class_cost(*train[:2])
+    assert (class_cost == class_cost[0]).all()
+    weighted = REFINEMENT_COSTS["softmax"](cost.loss, CLASS_COST, 3.0).set_class_cost(*train[:2])
+    np.testing.assert_allclose(weighted / 3.0, class_cost)  # prediction divides by the weight of the labels
+    scores, _, classes = test
+    evidence = compute_evidence(scores, cost.loss, class_cost)
+    np.testing.assert_array_equal(evidence.argmax(axis=1), scores.argmax(axis=1))
+    plain = compute_evidence(scores, cost.loss, np.ones(4))
+    assert log_loss(classes, softmax(evidence, axis=1)) <= log_loss(classes, softmax(plain, axis=1)) + 1e-3
+
+
+def test_only_one_vs_all_takes_several_labels():
+    assert {name for name, cost in REFINEMENT_COSTS.items() if cost.takes_multilabel} == {"one_vs_all"}
+
+
+def test_errors_are_counted_by_evidence_or_by_scores():
+    scores = draw()[0]
+    expected = compute_evidence(scores, Logistic(), CLASS_COST)
+    np.testing.assert_array_equal(make_cost("one_vs_all", "logistic").evidence(scores), expected)
+    np.testing.assert_array_equal(make_cost("softmax", "logistic").evidence(scores), scores)
+
+
+# -- the gradient through codes ----------------------------------------------------------------------------------------
 
 
 class Case:
@@ -33,15 +124,16 @@ class Case:
         rng = np.random.default_rng(0)
         dictionary = normalise(rng.standard_normal((N_COMPONENTS, N_FEATURES)))
         coef, intercept = rng.standard_normal((N_COMPONENTS, N_CLASSES)), rng.standard_normal(N_CLASSES)
-        self.model = RefinedModel(*(array.astype(dtype) for array in (dictionary, coef, intercept)))
+        self.model = Parameters(*(array.astype(dtype) for array in (dictionary, coef, intercept)))
         self.X = rng.standard_normal((n_rows, N_FEATURES)).astype(dtype)
         self.labels = np.where(rng.integers(N_CLASSES, size=n_rows)[:, None] == np.arange(N_CLASSES), 1.0, -1.0)
         self.labels = self.labels.astype(dtype)
         sparse_coder, n_nonzero_coefs = CODERS[coder]
         kind, loss = cost
         class_cost = np.array([0.5, 1.0, 2.0])
-        cost = REFINEMENT_COSTS[kind](LOSSES[loss](), class_cost)
-        self.gradient = TaskGradient(sparse_coder, n_nonzero_coefs, cost, n_jobs=1)
+        cost = REFINEMENT_COSTS[kind](LOSSES[loss](), class_cost, 1.0)
+        encoder = Encoder.of(self.model.dictionary, sparse_coder, n_nonzero_coefs)
+        self.gradient = TaskGradient(encoder, cost, n_jobs=1)
 
     def moved(self):
         """Go through all models that differ in one number, by a step forth and a step back."""
@@ -52,11 +144,12 @@ class Case:
                 yield name, place, [self.model._replace(**{name: array + sign * step}) for sign in (1, -1)]
 
     def mean_cost(self, model):
-        return np.mean(self.gradient.cost.value(self.gradient.judge(model, self.X).scores, self.labels))
+        return np.mean(self.gradient.cost.value(self.gradient.measure(model, self.X).scores, self.labels))
 
     def find_supports(self, dictionary):
-        coder, n_nonzero_coefs = self.gradient.sparse_coder, self.gradient.n_nonzero_coefs
-        return np.sign(sparse_encode(self.X, dictionary, n_nonzero_coefs=n_nonzero_coefs, method=coder).toarray())
+        encoder = self.gradient.encoder
+        codes = sparse_encode(self.X, dictionary, n_nonzero_coefs=encoder.n_nonzero_coefs, method=encoder.sparse_coder)
+        return np.sign(codes.toarray())
 
     def leave_out_rows_that_change(self):
         """Keep the samples whose atoms, and their signs, are the same in all models that are compared."""
@@ -76,7 +169,7 @@ def test_the_gradient_is_that_of_finite_differences(coder, cost):
     case = Case(coder, cost)
     case.leave_out_rows_that_change()
     gradient, scores = case.gradient.differentiate(case.model, case.X, case.labels)
-    np.testing.assert_array_equal(scores, case.gradient.judge(case.model, case.X).scores)
+    np.testing.assert_array_equal(scores, case.gradient.measure(case.model, case.X).scores)
     for name, place, (forth, back) in case.moved():
         slope = (case.mean_cost(forth) - case.mean_cost(back)) / (2 * STEP)
         assert getattr(gradient, name)[place] == pytest.approx(slope, abs=1e-6), (name, place)
@@ -112,16 +205,16 @@ def test_it_is_bitwise_the_same_on_two_threads(coder):
     for n_jobs in (1, 2):
         case.gradient.n_jobs = n_jobs
         gradient, scores = case.gradient.differentiate(case.model, case.X, case.labels)
-        judged = case.gradient.judge(case.model, case.X)
-        results.append([*gradient, scores, *judged])
+        measured = case.gradient.measure(case.model, case.X)
+        results.append([*gradient, scores, *measured])
     for one, other in zip(*results, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
-def test_samples_are_judged_as_sparse_encode_codes_them():
+def test_samples_are_coded_as_sparse_encode_codes_them():
     case = Case("ormp", ("softmax", "square"), n_rows=100)
     codes = sparse_encode(case.X, case.model.dictionary, n_nonzero_coefs=3, method="ormp")
-    judged = case.gradient.judge(case.model, case.X)
-    np.testing.assert_allclose(judged.scores, codes @ case.model.coef_by_atom + case.model.intercept, atol=1e-12)
+    measured = case.gradient.measure(case.model, case.X)
+    np.testing.assert_allclose(measured.scores, codes @ case.model.coef_by_atom + case.model.intercept, atol=1e-12)
     residuals = case.X - codes @ case.model.dictionary
-    np.testing.assert_allclose(judged.misfit, np.sum(residuals**2, axis=1), atol=1e-12)
+    np.testing.assert_allclose(measured.misfit, np.sum(residuals**2, axis=1), atol=1e-12)

@@ -1,4 +1,4 @@
-"""Each step of Algorithm 2 lowers the objective in its own variables."""
+"""Each step of Algorithm 2 lowers the objective in its own variables; and the weight of the labels in it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,38 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from conftest import normalise
-from ddlearn.fitting.loop.data import TrainingSet
-from ddlearn.fitting.loop.loop import AlternatingFit
-from ddlearn.fitting.loop.steps import FitSettings
 from reference import dsc_objective, pursue_stacked
 from sklearn.datasets import load_digits
 
-from ddlearn import DICTIONARY_UPDATES, LOSSES
-from ddlearn.classifiers import SquareLev, resolve_trainer
+from ddlearn import (
+    DICTIONARY_UPDATES,
+    LOSSES,
+    AtomUpdate,
+    Checkpoint,
+    DDLClassifier,
+    DiscriminativeCoding,
+    Scales,
+    SquareLev,
+    load,
+    map_objective,
+    save,
+)
+from ddlearn.classifiers import resolve_trainer
 from ddlearn.codes import RowCodes
-from ddlearn.coding import encode_rows, resolve_sparse_coder
-from ddlearn.dictionary import AtomUpdate, init_dictionary, resolve_dictionary_update
+from ddlearn.coding import encoder
+from ddlearn.coding.encoder import resolve_sparse_coder
+from ddlearn.datasets import make_planted
+from ddlearn.dictionary import draw_dictionary, resolve_dictionary_update
+from ddlearn.fitting.data import TrainingSet, collect_labels, fetch_candidates
+from ddlearn.fitting.loop import (
+    FitSettings,
+    begin,
+    encode,
+    run,
+    train_classifiers,
+    update_dictionary,
+    update_scales,
+)
 from ddlearn.objective import NOISE_MODELS
 from ddlearn.parallel import PART_ROWS
 
@@ -29,50 +50,77 @@ def make_settings(loss, **changes) -> FitSettings:
     settings = FitSettings(
         loss=loss,
         sparse_coder=resolve_sparse_coder("omp"),
+        n_nonzero_coefs=4,
+        coding=DiscriminativeCoding(max_iter=20),
         dictionary_update=resolve_dictionary_update("atom"),
         classifier_trainer=resolve_trainer("auto", loss),
-        noise="per_sample",
-        n_nonzero_coefs=4,
+        scales=Scales(cost_floor=0.1),
+        classification_weight=1.0,
         fit_intercept=True,
         is_multilabel=False,
         max_iter=5,
         tol=0.0,
-        max_coding_iter=20,
-        coding_tol=1e-4,
-        noise_floor=0.1,
-        cost_floor=0.1,
-        classification_weight=1.0,
+        registration=None,
         n_jobs=1,
     )
     return replace(settings, **changes)
 
 
-def make_fit(loss, seed=0, n_components=60, part_rows=PART_ROWS, **changes):
+def start_fit(loss, seed=0, n_components=60, part_rows=PART_ROWS, **changes):
+    """Return the training set of 400 digits, and the progress of a fit before its first iteration."""
     X, y = load_digits(return_X_y=True)
     X, y = normalise(X)[:400], y[:400]
+    training = TrainingSet.of_arrays(X, np.where(y[:, None] == np.arange(10), 1, -1), part_rows)
     rng = np.random.RandomState(seed)
-    labels = np.where(y[:, None] == np.arange(10), 1.0, -1.0)
-    fitting = AlternatingFit(TrainingSet.of_arrays(X, labels, part_rows), make_settings(loss, **changes), rng)
-    return fitting, fitting.initialise(init_dictionary("samples", X, y, n_components, rng))
+    candidates = fetch_candidates(training, n_components, rng)
+    dictionary = draw_dictionary("samples", candidates, n_components, 64, training.facts.dtype, rng)
+    return training, begin(training, make_settings(loss, **changes), dictionary)
 
 
-def put_rows(fitting, state, **changes):
-    """Return a state in which something is known of the samples that the fit did not find out."""
-    return state.put_rows(state.collect_rows()._replace(**changes), fitting.facts.row_slices)
+def run_to_end(training, progress):
+    return run(progress, training, lambda progress: progress)
 
 
-def assert_no_step_raises_the_objective(fitting, start, n_iter=4):
-    (state, objective, _), floors = start
-    before = objective.total
+def put_rows(state, training, **changes):
+    """Return a state with other unknowns of the samples."""
+    return state.put_rows(state.collect_rows()._replace(**changes), training.facts.row_slices)
+
+
+def get_codes(state):
+    return state.collect_rows().codes.to_csr(len(state.model.dictionary))
+
+
+def evaluate(state, settings, training) -> float:
+    """Return the objective by the public function, with the weight of the labels."""
+    model = state.model
+    terms = map_objective(
+        training.X,
+        collect_labels(training),
+        model.dictionary,
+        model.coef,
+        model.intercept,
+        get_codes(state),
+        noise_variance=state.collect_rows().noise_variance,
+        class_cost=model.class_cost,
+        loss=settings.loss,
+        sparse_coder=settings.sparse_coder,
+    )
+    return terms.representation + terms.log_noise + settings.weight * (terms.classification + terms.log_class_cost)
+
+
+def assert_no_step_raises_the_objective(training, progress, n_iter=4):
+    settings, state, floors = progress.settings, progress.state, progress.floors
+    before = progress.objective.total
+    assert evaluate(state, settings, training) == pytest.approx(before, rel=1e-12)
     for _ in range(n_iter):
         for step in (
-            lambda state: fitting.encode(state)[0],
-            fitting.train_classifiers,
-            lambda state: fitting.update_dictionary(state, floors)[0],
-            lambda state: fitting.update_scales(state, floors).state,
+            lambda state: encode(state, settings)[0],
+            lambda state: train_classifiers(state, settings, training),
+            lambda state: update_dictionary(state, settings, training, floors)[0],
+            lambda state: update_scales(state, settings, training, floors).state,
         ):
             state = step(state)
-            after = fitting.evaluate(state).total
+            after = evaluate(state, settings, training)
             assert after <= before + 1e-10 * abs(before)
             before = after
 
@@ -82,203 +130,181 @@ def assert_no_step_raises_the_objective(fitting, start, n_iter=4):
 @pytest.mark.parametrize("noise", sorted(NOISE_MODELS))
 def test_no_step_raises_the_objective_with_monotone_settings(loss, update, noise):
     assert_no_step_raises_the_objective(
-        *make_fit(loss, dictionary_update=resolve_dictionary_update(update), noise=noise)
+        *start_fit(loss, dictionary_update=resolve_dictionary_update(update), scales=Scales(noise, cost_floor=0.1))
     )
 
 
 @every_loss
 @pytest.mark.parametrize("weight", [0.5, 10.0])
 def test_no_step_raises_the_objective_with_weighted_labels(loss, weight):
-    assert_no_step_raises_the_objective(*make_fit(loss, classification_weight=weight), n_iter=2)
+    assert_no_step_raises_the_objective(*start_fit(loss, classification_weight=weight), n_iter=2)
 
 
 def test_the_printed_dictionary_step_can_raise_the_objective():
     # Plain K-SVD ignores the noise variances. If the objective never rose, "monotone" would be an idle word.
-    fitting, ((state, _, _), floors) = make_fit(LOSSES["square"](), dictionary_update=resolve_dictionary_update("ksvd"))
+    training, progress = start_fit(LOSSES["square"](), dictionary_update=resolve_dictionary_update("ksvd"))
+    settings, state, floors = progress.settings, progress.state, progress.floors
     rises = []
     for _ in range(6):
-        state = fitting.train_classifiers(fitting.encode(state)[0])
-        before = fitting.evaluate(state).total
-        state, _ = fitting.update_dictionary(state, floors)
-        rises.append(fitting.evaluate(state).total > before)
-        state = fitting.update_scales(state, floors).state
+        state = train_classifiers(encode(state, settings)[0], settings, training)
+        before = evaluate(state, settings, training)
+        state, _ = update_dictionary(state, settings, training, floors)
+        rises.append(evaluate(state, settings, training) > before)
+        state = update_scales(state, settings, training, floors).state
     assert any(rises)
 
 
 @every_loss
-def test_the_dictionary_step_leaves_every_score_as_it_was_if_it_says_so(loss):
-    for name in MONOTONE_UPDATES:
-        fitting, ((state, _, _), floors) = make_fit(loss, dictionary_update=resolve_dictionary_update(name))
-        state, _ = fitting.encode(state)
-        after, _ = fitting.update_dictionary(state, floors)
-        np.testing.assert_allclose(
-            after.codes.to_csr(60) @ after.coef.T, state.codes.to_csr(60) @ state.coef.T, atol=1e-9
-        )
+@pytest.mark.parametrize("update", MONOTONE_UPDATES)
+def test_a_monotone_dictionary_step_leaves_every_score_as_it_was(loss, update):
+    training, progress = start_fit(loss, dictionary_update=resolve_dictionary_update(update))
+    state, _ = encode(progress.state, progress.settings)
+    after, _ = update_dictionary(state, progress.settings, training, progress.floors)
+    scores, before = (get_codes(each) @ each.model.coef.T for each in (after, state))
+    np.testing.assert_allclose(scores, before, atol=1e-9)
 
 
 def test_scales_minimise_the_objective_above_their_floors():
-    fitting, ((state, objective, _), floors) = make_fit(LOSSES["logistic"]())
+    training, progress = start_fit(LOSSES["logistic"]())
+    settings, state, floors = progress.settings, progress.state, progress.floors
+    variances, class_cost = state.collect_rows().noise_variance, state.model.class_cost
     rng = np.random.default_rng(0)
     for _ in range(20):
-        variance = np.maximum(state.noise_variance * rng.uniform(0.5, 2, 400), floors.noise_variance)
+        variance = np.maximum(variances * rng.uniform(0.5, 2, 400), floors.noise_variance)
+        costs = np.maximum(class_cost * rng.uniform(0.5, 2, 10), floors.class_cost)
         other = replace(
-            put_rows(fitting, state, noise_variance=variance),
-            class_cost=np.maximum(state.class_cost * rng.uniform(0.5, 2, 10), floors.class_cost),
+            put_rows(state, training, noise_variance=variance), model=replace(state.model, class_cost=costs)
         )
-        assert fitting.evaluate(other).total >= objective.total
+        assert evaluate(other, settings, training) >= progress.objective.total
 
 
 @pytest.mark.parametrize("weight", [0.5, 1.0, 10.0])
 def test_class_costs_minimise_the_objective_whatever_the_weight(weight):
     # Were the weight on the costs alone, the best class cost would be that many times larger, and undo it.
-    fitting, ((state, objective, _), floors) = make_fit(LOSSES["logistic"](), classification_weight=weight)
-    assert (state.class_cost > 1.05 * floors.class_cost).all()
+    training, progress = start_fit(LOSSES["logistic"](), classification_weight=weight)
+    state = progress.state
+    assert (state.model.class_cost > 1.05 * progress.floors.class_cost).all()
     for j in range(10):
         for factor in (0.96, 1.04):
-            other = state.class_cost.copy()
-            other[j] *= factor
-            assert fitting.evaluate(replace(state, class_cost=other)).total > objective.total
+            costs = state.model.class_cost.copy()
+            costs[j] *= factor
+            other = replace(state, model=replace(state.model, class_cost=costs))
+            assert evaluate(other, progress.settings, training) > progress.objective.total
 
 
-def make_printed_matrices(x, y, labels, state, noise_variance, loss):
+def make_printed_matrices(x, y, labels, model, noise_variance, loss):
     """Return what Algorithm 1 of the paper gives to TSC, with H_jj^2 = Omega_2 / (2 gamma_j) as it is printed there."""
     sigma = np.sqrt(noise_variance)
-    G = (labels[:, None] * state.coef).T
-    margin = G.T @ x + labels * state.intercept
-    H = np.diag(np.sqrt(loss.curvature(margin) / (2 * state.class_cost)))
+    G = (labels[:, None] * model.coef).T
+    margin = G.T @ x + labels * model.intercept
+    H = np.diag(np.sqrt(loss.curvature(margin) / (2 * model.class_cost)))
     delta = margin - loss.gradient(margin) / loss.curvature(margin)
-    A = np.vstack([state.dictionary.T / sigma, H @ G.T])
-    return A, np.concatenate([y / sigma, H @ (delta - labels * state.intercept)])
+    A = np.vstack([model.dictionary.T / sigma, H @ G.T])
+    return A, np.concatenate([y / sigma, H @ (delta - labels * model.intercept)])
 
 
 def test_half_the_weight_is_the_papers_printed_algorithm():
     loss = LOSSES["square"]()
-    fitting, ((state, _, _), _) = make_fit(loss, classification_weight=0.5)
-    start = state.codes.to_csr(60).toarray()
-    expected, n_moved = start.copy(), 0
-    (part,) = fitting.training.parts.parts
-    for row, (x, y, labels) in enumerate(zip(start, part.X, part.labels, strict=True)):
-        variance = state.noise_variance[row]
-        found = pursue_stacked(*make_printed_matrices(x, y, labels, state, variance, loss), 4)
-        rest = (y, labels, state.dictionary, state.coef, state.intercept, variance, 2 * state.class_cost, loss)
+    training, progress = start_fit(loss, classification_weight=0.5)
+    state, model, variances = progress.state, progress.state.model, progress.state.collect_rows().noise_variance
+    expected, n_moved = get_codes(state).toarray(), 0
+    for row, (y, labels) in enumerate(zip(training.X, collect_labels(training), strict=True)):
+        x = expected[row].copy()
+        found = pursue_stacked(*make_printed_matrices(x, y, labels, model, variances[row], loss), 4)
+        rest = (y, labels, model.dictionary, model.coef, model.intercept, variances[row], 2 * model.class_cost, loss)
         if dsc_objective(found, *rest) < dsc_objective(x, *rest):  # the guard
             expected[row] = found
             n_moved += 1
     assert n_moved > 300
-    codes = fitting.encode(state)[0].codes.to_csr(60).toarray()
+    codes = get_codes(encode(state, progress.settings)[0]).toarray()
     np.testing.assert_allclose(codes, expected, atol=1e-7)
-    derived = make_fit(loss, classification_weight=1.0)[0].encode(state)[0].codes.to_csr(60).toarray()
+    derived = get_codes(encode(state, replace(progress.settings, classification_weight=1.0))[0]).toarray()
     assert np.abs(derived - expected).max() > 0.01
 
 
 @every_loss
 def test_a_vanishing_weight_gives_codes_without_labels(loss):
     # From empty codes: every code is better than none, so that the guard takes what the pursuit finds.
-    fitting, ((state, _, _), _) = make_fit(loss, classification_weight=1e-12)
-    empty = put_rows(fitting, state, codes=RowCodes.empty(400, 4, np.float64))
-    coder = fitting.settings.sparse_coder
-    label_free = encode_rows(fitting.training.X, state.dictionary, coder, 4, n_jobs=1).to_csr(60)
-    codes = fitting.encode(empty)[0].codes.to_csr(60)
+    training, progress = start_fit(loss, classification_weight=1e-12)
+    empty = put_rows(progress.state, training, codes=RowCodes.empty(400, 4, np.float64))
+    label_free = progress.state.encoder.encode(training.X).to_csr(60)
+    codes = get_codes(encode(empty, progress.settings)[0])
     np.testing.assert_allclose(codes.toarray(), label_free.toarray(), atol=1e-5)
-    fitting.settings = replace(fitting.settings, classification_weight=1.0)
-    assert abs(fitting.encode(empty)[0].codes.to_csr(60) - label_free).max() > 0.01
+    weighted = replace(progress.settings, classification_weight=1.0)
+    assert abs(get_codes(encode(empty, weighted)[0]) - label_free).max() > 0.01
 
 
 def test_classifiers_of_replaced_atoms_start_from_zero():
-    fitting, ((state, _, _), floors) = make_fit(LOSSES["square"]())
-    codes = state.codes
-    codes.values[codes.indices == 7] = 0  # now nobody uses atom 7
-    order = np.argsort(codes.values == 0, axis=1, kind="stable")
-    indices, values = (np.take_along_axis(array, order, axis=1) for array in codes)
-    indices[values == 0] = 0
-    state = put_rows(fitting, state, codes=RowCodes(indices, values))
-    state = replace(state, coef=np.ones_like(state.coef))
-    after, n_replaced = fitting.update_dictionary(state, floors)
+    training, progress = start_fit(LOSSES["square"]())
+    state = progress.state
+    codes = state.collect_rows().codes
+    values = np.where(codes.indices == 7, 0, codes.values)  # no sample uses atom 7
+    state = put_rows(state, training, codes=RowCodes(codes.indices, values).sort())
+    state = replace(state, model=replace(state.model, coef=np.ones_like(state.model.coef)))
+    after, n_replaced = update_dictionary(state, progress.settings, training, progress.floors)
     assert n_replaced == 1
-    assert not after.coef[:, 7].any()
-    assert after.coef[:, 8].all()
+    assert not after.model.coef[:, 7].any()
+    assert after.model.coef[:, 8].all()
 
 
 @every_loss
 def test_records_add_up_and_count(loss):
-    fitting, start = make_fit(loss, max_iter=3)
-    result = fitting.run(fitting.begin(*start), lambda progress: False)
-    assert [record.iteration for record in result.history] == [0, 1, 2, 3]
-    for record in result.history:
-        terms = record.representation + record.noise + record.classification + record.cost
+    history = run_to_end(*start_fit(loss, max_iter=3)).history
+    assert [record.iteration for record in history] == [0, 1, 2, 3]
+    for record in history:
+        terms = record.representation + record.log_noise + record.classification + record.log_class_cost
         assert record.objective == pytest.approx(terms, rel=1e-12)
         assert 0 <= record.floor_share <= 1
         assert 0 <= record.training_error <= 1
         assert 0 <= record.label_free_error <= 1
-    assert all(record.n_accepted > 0 for record in result.history[1:])
-    # Before the first iteration all codes are label-free, and all of the 400 samples are watched.
-    assert result.history[0].training_error == result.history[0].label_free_error
+    assert all(record.n_accepted > 0 for record in history[1:])
+    # Before the first iteration all codes are label-free, and all of the 400 samples are monitored.
+    assert history[0].training_error == history[0].label_free_error
 
 
 def test_initial_atoms_are_at_the_floor():
-    fitting, start = make_fit(LOSSES["square"](), n_components=60)
-    result = replace(fitting.settings, max_iter=0)
-    fitting.settings = result
-    record = fitting.run(fitting.begin(*start), lambda progress: False).history[0]
-    assert record.floor_share >= 60 / 400
+    _, progress = start_fit(LOSSES["square"](), n_components=60)
+    assert progress.history[0].floor_share >= 60 / 400
 
 
 def test_it_stops_when_the_objective_settles_or_when_told_to():
-    fitting, start = make_fit(LOSSES["square"](), max_iter=50, tol=1e-3)
-    result = fitting.run(fitting.begin(*start), lambda progress: False)
+    training, start = start_fit(LOSSES["square"](), max_iter=50, tol=1e-3)
+    result = run_to_end(training, start)
     assert result.converged
     assert result.n_iter < 50
-    told = fitting.run(fitting.begin(*start), lambda progress: progress.n_iter == 2)
+    told = run(start, training, lambda progress: progress._replace(stopped=progress.n_iter == 2))
     assert told.n_iter == 2
     assert not told.converged
 
 
 def test_the_first_iteration_never_settles_the_objective():
     # On scikit-learn's digits its terms cancelled by chance: the fit ended after one iteration, at a higher objective.
-    fitting, start = make_fit(LOSSES["square"](), max_iter=50, tol=1e9)
-    result = fitting.run(fitting.begin(*start), lambda progress: False)
+    result = run_to_end(*start_fit(LOSSES["square"](), max_iter=50, tol=1e9))
     assert result.converged
     assert result.n_iter == 2
 
 
+def get_arrays(state):
+    model = state.model
+    return [model.dictionary, model.coef, model.intercept, model.class_cost, state.collect_rows().noise_variance]
+
+
 @pytest.mark.parametrize("n_jobs", [2, 3])
 def test_results_do_not_depend_on_the_number_of_threads(n_jobs):
-    results = []
-    for jobs in (1, n_jobs):
-        fitting, start = make_fit(LOSSES["logistic"](), n_jobs=jobs, max_iter=3)
-        results.append(fitting.run(fitting.begin(*start), lambda progress: False).state)
-    for name in ("dictionary", "coef", "intercept", "noise_variance", "class_cost"):
-        np.testing.assert_array_equal(getattr(results[0], name), getattr(results[1], name))
+    one, several = (run_to_end(*start_fit(LOSSES["logistic"](), n_jobs=jobs, max_iter=3)).state for jobs in (1, n_jobs))
+    for mine, theirs in zip(get_arrays(several), get_arrays(one), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
 
 
 @every_loss
 @pytest.mark.parametrize("update", ["ksvd", "block_coordinate", "mod"])
 def test_the_way_samples_are_cut_does_not_matter(loss, update):
     # Sums are added in another order, so the last digits differ.
-    states = []
-    for part_rows in (PART_ROWS, 256):  # 400 samples: one part, or two
-        changes = {"dictionary_update": resolve_dictionary_update(update), "max_iter": 3}
-        fitting, start = make_fit(loss, part_rows=part_rows, **changes)
-        states.append(fitting.run(fitting.begin(*start), lambda progress: False).state)
-    assert [len(state.parts.parts) for state in states] == [1, 2]
-    for name in ("dictionary", "coef", "intercept", "noise_variance", "class_cost"):
-        np.testing.assert_allclose(getattr(states[1], name), getattr(states[0], name), rtol=1e-6, atol=1e-7)
-
-
-def test_first_atoms_come_from_all_classes_also_where_only_some_samples_are_candidates(monkeypatch):
-    monkeypatch.setattr("ddlearn.fitting.loop._MOST_CANDIDATES", 100)
-    X = np.eye(500) + 1.0
-    y = np.minimum(np.arange(500) // 100, 3) * (np.arange(500) != 7) + 4 * (np.arange(500) == 7)  # class 4 is rare
-    labels = np.where(y[:, None] == np.arange(5), 1, -1)
-    found = []
-    for part_rows in (256, 1024):
-        training = TrainingSet.of_arrays(X, labels, part_rows)
-        fitting = AlternatingFit(training, make_settings(LOSSES["square"]()), np.random.RandomState(0))
-        class_index, rows = fitting._list_candidates()
-        assert np.bincount(class_index).tolist() == [20, 20, 20, 40, 1]
-        assert (y[rows] == class_index).all()
-        found.append(class_index)
-    np.testing.assert_array_equal(*found)
+    changes = {"dictionary_update": resolve_dictionary_update(update), "max_iter": 3}
+    one, two = (run_to_end(*start_fit(loss, part_rows=rows, **changes)).state for rows in (PART_ROWS, 256))
+    assert [len(state.parts.parts) for state in (one, two)] == [1, 2]  # of 400 samples
+    for mine, theirs in zip(get_arrays(two), get_arrays(one), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-7)
 
 
 class OwnTrainer(SquareLev):
@@ -304,9 +330,151 @@ class OwnUpdate(AtomUpdate):
 def test_strategies_with_their_own_way_with_all_samples_are_given_all():
     trainer, update = OwnTrainer(), OwnUpdate()
     changes = {"classifier_trainer": trainer, "dictionary_update": update, "max_iter": 2}
-    fitting, start = make_fit(LOSSES["square"](), part_rows=256, **changes)
-    state = fitting.run(fitting.begin(*start), lambda progress: False).state
+    model = run_to_end(*start_fit(LOSSES["square"](), part_rows=256, **changes)).state.model
     assert (trainer.n_calls, update.n_calls) == (3, 2)
-    fitting, start = make_fit(LOSSES["square"](), max_iter=2)
-    expected = fitting.run(fitting.begin(*start), lambda progress: False).state
-    np.testing.assert_allclose(state.dictionary, expected.dictionary, rtol=1e-8, atol=1e-10)
+    expected = run_to_end(*start_fit(LOSSES["square"](), max_iter=2)).state.model
+    np.testing.assert_allclose(model.dictionary, expected.dictionary, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("update", ["ksvd", "block_coordinate"])
+def test_a_fit_computes_one_gram_matrix_per_dictionary(monkeypatch, update):
+    sizes = []
+
+    def count(dictionary, n_jobs=None, compute=encoder.compute_gram):
+        sizes.append(len(dictionary))
+        return compute(dictionary, n_jobs)
+
+    monkeypatch.setattr(encoder, "compute_gram", count)
+    X, y = load_digits(return_X_y=True)
+    DDLClassifier(30, dictionary_update=update, max_iter=3, tol=0, random_state=0).fit(X[:200], y[:200])
+    assert sizes == [30] * 4  # the first dictionary and three updates; the last training of classifiers needs no other
+
+
+# -- the weight of the labels ------------------------------------------------------------------------------------------
+
+
+def smooth(samples):
+    """Let neighbouring features be alike, as those of images are."""
+    window = np.ones(9) / 9
+    return np.array([np.convolve(sample, window, mode="same") for sample in samples])
+
+
+@pytest.fixture(scope="module")
+def signals():
+    """Return two classes of smooth signals in smooth noise."""
+    rng = np.random.default_rng(0)
+    y = np.arange(240) % 2
+    shapes = smooth(rng.standard_normal((8, 60)))
+    mixing = rng.random((240, 8)) * np.where(y[:, None] == np.arange(8) % 2, 2.0, 0.5)
+    return mixing @ shapes + 0.5 * smooth(rng.standard_normal((240, 60))), y
+
+
+def make_model(**parameters) -> DDLClassifier:
+    return DDLClassifier(**{"n_components": 20, "n_nonzero_coefs": 3, "max_iter": 2, "random_state": 0} | parameters)
+
+
+def test_the_weight_is_estimated_by_default():
+    assert DDLClassifier().classification_weight == "auto"
+
+
+def test_the_estimate_is_the_excess_of_residuals_along_the_first_atoms(signals):
+    X, y = signals
+    fitted = make_model(init=X[:20], max_iter=0).fit(X, y)
+    residuals = X - fitted.transform(X) @ fitted.components_
+    along = np.mean((residuals @ fitted.components_.T) ** 2)
+    overall = np.mean(residuals**2)  # what white noise of this size has in any direction
+    assert fitted.classification_weight_ == pytest.approx(along / overall, rel=1e-6)
+    assert fitted.classification_weight_ > 1.5
+
+
+def test_white_noise_leaves_the_map_estimate():
+    X, y = make_planted(800, 64, 60, 5, noise=0.2, random_state=0, return_X_y=True)
+    fitted = make_model(n_components=60).fit(X, y)
+    assert fitted.classification_weight_ == pytest.approx(1, abs=0.15)
+
+
+def test_the_estimate_is_never_below_one_nor_makes_labels_weigh_more_than_features(signals):
+    X, y = load_digits(return_X_y=True)
+    assert make_model().fit(X[:300], y[:300]).classification_weight_ == 1
+    X, y = signals
+    many = np.arange(240) % 30
+    assert make_model().fit(X, many).classification_weight_ == pytest.approx(62 / 60)  # (M + 2) / 2C
+
+
+def test_unit_and_order_of_the_samples_do_not_change_the_estimate(signals):
+    X, y = signals
+    order = np.random.default_rng(0).permutation(len(X))
+    weights = [
+        make_model(init=X[:20], max_iter=0).fit(samples, labels).classification_weight_
+        for samples, labels in ((X, y), (1000 * X, y), (X[order], y[order]))
+    ]
+    np.testing.assert_allclose(weights, weights[0], rtol=1e-6)
+
+
+def test_samples_that_are_all_atoms_leave_the_map_estimate(signals):
+    X, y = signals[0][:20], signals[1][:20]
+    assert make_model(init=X, max_iter=0).fit(X, y).classification_weight_ == 1
+
+
+def test_the_estimated_weight_does_what_the_same_number_does(signals):
+    estimated = make_model().fit(*signals)
+    given = make_model(classification_weight=estimated.classification_weight_).fit(*signals)
+    np.testing.assert_array_equal(estimated.coef_, given.coef_)
+    np.testing.assert_array_equal(estimated.predict_proba(signals[0]), given.predict_proba(signals[0]))
+    assert given.classification_weight_ == estimated.classification_weight_
+    assert make_model(classification_weight=1).fit(*signals).history_[-1] != estimated.history_[-1]
+
+
+def test_the_weight_can_be_changed_after_the_fit_and_back(signals):
+    X, _ = signals
+    fitted = make_model().fit(*signals)
+    evidence = fitted.decision_function(X)
+    fitted.set_params(classification_weight=2 * fitted.classification_weight_)
+    np.testing.assert_allclose(fitted.decision_function(X), 2 * evidence, rtol=1e-12)
+    fitted.set_params(classification_weight="auto")
+    np.testing.assert_array_equal(fitted.decision_function(X), evidence)
+
+
+def test_a_stream_keeps_the_weight_of_its_first_batch(signals):
+    X, y = signals
+    stream = make_model(max_iter=20).partial_fit(X[:120], y[:120], classes=[0, 1])
+    weight = stream.classification_weight_
+    assert weight > 1.5
+    assert stream.partial_fit(X[120:], y[120:]).classification_weight_ == weight
+    assert weight == make_model(dictionary_update="atom").fit(X[:120], y[:120]).classification_weight_
+
+
+def test_a_file_keeps_the_weight_and_one_without_it_can_be_read(signals, tmp_path):
+    X, _ = signals
+    fitted = make_model().fit(*signals)
+    save(fitted, tmp_path / "new")
+    restored = load(tmp_path / "new")
+    assert restored.classification_weight_ == fitted.classification_weight_
+    np.testing.assert_array_equal(restored.predict_proba(X), fitted.predict_proba(X))
+
+    older = make_model(classification_weight=0.5).fit(*signals)
+    del older.classification_weight_  # as versions without an estimate had it
+    save(older, tmp_path / "old")
+    restored = load(tmp_path / "old")
+    np.testing.assert_array_equal(restored.predict_proba(X), older.predict_proba(X))
+    with pytest.raises(ValueError, match="classification_weight='auto' is estimated by fit"):
+        restored.set_params(classification_weight="auto").predict(X)
+
+
+def test_a_resumed_fit_goes_on_with_the_weight(signals, tmp_path):
+    path = tmp_path / "fit.checkpoint"
+    make_model(max_iter=1, tol=0).set_callbacks(Checkpoint(path)).fit(*signals)
+    resumed = make_model(tol=0).set_callbacks(Checkpoint(path, resume=True)).fit(*signals)
+    at_once = make_model(tol=0).fit(*signals)
+    assert resumed.classification_weight_ == at_once.classification_weight_
+    np.testing.assert_array_equal(resumed.coef_, at_once.coef_)
+
+
+def test_a_report_weighs_as_the_model_does(signals):
+    from ddlearn.show.report.content import _describe_model
+
+    fitted = make_model(loss="logistic").fit(*signals)
+    estimated = _describe_model(fitted, None)["class_cost"]
+    fitted.set_params(classification_weight=fitted.classification_weight_)
+    assert _describe_model(fitted, None)["class_cost"] == estimated
+    assert _describe_model(fitted.set_params(classification_weight=1.0), None)["class_cost"] != estimated

@@ -6,14 +6,18 @@ import pickle
 
 import numpy as np
 import pytest
-from ddlearn.fitting.loop.online import OnlineFit
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 from ddlearn import (
     LOSSES,
+    Alignment,
+    AtomUpdate,
+    ClassifierTrainer,
     ConvergenceDisplay,
     DDLClassifier,
+    DiscriminativeCoding,
+    Scales,
     load,
     save,
 )
@@ -26,7 +30,6 @@ from ddlearn.classifiers.problem import (
 )
 from ddlearn.codes import RowCodes
 from ddlearn.datasets import make_planted
-from ddlearn.dictionary import AtomUpdate
 from ddlearn.losses import resolve_loss
 from ddlearn.parallel import LocalParts
 
@@ -63,14 +66,15 @@ def make_model(**parameters):
 
 def with_fixed_codes(**parameters):
     """A model whose codes depend on nothing but the sample, so that sums can be compared."""
-    fixed = {"dictionary_update": FixedAtoms(), "init": random_atoms(), "max_coding_iter": 0, "noise_floor": 1e-9}
+    fixed = {"dictionary_update": FixedAtoms(), "init": random_atoms()}
+    fixed |= {"coding": DiscriminativeCoding(max_iter=0), "scales": Scales(noise_floor=1e-9)}
     return make_model(**fixed | parameters)
 
 
-def feed(model, X, y, batch_size, classes=None):
+def feed(model, X, y, batch_size, classes=None, **options):
     classes = np.unique(y) if classes is None else classes
     for start in range(0, len(X), batch_size):
-        model.partial_fit(X[start : start + batch_size], y[start : start + batch_size], classes=classes)
+        model.partial_fit(X[start : start + batch_size], y[start : start + batch_size], classes=classes, **options)
     return model
 
 
@@ -93,18 +97,18 @@ def assert_same_sums(found, expected):
 def test_sums_of_batches_are_those_of_the_whole(planted):
     X, y = planted
     assert_same_sums(
-        get_sums(feed(with_fixed_codes(forgetting=0), X, y, 250)),
-        get_sums(feed(with_fixed_codes(forgetting=0), X, y, len(X))),
+        get_sums(feed(with_fixed_codes(), X, y, 250, forgetting=0)),
+        get_sums(feed(with_fixed_codes(), X, y, len(X), forgetting=0)),
     )
 
 
 def test_a_batch_counts_as_its_place_in_the_stream_says(planted):
     X, y = planted
     ends, rho = np.array([100, 400, 900]), 1.7
-    model = with_fixed_codes(forgetting=rho)
+    model = with_fixed_codes()
     expected = None
     for start, end in zip([0, *ends], ends, strict=False):
-        model.partial_fit(X[start:end], y[start:end], classes=[0, 1, 2])
+        model.partial_fit(X[start:end], y[start:end], classes=[0, 1, 2], forgetting=rho)
         alone = with_fixed_codes().partial_fit(X[start:end], y[start:end], classes=[0, 1, 2])
         counted = [(end / ends[-1]) ** rho * each for each in get_sums(alone)]
         expected = counted if expected is None else [one + other for one, other in zip(expected, counted, strict=True)]
@@ -113,7 +117,7 @@ def test_a_batch_counts_as_its_place_in_the_stream_says(planted):
 
 def test_with_a_square_loss_and_fixed_codes_batches_train_the_classifiers_of_the_whole(planted):
     X, y = planted
-    streamed = feed(with_fixed_codes(forgetting=0), X, y, 130)
+    streamed = feed(with_fixed_codes(), X, y, 130, forgetting=0)
     whole = with_fixed_codes(max_iter=0).fit(X, y)
     np.testing.assert_allclose(streamed.coef_, whole.coef_, atol=1e-10)
     np.testing.assert_allclose(streamed.intercept_, whole.intercept_, atol=1e-10)
@@ -206,7 +210,7 @@ def test_a_planted_dictionary_is_found():
     problem = make_planted(6000, noise=0.02, random_state=1)
     found = {}
     for rho in (0.0, 10.0):
-        model = feed(make_model(n_components=30, forgetting=rho), problem.data, problem.target, 300)
+        model = feed(make_model(n_components=30), problem.data, problem.target, 300, forgetting=rho)
         found[rho] = np.mean(np.abs(problem.dictionary @ model.components_.T).max(axis=1) > 0.99)
     assert found[10.0] >= 0.9  # each sample seen once; a fit of 20 iterations finds as many
     assert model.score(problem.data, problem.target) > 0.95
@@ -230,10 +234,10 @@ def test_after_a_drift_a_stream_that_forgets_recovers():
     drifting = np.where(np.arange(len(y)) < 1800, y, changed)
     errors = {}
     for rho in (0.0, 8.0):
-        model = feed(make_model(n_components=30, forgetting=rho), X[:3000], drifting[:3000], 200)
+        model = feed(make_model(n_components=30), X[:3000], drifting[:3000], 200, forgetting=rho)
         errors[rho] = 1 - model.score(X[3000:], changed[3000:])
-        told = [record.label_free_error for record in model.history_]
-        assert told[10] > 3 * told[9]  # the batch after the drift
+        reported = [record.label_free_error for record in model.history_]
+        assert reported[10] > 3 * reported[9]  # the batch after the drift
     assert errors[8.0] < 0.1
     assert errors[0.0] > errors[8.0] + 0.3
 
@@ -271,7 +275,7 @@ def test_what_fails_leaves_the_model_as_it_was(planted, monkeypatch):
         model.partial_fit(broken, y[600:])
     with pytest.raises(ValueError, match="features"):
         model.partial_fit(X[600:, :5], y[600:])
-    monkeypatch.setattr(OnlineFit, "_settle", lambda *_: (_ for _ in ()).throw(Stop))
+    monkeypatch.setattr("ddlearn.fitting.online._set_scales", lambda *_: (_ for _ in ()).throw(Stop))
     with pytest.raises(Stop):
         model.partial_fit(X[600:], y[600:])
     assert vars(model).keys() == before.keys()
@@ -301,9 +305,10 @@ def test_the_number_of_threads_changes_nothing(digits, loss):
 def test_parameters_of_the_stream(planted):
     X, y = planted
     with pytest.raises(ValueError, match="forgetting must be a number"):
-        make_model(forgetting=-1).partial_fit(X, y, classes=[0, 1, 2])
-    with pytest.raises(ValueError, match="align_training=False"):
-        make_model(align_training=True, alignment="translation", image_shape=(4, 5)).partial_fit(X, y, [0, 1, 2])
+        make_model().partial_fit(X, y, classes=[0, 1, 2], forgetting=-1)
+    registered = make_model(alignment=Alignment("translation", training=True), image_shape=(4, 5))
+    with pytest.raises(ValueError, match=r"use Alignment\(training=False\), or fit"):
+        registered.partial_fit(X, y, classes=[0, 1, 2])
     model = make_model().partial_fit(X, y, classes=[0, 1, 2])
     with pytest.raises(ValueError, match="n_components is 30 now, but 12"):
         clone_with_stream(model, n_components=30).partial_fit(X, y)
@@ -316,27 +321,32 @@ def clone_with_stream(model, **parameters):
 
 
 def test_a_trainer_that_needs_all_samples_is_refused(planted):
-    class Whole:
+    class Whole(ClassifierTrainer):
         is_additive = False
-
-        def supports(self, loss):
-            return True
 
         def train(self, codes, labels, loss, coef, intercept, *, fit_intercept=True, n_jobs=None):
             return coef, intercept
 
-    with pytest.raises(ValueError, match="earlier batches are gone"):
+    with pytest.raises(ValueError, match=r"classifier_trainer=.* cannot be honoured by partial_fit"):
         make_model(classifier_trainer=Whole()).partial_fit(*planted, classes=[0, 1, 2])
 
 
-@pytest.mark.parametrize("update", ["ksvd", "mod", "exact_ksvd"])
-def test_updates_that_are_more_than_sums_are_replaced(planted, update):
+@pytest.mark.parametrize("update", ["ksvd", "weighted_ksvd", "exact_ksvd", "mod"])
+def test_updates_that_need_the_samples_again_are_refused(planted, update):
     X, y = planted
-    one, other = (feed(make_model(dictionary_update=each), X, y, 300) for each in (update, "atom"))
-    assert np.array_equal(one.components_, other.components_)
-    assert not np.array_equal(
-        feed(make_model(dictionary_update="block_coordinate"), X, y, 300).components_, one.components_
+    with pytest.raises(
+        ValueError, match=f"dictionary_update='{update}' cannot .* use 'auto' or 'atom' or 'block_coord"
+    ):
+        make_model(dictionary_update=update).partial_fit(X, y, classes=[0, 1, 2])
+
+
+def test_updates_from_sums_are_used_and_auto_is_one_of_them(planted):
+    X, y = planted
+    auto, atom, block = (
+        feed(make_model(dictionary_update=update), X, y, 300) for update in ("auto", "atom", "block_coordinate")
     )
+    assert np.array_equal(auto.components_, atom.components_)
+    assert not np.array_equal(block.components_, atom.components_)
 
 
 def test_classes_are_named_once_and_for_all(planted):
@@ -363,7 +373,7 @@ def test_classes_are_named_once_and_for_all(planted):
 def test_a_batch_may_lack_classes(planted):
     X, y = planted
     order = np.argsort(y, kind="stable")  # first class 0 alone, in the end class 2 alone
-    model = feed(make_model(forgetting=0), X[order], y[order], 150)
+    model = feed(make_model(), X[order], y[order], 150, forgetting=0)
     assert model.predict_proba(X).shape == (900, 3)
     assert model.score(X, y) > 0.6
     missing = make_model().partial_fit(X, y, classes=[0, 1, 2, 3])
@@ -400,9 +410,9 @@ def test_copies_and_zeros(planted):
 
 def test_a_stream_may_forget_all_but_the_last_batch(planted):
     X, y = planted
-    model = make_model(forgetting=1e6, unlabeled=-1)
+    model = make_model(unlabeled=-1)
     for labels in (y, y, np.full(900, -1)):
-        model.partial_fit(X, labels, classes=[0, 1, 2])
+        model.partial_fit(X, labels, classes=[0, 1, 2], forgetting=1e6)
     np.testing.assert_allclose(model.class_prior_, 1 / 3)
     assert np.isfinite(model.predict_proba(X)).all()
 
@@ -427,7 +437,7 @@ def test_a_memory_mapped_batch_is_a_batch(planted, tmp_path):
 def test_how_a_large_batch_is_cut_does_not_matter(planted, monkeypatch, loss):
     X, y = planted
     whole = feed(make_model(loss=loss), X, y, 450)
-    monkeypatch.setattr("ddlearn.fitting.online.PART_ROWS", 100)
+    monkeypatch.setattr("ddlearn.fitting.data.PART_ROWS", 100)
     cut = feed(make_model(loss=loss), X, y, 450)
     np.testing.assert_allclose(cut.components_, whole.components_, atol=1e-8)
     np.testing.assert_allclose(cut.coef_, whole.coef_, atol=1e-7)
@@ -446,8 +456,7 @@ def test_unlabelled_samples_shape_atoms_and_not_classifiers(planted):
     assert model.classes_.tolist() == [0, 1, 2]
     memory, prior = model.stream_.judging.memory, model.class_prior_
     model.partial_fit(X[300:600], np.full(300, -1))
-    factor = 0.5**model.forgetting
-    np.testing.assert_allclose(model.stream_.judging.memory.hessians, factor * memory.hessians)
+    np.testing.assert_allclose(model.stream_.judging.memory.hessians, 0.5**2 * memory.hessians)
     np.testing.assert_allclose(model.class_prior_, prior)
     assert np.isnan(model.history_[-1].label_free_error)
     with pytest.raises(ValueError, match="begin with labelled ones"):
@@ -471,11 +480,11 @@ def test_multilabel_targets(planted):
 
 def test_shared_noise_and_no_refit(planted):
     X, y = planted
-    shared = feed(make_model(noise="shared"), X, y, 300)
+    shared = feed(make_model(scales=Scales("shared")), X, y, 300)
     assert not np.array_equal(shared.components_, feed(make_model(), X, y, 300).components_)
-    pulling = feed(make_model(refit=False), X, y, 300)
-    assert np.array_equal(pulling.coef_, pulling.stream_.pulling.coef)
-    assert not np.array_equal(pulling.coef_, pulling.stream_.judging.coef)
+    pulling = feed(make_model(refine=None), X, y, 300)
+    assert np.array_equal(pulling.coef_, pulling.stream_.pulling.model.coef)
+    assert not np.array_equal(pulling.coef_, pulling.stream_.judging.model.coef)
 
 
 def test_a_fit_begins_anew(planted):
@@ -508,7 +517,6 @@ def test_a_saved_stream_goes_on_from_its_model(planted, tmp_path):
     save(model, tmp_path / "stream.safetensors")
     restored = load(tmp_path / "stream.safetensors")
     assert np.array_equal(restored.predict_proba(X), model.predict_proba(X))
-    assert restored.forgetting == model.forgetting
     restored.partial_fit(X[600:], y[600:])
     assert restored.n_samples_seen_ == 900
     assert restored.score(X, y) > model.score(X, y) - 0.05
@@ -529,7 +537,7 @@ def test_an_atom_that_is_of_no_use_for_long_is_replaced(planted):
     assert model.components_[4, 20] == 0
     stream = model.stream_
     assert not stream.statistics.code_gram[4].any()
-    assert not stream.pulling.coef[:, 4].any()  # nobody has been trained with the new one yet
+    assert not stream.pulling.model.coef[:, 4].any()  # no classifier has been trained with the new one yet
     assert not stream.pulling.memory.hessians[:, 4].any()
     assert not stream.pulling.memory.hessians[:, :, 4].any()
 

@@ -1,4 +1,4 @@
-"""Refinement through the estimator: it lowers cost and error, can be repeated, and touches nothing else."""
+"""Refinement: steps of Adam, and through the estimator lower cost and error, and nothing else changed."""
 
 from __future__ import annotations
 
@@ -7,27 +7,85 @@ import re
 import numpy as np
 import pytest
 from conftest import make_problem, normalise
-from ddlearn.fitting.loop.refinement import (
-    REFINEMENT_COSTS,
-    RefinedModel,
-    Refinement,
-    TaskGradient,
-    find_best,
-)
-from ddlearn.inference.rules.rules import compute_evidence, count_errors
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_multilabel_classification
 from sklearn.metrics import log_loss
 
-from ddlearn import (
-    DDLClassifier,
-    Jitter,
-    Logistic,
-    Refiner,
-)
-from ddlearn.coding import OMP, ElasticNet
+from ddlearn import OMP, DDLClassifier, ElasticNet, Jitter, Logistic, Refiner
+from ddlearn.coding.encoder import Encoder
+from ddlearn.fitting.gradient import REFINEMENT_COSTS, Parameters, TaskGradient
+from ddlearn.fitting.refine import Moments, Refinement, StepSizes, _spread, anneal, descend, find_best, resolve_refiner
+from ddlearn.inference.rules import compute_evidence, count_errors
 
-JITTERED = {"jitter": "affine", "image_shape": (8, 8)}
+SIZES = StepSizes(dictionary=0.1, coef=0.02, intercept=0.3)
+
+# -- steps -------------------------------------------------------------------------------------------------------------
+
+
+def draw_model(rng, n_components=150, dtype=np.float64):
+    dictionary = normalise(rng.standard_normal((n_components, 7)))
+    arrays = dictionary, rng.standard_normal((n_components, 3)), rng.standard_normal(3)
+    return Parameters(*(array.astype(dtype) for array in arrays))
+
+
+def step_plainly(values, slopes, size):
+    """Adam (Kingma and Ba, 2015, Algorithm 1) for given gradients, with unit rows of a dictionary after each step."""
+    mean, square = np.zeros_like(values), np.zeros_like(values)
+    for t, slope in enumerate(slopes, start=1):
+        mean = 0.9 * mean + (1 - 0.9) * slope
+        square = 0.999 * square + (1 - 0.999) * slope**2
+        values = values - size * (mean / (1 - 0.9**t)) / (np.sqrt(square / (1 - 0.999**t)) + 1e-8)
+        if values.shape[-1] == 7:
+            values = normalise(values)
+    return values
+
+
+def test_steps_are_those_of_adam():
+    rng = np.random.default_rng(0)
+    start = draw_model(rng)
+    gradients = [draw_model(rng) for _ in range(5)]
+    model, moments = start.copy(), Moments.zero(start)
+    for gradient in gradients:
+        moments = descend(model, gradient, moments, SIZES, n_jobs=1)
+    assert moments.n_steps == 5
+    for found, first, slopes, size in zip(model, start, zip(*gradients, strict=True), SIZES, strict=True):
+        np.testing.assert_allclose(found, step_plainly(first, slopes, size), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_steps_are_bitwise_the_same_on_two_threads_and_in_the_precision_of_the_model(dtype):
+    models = []
+    for n_jobs in (1, 2):
+        rng = np.random.default_rng(0)
+        model = draw_model(rng, dtype=dtype)
+        moments = Moments.zero(model)
+        for _ in range(3):
+            moments = descend(model, draw_model(rng, dtype=dtype), moments, SIZES, n_jobs)
+        models.append([*model, *moments.mean, *moments.square])
+    for one, other in zip(*models, strict=True):
+        assert one.dtype == dtype
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_copy_of_moments_does_not_move_with_them():
+    model = draw_model(np.random.default_rng(0))
+    moments = Moments.zero(model)
+    kept = moments.copy()
+    descend(model, model.copy(), moments, SIZES, n_jobs=1)
+    assert moments.mean.dictionary.any()
+    assert not any(array.any() for array in (*kept.mean, *kept.square))
+
+
+def test_steps_fall_along_a_cosine():
+    assert anneal(0) == 1
+    assert anneal(0.5) == pytest.approx(0.5)
+    assert anneal(1) == pytest.approx(0)
+    shares = np.array([anneal(share) for share in np.linspace(0, 1, 11)])
+    assert (np.diff(shares) < 0).all()
+    np.testing.assert_allclose(shares + shares[::-1], 1)
+
+
+# -- samples and models ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +101,10 @@ def quick(**parameters) -> DDLClassifier:
     return DDLClassifier(**{"n_components": 40, "max_iter": 2, "random_state": 0} | parameters)
 
 
+def jittered(epochs):
+    return {"refine": Refiner(epochs, jitter="affine"), "image_shape": (8, 8)}
+
+
 def get_arrays(model) -> list[np.ndarray]:
     return [model.components_, model.coef_, model.intercept_, model.class_cost_]
 
@@ -52,23 +114,23 @@ def assert_same_model(one, other):
         np.testing.assert_array_equal(here, there)
 
 
-def make_refinement(refiner, X, labels, n_nonzero_coefs=5, **options):
-    cost = REFINEMENT_COSTS[refiner.cost or "softmax"](Logistic(), np.ones(labels.shape[1]))
-    options = {"is_multilabel": False, "fit_intercept": True, "jitter": None, "image_shape": None} | options
+def make_refinement(refiner, X, labels):
+    cost = REFINEMENT_COSTS[refiner.cost or "softmax"](Logistic(), np.ones(labels.shape[1]), 1.0)
     labels = labels.astype(np.int8)
-    gradient = TaskGradient(OMP(), n_nonzero_coefs, cost, 1)
-    return Refinement(refiner, gradient, X, labels, refiner.hold_out(labels), **options)
+    encoder = Encoder.of(np.empty((0, X.shape[1])), OMP(), 5)  # whose dictionary is that of the start
+    options = {"is_multilabel": False, "fit_intercept": True, "jitter": None, "image_shape": None}
+    return Refinement(refiner, TaskGradient(encoder, cost, 1), X, labels, refiner.hold_out(labels), **options)
 
 
 def draw_start(problem, spoilt=0.3):
     """Return the planted model of a problem with noise on its atoms, and classifiers that know nothing."""
     rng = np.random.default_rng(1)
     dictionary = normalise(problem.dictionary + spoilt * rng.standard_normal(problem.dictionary.shape))
-    return RefinedModel(dictionary, np.zeros((len(dictionary), 4)), np.zeros(4))
+    return Parameters(dictionary, np.zeros((len(dictionary), 4)), np.zeros(4))
 
 
 def refine(refinement, start, seed=0):
-    return refinement.run(refinement.begin(start, seed), lambda progress: False)
+    return refinement.run(refinement.begin(start, seed), lambda progress: progress)
 
 
 # -- what it does ------------------------------------------------------------------------------------------------------
@@ -105,12 +167,12 @@ def test_a_refined_model_is_better_on_digits():
     # Measured over five splits: 5.6 % without, 4.2 % with refinement and views. One percentage point is asked for.
     X, y = load_digits(return_X_y=True)
     X = normalise(X)
-    refiner = Refiner(20, batch_size=64, validation_fraction=0)
+    refiner = Refiner(20, batch_size=64, validation_fraction=0, jitter="affine")
     errors = {"plain": [], "refined": []}
     for seed in range(3):
         order = np.random.default_rng(seed).permutation(len(X))
         train, test = order[:800], order[800:]
-        for name, parameters in (("plain", {}), ("refined", {"refine": refiner, "n_views": 8} | JITTERED)):
+        for name, parameters in (("plain", {}), ("refined", {"refine": refiner, "n_views": 8, "image_shape": (8, 8)})):
             model = DDLClassifier(60, max_iter=5, random_state=seed, **parameters).fit(X[train], y[train])
             errors[name].append(1 - model.score(X[test], y[test]))
     assert np.mean(errors["refined"]) < np.mean(errors["plain"]) - 0.01
@@ -138,10 +200,14 @@ def test_the_history_of_the_fit_and_its_codes_are_those_without_refinement(digit
 # -- reproducible ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("parameters", [{}, JITTERED | {"sparse_coder": ElasticNet(0.15), "n_nonzero_coefs": 20}])
+@pytest.mark.parametrize(
+    "parameters",
+    [{"refine": 2}, jittered(2) | {"sparse_coder": ElasticNet(0.15), "n_nonzero_coefs": 20}],
+    ids=["plain", "jitter"],
+)
 def test_same_seed_same_model_on_one_thread_and_on_two(digits, parameters):
     X, y, _, _ = digits
-    model = quick(refine=2, n_jobs=1, **parameters).fit(X, y)
+    model = quick(n_jobs=1, **parameters).fit(X, y)
     assert_same_model(clone(model).fit(X, y), model)
     assert_same_model(clone(model).set_params(n_jobs=2).fit(X, y), model)
 
@@ -174,7 +240,7 @@ def test_the_unit_of_the_samples_does_not_matter(digits, l1):
 # -- which epoch is kept -----------------------------------------------------------------------------------------------
 
 
-def test_the_best_epoch_on_samples_held_out_is_kept():
+def test_the_best_epoch_on_held_out_samples_is_kept():
     problem = make_problem("random", seed=0, n_samples=300)  # there is nothing to learn, so it need not be the last
     refiner = Refiner(8, classifier_step_size=0.2, batch_size=30)
     refinement = make_refinement(refiner, problem.X, problem.labels)
@@ -187,15 +253,15 @@ def test_the_best_epoch_on_samples_held_out_is_kept():
     assert len(refinement.training) + len(held_out) == 300
     assert 28 <= len(held_out) <= 32  # a tenth of each class
     assert np.intersect1d(refinement.training, held_out).size == 0
-    scores = refinement.gradient.judge(refined.best, problem.X[held_out]).scores
+    scores = refinement.gradient.measure(refined.best, problem.X[held_out]).scores
     assert count_errors(problem.labels[held_out], scores, False) == (
         round(len(held_out) * errors[refined.best_epoch]),
         len(held_out),
     )
 
 
-def test_labels_held_out_are_not_known_to_the_fit_either(digits):
-    # The fit had them once: the model before refinement was then judged by samples that it had learned from, and kept.
+def test_held_out_labels_are_hidden_from_the_fit_too(digits):
+    # The fit had them once: the unrefined model was then measured on samples that it had learned from, and kept.
     X, y, *_ = digits
     hidden = y.copy()
     hidden[Refiner().hold_out(np.where(y[:, None] == np.unique(y), 1, -1).astype(np.int8))] = -1
@@ -217,28 +283,29 @@ def test_no_class_is_held_out_as_a_whole():
 
 def test_scales_come_from_samples_of_all_classes():
     # They came from the first rows once, which may be of one class.
-    problem = make_problem("planted", seed=0)
-    order = np.argsort(problem.labels.argmax(axis=1), kind="stable")
-    X, labels = (np.repeat(rows[order], 100, axis=0) for rows in (problem.X, problem.labels))
-    assert len(X) > 5000
-    judged = make_refinement(Refiner(1, validation_fraction=0), X, labels)._choose_judged()
-    assert len(judged) <= 5000
-    assert (labels[judged] > 0).any(axis=0).all()
+    sorted_classes = np.repeat(np.arange(4), 3000)
+    some = _spread(np.arange(12_000))
+    assert len(some) <= 5000
+    assert len(np.unique(sorted_classes[some])) == 4
 
 
 def test_steps_that_are_too_long_are_an_error_and_no_model(digits):
     X, y, *_ = digits
     model = quick(refine=Refiner(2, classifier_step_size=1e300, validation_fraction=0))
-    with np.errstate(all="ignore"), pytest.raises(ValueError, match=r"went astray in epoch 1.*Lower the Refiner"):
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match=r"Refinement diverged in epoch 1.*Lower step_size"):
         model.fit(X, y)
     assert not hasattr(model, "components_")
 
 
-def test_no_epochs_are_no_refinement(digits):
-    X, y, *_ = digits
-    model = quick(refine=0).fit(X, y)
-    np.testing.assert_array_equal(model.coef_, quick().fit(X, y).coef_)
-    assert not hasattr(model, "refinement_")
+def test_no_epochs_is_refused():
+    with pytest.raises(ValueError, match="epochs must be at least 1, got 0"):
+        resolve_refiner(0)
+
+
+@pytest.mark.parametrize("refine", [None, "classifiers"])
+def test_none_and_classifiers_go_without_epochs(digits, refine):
+    assert resolve_refiner(refine) is None
+    assert not hasattr(quick(refine=refine).fit(*digits[:2]), "refinement_")
 
 
 def test_the_exponential_loss_is_lowered_for_each_class(digits):
@@ -269,7 +336,7 @@ def test_patience_ends_it_early():
     assert refined.n_epochs - refined.best_epoch == 2
 
 
-def test_without_samples_held_out_the_last_epoch_is_kept():
+def test_without_held_out_samples_the_last_epoch_is_kept():
     problem = make_problem("planted", seed=0, n_samples=200)
     refiner = Refiner(4, step_size=0.5, batch_size=30, validation_fraction=0, patience=1)
     refined = refine(make_refinement(refiner, problem.X, problem.labels), draw_start(problem))
@@ -287,7 +354,7 @@ def test_an_average_lags_behind_the_model():
     models = []
     step = refinement._step
     refinement._step = lambda model, *rest: (step(model, *rest), models.append(model.copy()))[0]
-    refined = refinement.pass_over(start)
+    refined = refinement.run_epoch(start)
     expected = start.model.intercept
     for model in models:
         expected = 0.75 * expected + 0.25 * model.intercept
@@ -318,7 +385,7 @@ def test_multilabel_targets_are_refined_one_vs_all():
     explicit = quick(refine=Refiner(5, cost="one_vs_all")).fit(X, Y)
     assert_same_model(model, explicit)
     assert model.refinement_[-1].training_cost < model.refinement_[1].training_cost
-    with pytest.raises(ValueError, match="cost='softmax' supposes one class for each sample, but targets are multilab"):
+    with pytest.raises(ValueError, match="cost='softmax' needs one class per sample, but targets are multilabel"):
         quick(refine=Refiner(5, cost="softmax")).fit(X, Y)
 
 
@@ -333,13 +400,13 @@ def test_a_mapped_file_is_as_good_as_memory(digits, tmp_path):
     X, y, _, _ = digits
     np.save(tmp_path / "X.npy", X)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
-    assert_same_model(quick(refine=2, **JITTERED).fit(mapped, y), quick(refine=2, **JITTERED).fit(X, y))
+    assert_same_model(quick(**jittered(2)).fit(mapped, y), quick(**jittered(2)).fit(X, y))
 
 
 def test_float32_stays_float32_and_is_as_good(digits):
     X, y, X_test, y_test = digits
-    double = quick(refine=3, **JITTERED).fit(X, y)
-    single = quick(refine=3, **JITTERED).fit(X.astype(np.float32), y)
+    double = quick(**jittered(3)).fit(X, y)
+    single = quick(**jittered(3)).fit(X.astype(np.float32), y)
     assert single.components_.dtype == single.coef_.dtype == single.intercept_.dtype == np.float32
     assert single.score(X_test.astype(np.float32), y_test) > double.score(X_test, y_test) - 0.02
 
@@ -347,11 +414,11 @@ def test_float32_stays_float32_and_is_as_good(digits):
 def test_dask_arrays_are_refused(digits):
     da = pytest.importorskip("dask.array")
     X, y, _, _ = digits
-    with pytest.raises(ValueError, match=r"refine=2 needs all samples in one place, .* use refine=None"):
+    with pytest.raises(ValueError, match=r"refine=2 needs all samples in one place, .* use refine='classifiers'"):
         quick(refine=2).fit(da.from_array(X), da.from_array(y))
 
 
-# Of the logistic loss 1 is the class cost that softmax has itself; 40 samples held out estimate it with some error.
+# Of the logistic loss 1 is the class cost that softmax has itself; 40 held-out samples estimate it with some error.
 @pytest.mark.parametrize(("loss", "room"), [("square", 1.0), ("logistic", 1.1)])
 def test_probabilities_are_likely_compared_with_class_costs_of_one(digits, loss, room):
     X, y, X_test, y_test = digits
@@ -380,7 +447,7 @@ def test_a_weight_of_the_labels_other_than_one_is_not_counted_twice(digits):
     [
         *(({"epochs": value}, "epochs must be an integer of at least 0") for value in (-1, 1.5, True, None)),
         *(({"batch_size": value}, "batch_size must be an integer of at least 0") for value in (-1, 1.5)),
-        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        *(({name: 0}, f"{name} must be at least 1, got 0") for name in ("epochs", "batch_size")),
         *(
             ({name: value}, f"{name} must be a number of at least 0, got {value}")
             for name in ("step_size", "classifier_step_size", "weight_decay", "averaging", "validation_fraction")
@@ -400,7 +467,7 @@ def test_bad_parameters_are_named(digits, parameters, message):
 
 @pytest.mark.parametrize("refine", [1.5, True, "yes", Jitter()])
 def test_what_is_no_refiner_is_refused(digits, refine):
-    message = re.escape(f"refine must be None, a number of epochs, or a Refiner object, got {refine!r}")
+    message = re.escape(f"refine must be 'classifiers', None, a number of epochs, or a Refiner object, got {refine!r}")
     with pytest.raises(TypeError, match=message):
         quick(refine=refine).fit(*digits[:2])
 

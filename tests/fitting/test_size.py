@@ -5,13 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from conftest import normalise
-from ddlearn.fitting.loop.data import cut_into_parts
-from ddlearn.fitting.loop.size import (
-    SizeSearch,
-    _has_passed_best,
-    _Judged,
-    choose_size,
-)
 from sklearn.datasets import load_digits, make_multilabel_classification
 
 from ddlearn import (
@@ -22,6 +15,9 @@ from ddlearn import (
     save,
 )
 from ddlearn.datasets import make_planted
+from ddlearn.estimators.settings import resolve_fit
+from ddlearn.fitting.data import cut_into_parts
+from ddlearn.fitting.size import SizeSearch, _has_passed_best, _Trial, choose_size
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +34,9 @@ def untimed(sizes):
     return [size._replace(seconds=0.0) for size in sizes]
 
 
-def make_search(X, y, **parameters) -> SizeSearch:
-    training, _ = cut_into_parts(X, y, None)
-    settings = DDLClassifier(**parameters)._resolve_settings(100, X.shape[1], False)
+def make_search(X, y, unlabeled=None, **parameters) -> SizeSearch:
+    training, _ = cut_into_parts(X, y, unlabeled)
+    settings = resolve_fit(DDLClassifier(**parameters), training.facts, 100, False, "memory")
     return SizeSearch(training, settings, "samples", np.random.RandomState(0))
 
 
@@ -66,39 +62,37 @@ def test_the_criterion_is_the_label_code_of_samples_that_a_short_fit_has_not_see
     assert size.error == pytest.approx(1 - model.score(X[new], y[new]))
 
 
-def test_a_quarter_of_each_class_is_judged_and_nothing_both_learned_and_judged(digits):
+def test_a_quarter_of_each_class_is_held_out_and_no_sample_both_learned_and_held_out(digits):
     X, y = digits
     search = make_search(X, y)
-    learned, judged = search.learned, search.judged
-    np.testing.assert_array_equal(judged.facts.n_positive, np.bincount(y) // 4)
-    np.testing.assert_array_equal(learned.facts.n_positive + judged.facts.n_positive, np.bincount(y))
-    both = np.concatenate([learned.X, judged.X])
+    learned, held_out = search.learned, search.held_out
+    np.testing.assert_array_equal(held_out.facts.n_positive, np.bincount(y) // 4)
+    np.testing.assert_array_equal(learned.facts.n_positive + held_out.facts.n_positive, np.bincount(y))
+    both = np.concatenate([learned.X, held_out.X])
     np.testing.assert_array_equal(np.sort(both, axis=0), np.sort(X, axis=0))
 
 
-def test_unlabelled_samples_are_learned_from_and_not_judged(digits):
+def test_unlabelled_samples_are_learned_from_and_not_held_out(digits):
     X, y = digits
     y = np.where(np.arange(len(y)) < 200, y, -1)
-    training, _ = cut_into_parts(X, y, -1)
-    settings = DDLClassifier()._resolve_settings(100, 64, False)
-    search = SizeSearch(training, settings, "samples", np.random.RandomState(0))
-    n_judged = (np.bincount(y[:200]) // 4).sum()
-    assert search.judged.facts.n_samples == search.judged.facts.n_with_label == n_judged
-    assert search.learned.facts.n_samples == len(X) - n_judged
+    search = make_search(X, y, unlabeled=-1)
+    n_held_out = (np.bincount(y[:200]) // 4).sum()
+    assert search.held_out.facts.n_samples == search.held_out.facts.n_with_label == n_held_out
+    assert search.learned.facts.n_samples == len(X) - n_held_out
 
 
-def judge(n_components, code_length, influence=(0.0, 0.0)):
-    return _Judged(n_components, code_length, np.array(influence), 0.0)
+def tried(n_components, code_length, influence=(0.0, 0.0)):
+    return _Trial(n_components, code_length, np.array(influence), 0.0)
 
 
 def test_the_search_ends_beyond_the_best_and_not_in_doubt():
-    falling = [judge(10, 3.0), judge(20, 2.0)]
+    falling = [tried(10, 3.0), tried(20, 2.0)]
     assert not _has_passed_best(falling)
-    assert _has_passed_best([*falling, judge(40, 2.1)])  # no doubt at all: the influences are the same
-    doubtful = judge(40, 2.1, (1.0, -1.0))
+    assert _has_passed_best([*falling, tried(40, 2.1)])  # no doubt at all: the influences are the same
+    doubtful = tried(40, 2.1, (1.0, -1.0))
     assert not _has_passed_best([*falling, doubtful])
-    assert _has_passed_best([*falling, doubtful, judge(80, 2.01, (9.0, -9.0))])
-    assert not _has_passed_best([*falling, doubtful, judge(80, 1.9)])
+    assert _has_passed_best([*falling, doubtful, tried(80, 2.01, (9.0, -9.0))])
+    assert not _has_passed_best([*falling, doubtful, tried(80, 1.9)])
 
 
 # -- the choice --------------------------------------------------------------------------------------------------------
@@ -130,8 +124,8 @@ def test_it_depends_on_the_seed_and_not_on_the_unit_of_the_samples(digits):
     np.testing.assert_allclose([s.code_length for s in scaled], [s.code_length for s in sizes], rtol=1e-5)
 
 
-def test_a_coder_with_numbers_to_estimate_judges_with_those_of_its_fit(digits):
-    # The search once judged with the coder as it had been before the estimate, which cannot code.
+def test_a_coder_with_parameters_to_estimate_measures_with_those_of_its_fit(digits):
+    # The search once measured with the coder as it had been before the estimate, which cannot code.
     X, y = digits
     sizes = automatic(sparse_coder="elastic_net", n_nonzero_coefs=20).fit(X[:400], y[:400]).dictionary_sizes_
     assert len(sizes) > 1
@@ -171,9 +165,9 @@ def test_with_too_few_samples_the_default_holds(digits):
 def test_atoms_that_are_given_decide_their_number(digits):
     X, y = digits
     model = automatic(init=X[:25]).fit(X, y)
-    assert (len(model.components_), model.dictionary_sizes_) == (25, [])
-    automatic_again = model.set_params(warm_start=True, init="samples").fit(X, y)
-    assert (len(automatic_again.components_), automatic_again.dictionary_sizes_) == (25, [])
+    for fitted in (model, model.set_params(warm_start=True, init="samples").fit(X, y)):
+        assert len(fitted.components_) == 25
+        assert not hasattr(fitted, "dictionary_sizes_")  # there was no search
 
 
 # -- where it is kept --------------------------------------------------------------------------------------------------
@@ -181,7 +175,7 @@ def test_atoms_that_are_given_decide_their_number(digits):
 
 def test_a_stream_decides_with_its_first_batch(digits):
     X, y = digits
-    model = automatic().partial_fit(X[:300], y[:300], classes=range(10))
+    model = automatic(max_iter=20).partial_fit(X[:300], y[:300], classes=range(10))
     sizes = model.dictionary_sizes_
     assert len(model.components_) == choose_size(sizes, 0)
     model.partial_fit(X[300:], y[300:])
@@ -209,5 +203,5 @@ def test_a_resumed_fit_does_not_search_again(digits, tmp_path):
 def test_samples_on_a_cluster_are_refused(digits):
     dask_array = pytest.importorskip("dask.array")
     X, y = (dask_array.from_array(array, chunks=100) for array in digits)
-    with pytest.raises(ValueError, match=r"n_components='auto' needs all samples in one place.* give a number"):
+    with pytest.raises(ValueError, match=r"n_components='auto' needs all samples in one place.* use a number"):
         automatic(dictionary_update="mod").fit(X, y)

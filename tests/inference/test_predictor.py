@@ -7,7 +7,6 @@ import warnings
 import numpy as np
 import pytest
 from conftest import normalise
-from ddlearn.inference.rules.predictor import draw_views
 from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -16,24 +15,31 @@ from ddlearn import (
     Alignment,
     AlternatingErrors,
     DDLClassifier,
+    DiscriminativeCoding,
+    FullInference,
     GreedyErrors,
     Jitter,
+    Refiner,
+    Robustness,
     sparse_encode,
 )
 from ddlearn.coding.jitter import displace, resolve_jitter
+from ddlearn.inference.predictor import draw_views
 
-ROUTES = ("alternating", "greedy")
+SEARCHES = ("alternating", "greedy")
+IMAGES = {"image_shape": (8, 8)}
 WAYS = [
     {},
     {"inference": "full"},
-    {"inference": "full", "n_candidates": 3, "test_noise": "shared"},
-    {"error_budget": 0.1},
-    {"error_budget": 5, "error_route": "greedy"},
-    {"alignment": "affine", "image_shape": (8, 8)},
-    {"alignment": "translation", "image_shape": (8, 8), "error_budget": 0.1, "inference": "full", "n_candidates": 2},
-    {"jitter": "affine", "image_shape": (8, 8), "n_views": 3},
-    {"jitter": "elastic", "image_shape": (8, 8), "n_views": 2, "inference": "full", "n_candidates": 2},
+    {"inference": FullInference(3, noise="shared")},
+    {"robustness": 0.1},
+    {"robustness": Robustness(5, error_search="greedy")},
+    {"alignment": "affine"} | IMAGES,
+    {"alignment": "translation", "robustness": 0.1, "inference": FullInference(2)} | IMAGES,
+    {"n_views": 3} | IMAGES,
+    {"refine": Refiner(jitter="elastic"), "n_views": 2, "inference": FullInference(2)} | IMAGES,
 ]
+MASK = Robustness(missing="mask")
 every_way = pytest.mark.parametrize("way", WAYS, ids=lambda way: " ".join(map(str, way.values())) or "plain")
 
 
@@ -53,7 +59,7 @@ def fitted(split):
 @pytest.fixture
 def model(fitted):
     # A fitted model whose parameters a test may change; `clone` would forget the fit.
-    original = fitted.get_params()
+    original = fitted.get_params(deep=False)
     yield fitted
     fitted.set_params(**original)
 
@@ -66,16 +72,16 @@ def test_plain_prediction_uses_the_codes_of_sparse_encode_bitwise(model, split):
 
 
 @pytest.mark.parametrize("inference", ["fast", "full"])
-@pytest.mark.parametrize("route", ROUTES)
-def test_zero_budget_and_nothing_missing_are_plain_bitwise(model, split, inference, route):
+@pytest.mark.parametrize("search", SEARCHES)
+def test_zero_budget_and_nothing_missing_are_plain_bitwise(model, split, inference, search):
     _, _, X, _ = split
     plain = model.set_params(inference=inference).decision_function(X)
     nothing = np.zeros(X.shape, bool)
     for changes, mask in (
-        ({"error_budget": 0, "error_route": route}, None),
-        ({"error_budget": 0.0}, nothing),
-        ({"missing": "mask"}, nothing),
-        ({"missing": "mask", "image_shape": (8, 8)}, nothing[0]),
+        ({"robustness": Robustness(0, error_search=search)}, None),
+        ({"robustness": 0.0}, nothing),
+        ({"robustness": Robustness(missing="mask")}, nothing),
+        ({"robustness": Robustness(missing="mask")} | IMAGES, nothing[0]),
     ):
         np.testing.assert_array_equal(model.set_params(**changes).decision_function(X, mask), plain)
 
@@ -91,7 +97,7 @@ def test_results_do_not_depend_on_the_number_of_threads(model, split, way):
 
 
 @every_way
-def test_a_sample_is_judged_by_itself(model, split, way):
+def test_the_evidence_of_a_sample_is_its_own(model, split, way):
     # Only matrix products round differently with other rows around; what is chosen and where it moves does not change.
     _, _, X, _ = split
     together = model.set_params(**way).decision_function(X)[:5]
@@ -140,18 +146,18 @@ def test_an_explanation_adds_up(model, split, way):
         assert parts.transforms.shape == (len(X), 2, 3)
 
 
-@pytest.mark.parametrize("route", [AlternatingErrors(), GreedyErrors()], ids=ROUTES)
-def test_pixels_set_to_nonsense_are_found_and_undone(model, split, route):
+@pytest.mark.parametrize("search", [AlternatingErrors(), GreedyErrors()], ids=SEARCHES)
+def test_pixels_set_to_nonsense_are_found_and_undone(model, split, search):
     _, _, X, y = split
     rng = np.random.default_rng(0)
     broken, where = X.copy(), np.zeros(X.shape, bool)
     for row in range(len(X)):
         where[row, rng.choice(64, 4, replace=False)] = True
     broken[where] = rng.choice([-1.0, 1.0], where.sum())
-    parts = model.set_params(error_budget=0.1, error_route=route).explain(broken)
+    parts = model.set_params(robustness=Robustness(0.1, error_search=search)).explain(broken)
     assert np.mean(parts.error[where] != 0) > 0.85
     corrected = model.score(broken, y)
-    assert corrected > model.set_params(error_budget=0).score(broken, y) + 0.3
+    assert corrected > model.set_params(robustness=None).score(broken, y) + 0.3
     assert corrected > model.score(X, y) - 0.2
 
 
@@ -159,7 +165,7 @@ def test_a_mask_is_nan_is_an_error_whose_place_is_known(model, split):
     _, _, X, y = split
     mask = np.random.default_rng(0).random(X.shape) < 0.3
     by_mask = model.decision_function(np.where(mask, 1e5, X), mask)
-    by_nan = model.set_params(missing="mask").decision_function(np.where(mask, np.nan, X))
+    by_nan = model.set_params(robustness=MASK).decision_function(np.where(mask, np.nan, X))
     np.testing.assert_array_equal(by_mask, by_nan)
     in_place = model.explain(np.where(mask, np.nan, X))
     np.testing.assert_array_equal(in_place.is_missing, mask)
@@ -173,11 +179,11 @@ def test_a_mask_is_nan_is_an_error_whose_place_is_known(model, split):
 
 
 @pytest.mark.parametrize("inference", ["fast", "full"])
-def test_a_sample_of_which_nothing_is_known_is_judged_by_the_prior(model, split, inference):
+def test_a_sample_without_any_known_feature_is_classified_by_the_prior(model, split, inference):
     _, y_train, X, _ = split
     X = X[:3].copy()
     X[1] = np.nan
-    model.set_params(missing="mask", inference=inference)
+    model.set_params(robustness=MASK, inference=inference)
     with pytest.warns(UserWarning, match=r"In 1 sample\(s\) all features are missing"):
         probabilities = model.predict_proba(X)
     np.testing.assert_allclose(probabilities[1], np.bincount(y_train) / len(y_train), rtol=1e-6)
@@ -189,29 +195,33 @@ def test_a_sample_of_which_nothing_is_known_is_judged_by_the_prior(model, split,
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"error_budget": 64}, "error_budget=64 leaves none of the 64 features to be right"),
-        ({"error_budget": 1.0}, "error_budget=1.0 is a share of the features and must be below 1"),
-        ({"error_budget": -1}, "error_budget must be a number of features .* got -1"),
-        ({"error_budget": "all"}, "error_budget must be a number of features .* got 'all'"),
-        ({"error_budget": True}, "error_budget must be a number of features .* got True"),
-        ({"error_budget": float("nan")}, "error_budget must be a number of features .* got nan"),
-        ({"error_route": "magic"}, "'magic' is not a known error search"),
-        ({"inference": "slow"}, r"inference='slow' is not known; choose one of \['fast', 'full'\]"),
-        ({"test_noise": "none"}, "test_noise='none' is not known; choose one of"),
-        ({"missing": "ignore"}, r"missing='ignore' is not known; choose one of \['error', 'mask'\]"),
-        ({"n_candidates": 11}, "n_candidates=11, but there are only 10 classes"),
-        ({"n_candidates": -1}, "n_candidates must be an integer of at least 0"),
-        ({"error_budget": float("inf")}, "error_budget=inf is a share of the features"),
-        ({"max_coding_iter": -4}, "max_coding_iter must be an integer of at least 0"),
-        ({"coding_tol": float("nan")}, "coding_tol must be a number of at least 0"),
+        ({"robustness": 64}, "error_budget=64 leaves none of the 64 features to be right"),
+        ({"robustness": 1.0}, "error_budget=1.0 is a share of the features and must be below 1"),
+        ({"robustness": -1}, "error_budget must be a number of features .* got -1"),
+        ({"robustness": float("nan")}, "error_budget must be a number of features .* got nan"),
+        ({"robustness": float("inf")}, "error_budget=inf is a share of the features"),
+        ({"robustness": Robustness(error_search="magic")}, "'magic' is not a known error search"),
+        (
+            {"robustness": Robustness(missing="ignore")},
+            r"missing='ignore' is not known; choose one of \['error', 'mask'\]",
+        ),
+        ({"inference": "slow"}, r"'slow' is not a known inference; choose one of \['fast', 'full'\]"),
+        ({"inference": FullInference(noise="none")}, "noise='none' is not known; choose one of"),
+        ({"inference": FullInference(11)}, "n_candidates=11, but there are only 10 classes"),
+        ({"inference": FullInference(-1)}, "n_candidates must be an integer of at least 0"),
+        ({"coding": DiscriminativeCoding(-4)}, "max_iter of the coding must be an integer of at least 0"),
+        ({"coding": DiscriminativeCoding(tol=float("nan"))}, "tol of the coding must be a number of at least 0"),
         ({"alignment": "affine"}, "alignment moves images"),
         ({"image_shape": (9, 9)}, "has 9 x 9 = 81 pixels, but X has 64 features"),
-        ({"n_views": 3}, "n_views=3: at least 1, .* need a jitter, such as jitter='affine'"),
-        ({"n_views": 0}, "n_views=0: at least 1, the sample itself"),
+        ({"n_views": 3}, r"jitter distorts images: set image_shape=\(height, width\)"),
+        ({"n_views": 0}, "n_views must be at least 1, the sample itself"),
         ({"n_views": 1.5}, "n_views must be an integer"),
-        ({"n_views": 2, "jitter": "affine"}, r"jitter distorts images, .* their image_shape=\(height, width\)"),
-        ({"jitter": "blur", "image_shape": (8, 8)}, r"jitter='blur' is not known; choose one of \['affine', 'elastic'"),
+        (
+            {"refine": Refiner(jitter="blur")} | IMAGES,
+            r"jitter='blur' is not known; choose one of \['affine', 'elastic'",
+        ),
     ],
+    ids=str,
 )
 def test_settings_that_cannot_be_are_refused_by_fit_and_when_they_are_changed(model, split, changes, message):
     X, y, X_test, _ = split
@@ -234,18 +244,18 @@ def test_masks_of_the_wrong_shape_or_kind_are_refused(model, split, mask):
 def test_what_is_not_finite_and_not_missing_is_an_error_that_names_the_place(model, split):
     X = split[2].copy()
     X[300, 7] = np.nan
-    with pytest.raises(ValueError, match=r"X contains NaN in row 300, feature 7: impute .* missing=\"mask\""):
+    with pytest.raises(ValueError, match=r"X contains NaN in row 300, feature 7: impute .*missing=\"mask\""):
         model.predict(X)
     X[300, 7] = np.inf
     with pytest.raises(ValueError, match="X contains infinity in row 300, feature 7"):
-        model.set_params(missing="mask").predict(X)
+        model.set_params(robustness=MASK).predict(X)
 
 
 @pytest.mark.parametrize("inference", ["fast", "full"])
 @pytest.mark.parametrize("jitter", ["elastic", Jitter(1.0)], ids=["elastic", "object"])
 def test_evidence_is_averaged_over_the_image_and_distorted_copies(model, split, jitter, inference):
     X = split[2][:50]
-    plain = model.set_params(inference=inference, jitter=jitter, image_shape=(8, 8)).decision_function(X)
+    plain = model.set_params(inference=inference, refine=Refiner(jitter=jitter), **IMAGES).decision_function(X)
     fields = draw_views(resolve_jitter(jitter, (8, 8), 64), (8, 8), 4, X.dtype)
     assert fields.shape == (3, 2, 8, 8)
     copies = [displace(X, np.broadcast_to(field, (len(X), *field.shape))) for field in fields]
@@ -257,14 +267,14 @@ def test_evidence_is_averaged_over_the_image_and_distorted_copies(model, split, 
 def test_one_view_is_the_image_alone_bitwise(model, split):
     X = split[2]
     expected = model.decision_function(X)
-    model.set_params(jitter="elastic", image_shape=(8, 8), n_views=1)
+    model.set_params(refine=Refiner(jitter="elastic"), n_views=1, **IMAGES)
     np.testing.assert_array_equal(model.decision_function(X), expected)
 
 
-def test_images_that_are_not_whole_are_judged_as_they_are(model, split):
+def test_images_that_are_not_whole_have_one_view(model, split):
     X = split[2][:20].copy()
     X[::2, 5] = np.nan
-    one = model.set_params(jitter="affine", image_shape=(8, 8), missing="mask").decision_function(X)
+    one = model.set_params(robustness=MASK, **IMAGES).decision_function(X)
     several = model.set_params(n_views=4).decision_function(X)
     np.testing.assert_array_equal(several[::2], one[::2])
     np.testing.assert_allclose(several[1::2], model.decision_function(X[1::2]), rtol=1e-6)
@@ -272,7 +282,7 @@ def test_images_that_are_not_whole_are_judged_as_they_are(model, split):
     # Nor are those with features that are found to be wrong.
     broken = split[2][:5].copy()
     broken[:, :8] = 3.0
-    model.set_params(error_budget=8)
+    model.set_params(robustness=8)
     several = model.decision_function(broken)
     np.testing.assert_array_equal(several, model.set_params(n_views=1).decision_function(broken))
 
@@ -303,7 +313,7 @@ def test_atoms_that_the_known_features_do_not_show_are_no_evidence(loss):
 
 def test_full_inference_of_a_row_does_not_depend_on_what_its_neighbours_miss(model, split):
     X = split[2][:300].copy()
-    model.set_params(inference="full", missing="mask")
+    model.set_params(inference="full", robustness=MASK)
     before = model.decision_function(X)
     X[7, 3] = np.nan
     after = model.decision_function(X)
@@ -314,14 +324,14 @@ def test_full_inference_of_a_row_does_not_depend_on_what_its_neighbours_miss(mod
 
 def test_the_warning_names_the_line_that_called_the_model(model, split):
     X = np.full((1, 64), np.nan)
-    model.set_params(missing="mask")
+    model.set_params(robustness=MASK)
     for call in (model.predict, model.predict_proba, model.decision_function, model.explain):
         with pytest.warns(UserWarning, match="all features are missing") as caught:
             call(X)
         assert caught[0].filename == __file__
 
 
-def test_duplicate_and_zero_samples_are_judged_alike(model, split):
+def test_duplicate_samples_and_zero_samples_get_equal_evidence(model, split):
     X = np.vstack([np.repeat(split[2][:1], 3, axis=0), np.zeros((2, 64))])
     for way in WAYS:
         evidence = model.set_params(**way).decision_function(X)
@@ -331,8 +341,10 @@ def test_duplicate_and_zero_samples_are_judged_alike(model, split):
 
 
 def test_parameters_clone_and_search_like_any_others():
-    model = DDLClassifier(alignment=Alignment("similarity", damping=0.1), error_route=GreedyErrors(threshold=4.0))
+    robustness = Robustness(0.1, error_search=GreedyErrors(threshold=4.0))
+    model = DDLClassifier(alignment=Alignment("similarity", damping=0.1), robustness=robustness)
     copy = clone(model)
     assert copy.get_params()["alignment__damping"] == 0.1
-    copy.set_params(error_route__threshold=7.0)
-    assert model.error_route.threshold == 4.0
+    copy.set_params(robustness__error_search__threshold=7.0)
+    assert copy.robustness.error_search.threshold == 7.0
+    assert robustness.error_search.threshold == 4.0

@@ -5,26 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from conftest import normalise
-from ddlearn.inference.rules.rules import (
-    TEST_NOISE,
-    FastInference,
-    FullInference,
-    LabelModel,
-    TrainingNoise,
-    compute_evidence,
-    count_errors,
-    label_probabilities,
-)
 from scipy.special import softmax
 
-from ddlearn import (
-    LOSSES,
-    ORMP,
-    discriminative_encode,
-    sparse_encode,
-)
-from ddlearn.coding import encode_rows
-from ddlearn.coding.discriminative import ClassifierState
+from ddlearn import LOSSES, ORMP, FastInference, FullInference, discriminative_encode, sparse_encode
+from ddlearn.codes import Model
+from ddlearn.coding.discriminative import DiscriminativeCoder, DiscriminativeCoding, RowProblems
+from ddlearn.coding.encoder import Encoder
+from ddlearn.inference.rules import LabelModel, compute_evidence, count_errors, label_probabilities
 
 every_loss = pytest.mark.parametrize("loss", [loss_class() for loss_class in LOSSES.values()], ids=list(LOSSES))
 
@@ -64,26 +51,20 @@ def test_errors_count_labelled_samples_only():
     assert count_errors(labels, evidence - 0.5, is_multilabel=True) == (2, 4)
 
 
-def make_rule(problem, loss, *, noise="per_sample", n_candidates=None, max_coding_iter=100):
-    classifiers = ClassifierState(problem.coef, problem.intercept, problem.class_cost, loss)
-    return FullInference(
-        LabelModel(
-            problem.dictionary,
-            problem.dictionary @ problem.dictionary.T,
-            classifiers,
-            ORMP(),
-            problem.n_nonzero_coefs,
-            max_coding_iter,
-            1e-4,
-            TEST_NOISE[noise],
-            TrainingNoise(floor=0.01, median=0.3),
-            len(problem.coef) if n_candidates is None else n_candidates,
-        )
-    )
+def make_encoder(problem, dictionary=None):
+    dictionary = problem.dictionary if dictionary is None else np.ascontiguousarray(dictionary)
+    return Encoder.of(dictionary, ORMP(), problem.n_nonzero_coefs)
 
 
-def traditional_codes(X, problem):
-    return encode_rows(X, problem.dictionary, ORMP(), problem.n_nonzero_coefs)
+def make_model(problem, loss):
+    model = Model(problem.dictionary, problem.coef, problem.intercept, problem.class_cost)
+    coder = DiscriminativeCoder(make_encoder(problem), model, loss, DiscriminativeCoding())
+    return LabelModel(coder, noise_floor=0.01, median_noise=0.3)
+
+
+def weigh(rule, problem, loss):
+    """Return the evidence of a rule for the samples of a problem."""
+    return rule.evidence(make_model(problem, loss), problem.X, make_encoder(problem).encode(problem.X))
 
 
 def brute_force(X, problem, loss, noise, dictionary=None):
@@ -111,52 +92,53 @@ def brute_force(X, problem, loss, noise, dictionary=None):
         x = codes.toarray()
         cost = 2 * np.sum(loss.value(labels * (x @ problem.coef.T + problem.intercept)) / problem.class_cost, axis=1)
         squared = np.sum((X - x @ dictionary) ** 2, axis=1)
-        if noise == "profiled":
-            profiled = np.maximum(squared / (n_features + 2), 0.01)
-            cost += squared / profiled + (n_features + 2) * np.log(profiled)
-        else:
-            cost += squared / variance
-        evidence[:, j] = -cost / 2
+        evidence[:, j] = -(squared / variance + cost) / 2
     return evidence
 
 
 @every_loss
 @pytest.mark.parametrize("noise", ["per_sample", "shared"])
 def test_full_inference_equals_brute_force_over_the_classes(problem, loss, noise):
-    everything = np.ones(problem.X.shape, bool)
-    evidence = make_rule(problem, loss, noise=noise).weigh(problem.X, everything, traditional_codes(problem.X, problem))
+    evidence = weigh(FullInference(noise=noise), problem, loss)
     np.testing.assert_allclose(evidence, brute_force(problem.X, problem, loss, noise), rtol=1e-8)
 
 
 @every_loss
 def test_profiled_noise_compares_hypotheses_at_their_own_best_variance(problem, loss):
-    everything = np.ones(problem.X.shape, bool)
-    codes = traditional_codes(problem.X, problem)
-    evidence = make_rule(problem, loss, noise="profiled").weigh(problem.X, everything, codes)
-    # A hypothesis whose profiled cost rises while its own objective falls keeps its start.
-    at_start = make_rule(problem, loss, noise="profiled", n_candidates=0).weigh(problem.X, everything, codes)
-    expected = np.maximum(at_start, brute_force(problem.X, problem, loss, "profiled"))
+    # With the codes of the rule itself: they minimise the objective of their hypothesis but not the profiled cost, in
+    # which half of a code's digits would show.
+    evidence = weigh(FullInference(noise="profiled"), problem, loss)
+    expected = weigh(FullInference(0, noise="profiled"), problem, loss)
+    coder, n_features = make_model(problem, loss).coder, problem.X.shape[1]
+    unlabelled, unit, energies = np.zeros_like(problem.labels), np.ones(len(problem.X)), np.vecdot(problem.X, problem.X)
+    problems = RowProblems(coder.encoder.correlate(problem.X), energies, unlabelled, unit)
+    start = coder.encoder.encode(problem.X)
+    variance = np.maximum(coder.evaluate(problems, start).misfit / (n_features + 2), 0.01)
+    for j in range(4):
+        labels = np.tile(np.where(np.arange(4) == j, 1.0, -1.0), (len(problem.X), 1))
+        hypotheses = problems._replace(labels=labels, noise_variance=variance)
+        x = coder.descend(hypotheses, start, is_start_traditional=True)[0].codes.to_csr(30).toarray()
+        squared = np.sum((problem.X - x @ problem.dictionary) ** 2, axis=1)
+        best = np.maximum(squared / (n_features + 2), 0.01)
+        cost = 2 * np.sum(loss.value(labels * (x @ problem.coef.T + problem.intercept)) / problem.class_cost, axis=1)
+        cost += squared / best + (n_features + 2) * np.log(best)
+        # A hypothesis whose profiled cost rises while its own objective falls keeps its start.
+        expected[:, j] = np.maximum(expected[:, j], -cost / 2)
     np.testing.assert_allclose(evidence, expected, rtol=1e-8)
 
 
 @every_loss
 def test_without_candidates_the_full_rule_is_the_fast_one(problem, loss):
-    everything, codes = np.ones(problem.X.shape, bool), traditional_codes(problem.X, problem)
-    rule = make_rule(problem, loss, n_candidates=0)
-    fast = FastInference(rule.model).weigh(problem.X, everything, codes)
-    np.testing.assert_allclose(
-        softmax(rule.weigh(problem.X, everything, codes), axis=1), softmax(fast, axis=1), rtol=1e-8
-    )
+    full, fast = (softmax(weigh(rule, problem, loss), axis=1) for rule in (FullInference(0), FastInference()))
+    np.testing.assert_allclose(full, fast, rtol=1e-8)
 
 
 @every_loss
 def test_more_candidates_only_raise_evidence_and_the_best_ones_come_first(problem, loss):
-    everything, codes = np.ones(problem.X.shape, bool), traditional_codes(problem.X, problem)
-    fast = FastInference(make_rule(problem, loss).model).weigh(problem.X, everything, codes)
-    order = np.argsort(-fast, axis=1)
-    before = make_rule(problem, loss, n_candidates=0).weigh(problem.X, everything, codes)
+    order = np.argsort(-weigh(FastInference(), problem, loss), axis=1)
+    before = weigh(FullInference(0), problem, loss)
     for n_candidates in (1, 2, 4):
-        evidence = make_rule(problem, loss, n_candidates=n_candidates).weigh(problem.X, everything, codes)
+        evidence = weigh(FullInference(n_candidates), problem, loss)
         assert (evidence >= before).all()
         untouched = np.take_along_axis(evidence == before, order, axis=1)
         assert untouched[:, n_candidates:].all()
@@ -165,9 +147,7 @@ def test_more_candidates_only_raise_evidence_and_the_best_ones_come_first(proble
 
 def test_rules_agree_when_classes_cost_nothing(problem):
     problem = problem._replace(class_cost=np.full(4, 1e9))
-    rule, everything = make_rule(problem, LOSSES["square"]()), np.ones(problem.X.shape, bool)
-    codes = traditional_codes(problem.X, problem)
-    full, fast = (kind.weigh(problem.X, everything, codes) for kind in (rule, FastInference(rule.model)))
+    full, fast = (weigh(rule, problem, LOSSES["square"]()) for rule in (FullInference(), FastInference()))
     np.testing.assert_array_equal(full.argmax(axis=1), fast.argmax(axis=1))
 
 
@@ -176,11 +156,11 @@ def test_features_left_out_are_as_if_they_did_not_exist(problem, loss):
     rng = np.random.default_rng(0)
     is_kept = np.ones(problem.X.shape, bool)
     is_kept[:, rng.choice(20, 6, replace=False)] = False
-    shorter = problem.dictionary[:, is_kept[0]]
-    codes = encode_rows(problem.X[:, is_kept[0]], np.ascontiguousarray(shorter), ORMP(), problem.n_nonzero_coefs)
-    evidence = make_rule(problem, loss).weigh(np.where(is_kept, problem.X, 1e3), is_kept, codes)
-    expected = brute_force(problem.X[:, is_kept[0]], problem, loss, "per_sample", np.ascontiguousarray(shorter))
-    np.testing.assert_allclose(evidence, expected, rtol=1e-8)
+    shorter = np.ascontiguousarray(problem.dictionary[:, is_kept[0]])
+    samples = np.ascontiguousarray(problem.X[:, is_kept[0]])
+    codes = make_encoder(problem, shorter).encode(samples)
+    evidence = FullInference().evidence(make_model(problem, loss), np.where(is_kept, problem.X, 1e3), codes, is_kept)
+    np.testing.assert_allclose(evidence, brute_force(samples, problem, loss, "per_sample", shorter), rtol=1e-8)
 
 
 def test_a_hidden_atom_that_one_row_uses_is_not_open_to_the_others(problem):
@@ -190,12 +170,11 @@ def test_a_hidden_atom_that_one_row_uses_is_not_open_to_the_others(problem):
     coef[:, 0] *= 20  # worth having, for any hypothesis
     problem = problem._replace(dictionary=normalise(dictionary), coef=coef)
     is_kept = np.tile(np.arange(20) != 19, (len(problem.X), 1))
-    shorter = np.ascontiguousarray(problem.dictionary[:, :19])
-    codes = encode_rows(problem.X[:, :19], shorter, ORMP(), problem.n_nonzero_coefs)
+    codes = make_encoder(problem, problem.dictionary[:, :19]).encode(np.ascontiguousarray(problem.X[:, :19]))
     uses_it = ((codes.indices == 0) & (codes.values != 0)).any(axis=1)
     codes.indices[0], codes.values[0] = 0, [0.5, 0, 0, 0, 0]
-    rule = make_rule(problem, LOSSES["square"]())
-    together = rule.weigh(problem.X, is_kept, codes)
+    model = make_model(problem, LOSSES["square"]())
+    together = FullInference().evidence(model, problem.X, codes, is_kept)
     others = np.flatnonzero(~uses_it[1:]) + 1
-    alone = rule.weigh(problem.X[others], is_kept[others], codes.rows(others))
+    alone = FullInference().evidence(model, problem.X[others], codes.rows(others), is_kept[others])
     np.testing.assert_allclose(together[others], alone, rtol=1e-8)

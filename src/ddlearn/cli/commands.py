@@ -87,8 +87,6 @@ def fit(
         raise typer.BadParameter("--resume needs --checkpoint PATH.")
     _check_folder(output)
     cluster = choose_cluster(source.data, dask, workers)
-    if cluster is not None:  # until dictionary_update='auto'
-        settings = {"dictionary_update": "block_coordinate"} | settings
     with open_client(terminal, cluster) as n_threads:
         samples = read_source(terminal, source, n_chunks=n_threads)
         require_labels(samples, source.data)
@@ -197,9 +195,9 @@ def report(
 @command
 def info(terminal: Terminal, model: Model) -> None:
     """Show the content of a model file."""
-    from ..files.format import MODEL, read_container
+    from ..files.models import read_model_file
 
-    content, arrays = read_container(model, MODEL)
+    content, arrays = read_model_file(model)
     defaults = {name: parameter.default for name, parameter in read_parameters().items()}
     stored = content["parameters"]
     given = {name: _simplify(stored[name]) for name in defaults if stored.get(name, defaults[name]) != defaults[name]}

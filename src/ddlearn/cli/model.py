@@ -18,7 +18,7 @@ from .terminal import Terminal
 if TYPE_CHECKING:
     from ..estimators.classifier import DDLClassifier
     from ..fitting.loop import FinishedLoop, FitProgress
-    from ..fitting.refinement import RefinementProgress
+    from ..fitting.refine import RefinementProgress
     from .reading import Samples
 
 _ROWS_AT_ONCE = 4096  # predicted between two updates of the progress bar
@@ -196,7 +196,7 @@ def summarize_fit(data: str, model: DDLClassifier, settings: dict[str, Any], sec
         "seconds": seconds,
     }
     if hasattr(model, "refinement_"):
-        from ..fitting.refinement import find_best
+        from ..fitting.refine import find_best
 
         best = find_best(model.refinement_)
         facts["refinement"] = {

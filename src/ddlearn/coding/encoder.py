@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from numbers import Real
 from typing import ClassVar
@@ -111,6 +111,9 @@ class Encoder:
     ) -> Encoder:
         """Compute the Gram matrix."""
         return cls(dictionary, compute_gram(dictionary, n_jobs), sparse_coder, n_nonzero_coefs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # without what is cached
 
     @cached_property
     def atoms_by_feature(self) -> Floats:

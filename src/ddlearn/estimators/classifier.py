@@ -162,7 +162,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     classification_weight_ : float
         The weight of the labels in the fit.
     dictionary_sizes_ : list of DictionarySize
-        The numbers of atoms that were tried, if ``n_components="auto"``; empty if there are too few samples.
+        The numbers of atoms that were tried, if ``n_components="auto"`` and neither ``init`` nor an earlier fit decides
+        it; empty if there are too few samples.
     noise_floor_ : float
         The smallest noise variance that the fit allowed.
     cost_floor_ : float

@@ -1,7 +1,7 @@
-"""Files that are written whole or not at all: whoever reads the path finds the old content or the new one.
+"""Files that are written completely or not at all: a reader finds either the old content or the new.
 
-The content goes to a new file in the same folder, is forced to the disk, and takes the place of the old file in one
-step.  A kill or a power cut at any moment leaves one of the two, at worst with a hidden file ``.ddlearn-*.tmp`` beside.
+The content goes to a new file in the same folder, is flushed to the disk, and replaces the old file in one step.  If
+the process is killed or the power fails, one of the two is there, at worst beside a hidden file ``.ddlearn-*.tmp``.
 """
 
 from __future__ import annotations
@@ -15,33 +15,12 @@ from pathlib import Path
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes | bytearray) -> None:
-    """Put ``data`` in the file at ``path``, in one step.
+    """Replace the content of a file, or create it, in one step.
 
-    A link is followed, a file that was there hands on its permissions.  If anything fails, Ctrl-C included, the file
-    that was there is unchanged and nothing else is left.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The file; its folder must exist.
-    data : bytes or bytearray
-        The content.
-
-    Raises
-    ------
-    OSError
-        Of the fitting kind: the folder does not exist or may not be written to, the file may not be, the disk is full.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "greeting")
-    ...     write_atomically(path, b"hello")
-    ...     path.read_bytes()
-    b'hello'
+    A link is followed, and the permissions of an existing file are kept.  On any failure, including Ctrl-C, an OSError
+    or the interruption is raised, the existing file is unchanged, and no temporary file is left.
     """
-    target = Path(os.path.realpath(path))  # what a link points to is replaced, not the link
+    target = Path(os.path.realpath(path))  # the file that a link points to is replaced, not the link
     try:
         mode = _find_mode(target)
         temporary = target.parent / f".ddlearn-{secrets.token_hex(8)}.tmp"
@@ -57,20 +36,20 @@ def write_atomically(path: str | os.PathLike[str], data: bytes | bytearray) -> N
 
 
 def _find_mode(target: Path) -> int | None:
-    """Return the permissions of the file that is there, None without one; raise if it may not be replaced."""
+    """Return the permissions of an existing file, None if there is none; raise if it may not be replaced."""
     try:
         status = target.stat()
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EISDIR if stat.S_ISDIR(status.st_mode) else errno.EINVAL, "it is not a regular file")
-    if not os.access(target, os.W_OK):  # the folder's permissions alone would allow it
+    if not os.access(target, os.W_OK):  # the permissions of the folder alone would allow it
         raise PermissionError(errno.EACCES, "it is read-only")
     return stat.S_IMODE(status.st_mode)
 
 
 def _write_through(path: Path, data: bytes | bytearray, mode: int | None) -> None:
-    """Write a new file and wait until the disk has it."""
+    """Write a new file and wait until it is on the disk."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     with os.fdopen(descriptor, "wb") as file:
         if mode is not None:
@@ -83,12 +62,12 @@ def _write_through(path: Path, data: bytes | bytearray, mode: int | None) -> Non
 def _explain(error: OSError, target: Path) -> str:
     if isinstance(error, FileNotFoundError):
         return f"the folder {target.parent} does not exist: create it first"
-    return f"{error.strerror}; what was there before is unchanged"
+    return f"{error.strerror}; an existing file is unchanged"
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the new name outlive a power cut, where the system can: the file is whole either way."""
-    with suppress(OSError, AttributeError):  # Windows opens no folders
+    """Make the new name survive a power failure, where the system supports that; the file is complete either way."""
+    with suppress(OSError, AttributeError):  # Windows cannot open folders
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)

@@ -1,9 +1,9 @@
-"""Fits that can be killed: the whole state of the loop (Algorithm 2), kept in a file after each iteration.
+"""Fits that can be killed: the whole state of a fit, stored in a file after each iteration.
 
-A fit that goes on from the file ends with bitwise the model of one that was never interrupted, since the file holds all
-that the next iteration depends on: the unknowns of Eq. 3, the floors, the history, and the state of the random numbers.
-That is true only of the same data and parameters, so the file holds a fingerprint of them too.  A refinement is kept in
-the same way after each epoch, beside the end of the loop.
+A fit that is resumed from the file ends with bitwise the model of an uninterrupted one, since the file holds all that
+the next iteration depends on: the unknowns of Eq. 3, the floors, the history, and the state of the random numbers.
+This holds only for the same data and parameters, so the file also has a fingerprint of both.  During refinement the
+file holds the end of the loop (Algorithm 2), and besides it the state after the last epoch.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import textwrap
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
@@ -20,86 +21,64 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.callback import CallbackContext
 
-from ..coding import get_numbers, recall_numbers
+from ..codes import Model, RowCodes
+from ..coding.alignment import Alignment
+from ..coding.encoder import Encoder
 from ..estimators.classifier import DDLClassifier
 from ..fitting.data import TrainingPart, TrainingSet
-from ..fitting.loop import (
-    AlternatingFit,
-    FinishedLoop,
-    FitProgress,
-    IterationRecord,
-)
-from ..fitting.refinement import RefinementProgress
+from ..fitting.gradient import Parameters
+from ..fitting.loop import FitProgress, FitState, IterationRecord, RowState
+from ..fitting.refine import MOST_SEEDS, EpochRecord, Moments, RefinementProgress, resolve_refiner
+from ..fitting.run import FitRun, Snapshot
 from ..fitting.size import DictionarySize
 from ..objective import Floors
 from ..parallel import split_rows
 from ..strategies import check_number
-from .codec import (
-    Json,
-    decode_history,
-    decode_random_state,
-    encode_history,
-    encode_or_name,
-    encode_random_state,
-)
+from .codec import Decoder, decode_records, encode, encode_or_name, encode_records
 from .format import (
     CHECKPOINT,
+    Arrays,
     Container,
+    Json,
     ModelFileError,
     blame_file,
+    check_array,
     read_container,
     write_container,
 )
-from .state import (
-    check_arrays,
-    lay_out_refinement,
-    lay_out_state,
-    read_refinement,
-    read_state,
-)
 
-__all__ = ["Checkpoint"]
-
-# What no fit depends on; how many iterations there are at most decides only when the loop ends.
-_FREE_PARAMETERS = {
-    "n_jobs",
-    "max_iter",
-    "inference",
-    "n_candidates",
-    "test_noise",
-    "error_budget",
-    "error_route",
-    "missing",
-    "n_views",
-    "store_codes",
-    "sparse_output",
-}
+# Parameters on which no fit depends; max_iter only decides when the loop ends.
+_FREE_PARAMETERS = {"n_jobs", "max_iter", "inference", "robustness", "n_views", "store_codes", "sparse_output"}
+_MODEL_ARRAYS = ("dictionary", "coef", "intercept", "class_cost")
+# Everything in a refinement that has the shape of its parameters.
+_REFINED = ("model", "average", "best", "gradient_mean", "gradient_square")
 _LONGEST_TEXT = 100
 
 
 class Checkpoint:
-    """A callback that keeps a fit of :class:`DDLClassifier` in a file, so that it can be resumed.
+    """A callback that stores a fit of :class:`DDLClassifier` in a file, so that it can be resumed.
 
     Set it by ``model.set_callbacks(Checkpoint(path, resume=True))`` and fit.  If the fit is killed, do the same again:
-    it goes on from the last file and ends with bitwise the same model, given the same data, parameters and versions
-    of the libraries, whether it was killed in the loop or while it was refined.  ``n_jobs`` and what concerns only new
-    samples may be changed, and ``max_iter`` may be raised to go on with a fit that ended there; it is refined anew
-    then.  A fit that converged or that another callback stopped is finished.
+    it continues from the file and ends with bitwise the same model, given the same data, parameters and versions of the
+    libraries, whether it was killed in the loop or during refinement.  ``n_jobs`` and parameters that concern only new
+    samples may change, and ``max_iter`` may be raised to continue a fit that ended there; refinement then starts from
+    scratch.  A fit that converged or that another callback stopped is finished.
 
-    Strategies of your own are restored as far as their parameters go.  Each fit needs a path of its own.
+    Of strategies of your own, only the parameters are restored.  Each fit needs its own path.
 
     Parameters
     ----------
     path : str or path-like
-        The file.  It is replaced in one step, so it is whole at every moment.
+        The file.  It is replaced in one step, so it is complete at every moment.
     every : int, default=1
-        The file is written after so many iterations, or epochs of refinement, and at the end of both.
+        Number of iterations, or epochs of refinement, after which the file is written; it is also written at the end
+        of both.
     resume : bool, default=False
-        Go on from the file if there is one.  Otherwise a checkpoint that is there will be replaced.
+        Whether to continue from an existing file; otherwise an existing checkpoint is replaced.
 
     See Also
     --------
-    save : Writes a model that has been fitted.
+    save : Writes a fitted model.
 
     Examples
     --------
@@ -119,7 +98,7 @@ class Checkpoint:
     def __init__(self, path: str | os.PathLike[str], every: int = 1, resume: bool = False):
         check_number("every", every, Integral)
         if every == 0:
-            raise ValueError("every must be at least 1: a checkpoint after each iteration.")
+            raise ValueError("every must be at least 1, a checkpoint after each iteration; got 0.")
         self.path = os.fspath(path)
         self.every = every
         self.resume = resume
@@ -128,182 +107,208 @@ class Checkpoint:
         return f"Checkpoint({self.path!r}, every={self.every}, resume={self.resume})"
 
     def setup(self, estimator: Any, context: CallbackContext) -> None:
-        """Look whether this is an estimator whose fits can be kept."""
+        """Raise unless the fits of this estimator can be stored."""
         if not isinstance(estimator, DDLClassifier):
-            raise TypeError(f"Checkpoint keeps fits of DDLClassifier, not of {type(estimator).__name__}.")
+            raise TypeError(f"Checkpoint stores fits of DDLClassifier, not of {type(estimator).__name__}.")
 
     def on_fit_task_begin(
         self, estimator: DDLClassifier, context: CallbackContext, *, metadata: dict[str, Any] | None
     ) -> None:
-        """Restore the loop, and ask to be told of each iteration."""
-        if metadata is None:  # an iteration begins
+        """Set where the fit resumes, and store it from then on."""
+        if metadata is None:  # an iteration or epoch begins
             return
-        loop: AlternatingFit = metadata["loop"]
-        identity = _identify(estimator, loop.training)
+        run: FitRun = metadata["run"]
+        fingerprint = _take_fingerprint(estimator, run.training)
         if os.path.exists(self.path):
             stored = self._read()
             if self.resume:
-                self._restore(loop, stored, identity, estimator)
-        loop.keepers.append(partial(self._keep, loop, identity))
-        loop.refinement_keepers.append(partial(self._keep_refinement, loop, identity))
+                run.resume_from = self._restore(run, stored, fingerprint)
+                if estimator.random_state is None:  # the generator is NumPy's own, which must be left alone
+                    run.rng = run.resume_from.rng
+                else:
+                    run.rng.set_state(run.resume_from.rng.get_state())
+        run.keepers.append(partial(self._keep, fingerprint))
 
     def on_fit_task_end(self, estimator: DDLClassifier, context: CallbackContext) -> bool:
         """Do nothing: whether other callbacks stop the fit is not known yet."""
         return False
 
     def teardown(self, estimator: DDLClassifier, context: CallbackContext) -> None:
-        """Do nothing: the file is whole at every moment."""
+        """Do nothing: the file is complete at every moment."""
 
-    def _keep(self, loop: AlternatingFit, identity: Json, progress: FitProgress) -> None:
-        if loop.is_finished(progress) or progress.n_iter % self.every == 0:
-            content = identity | _describe(loop, progress, loop.rng)
-            write_container(self.path, CHECKPOINT, content, lay_out_state(progress.state))
-
-    def _keep_refinement(
-        self,
-        loop: AlternatingFit,
-        identity: Json,
-        finished: FinishedLoop,
-        progress: RefinementProgress,
-        is_last: bool,
-    ) -> None:
-        # The end of the loop stays in the file: with a larger max_iter, it is what goes on.
-        if is_last or progress.n_epochs % self.every == 0:
-            refinement, arrays = lay_out_refinement(progress)
-            content = identity | _describe(loop, *finished) | {"refinement": refinement}
-            write_container(self.path, CHECKPOINT, content, lay_out_state(finished.progress.state) | arrays)
+    def _keep(self, fingerprint: Json, snapshot: Snapshot) -> None:
+        refinement = snapshot.refinement
+        n_done = snapshot.progress.n_iter if refinement is None else refinement.n_epochs
+        if snapshot.is_last or n_done % self.every == 0:
+            content, arrays = _encode_snapshot(snapshot)
+            write_container(self.path, CHECKPOINT, {"fingerprint": fingerprint} | content, arrays)
 
     def _read(self) -> Container:
-        """Return the checkpoint that is there, which may be replaced then; anything else may not."""
+        """Return an existing checkpoint, which may be replaced later; any other file may not."""
         try:
             return read_container(self.path, CHECKPOINT)
         except ModelFileError as error:
-            raise ModelFileError(f"{error} It stays there: remove it, or give Checkpoint another path.") from error
+            raise ModelFileError(f"{error} It is left as it is: remove it, or give Checkpoint another path.") from error
 
-    def _restore(self, loop: AlternatingFit, stored: Container, identity: Json, estimator: DDLClassifier) -> None:
-        content, arrays = stored
+    def _restore(self, run: FitRun, stored: Container, fingerprint: Json) -> Snapshot:
         with blame_file(self.path):
-            history = decode_history(content["history"], IterationRecord)
-            floors = Floors(*(float(floor) for floor in content["floors"]))
-            ending = bool(content["converged"]), bool(content["stopped"])
-            # Files of earlier versions lack these, and have no need of them.
-            weight = float(content.get("classification_weight", loop.settings.classification_weight))
-            sizes = [DictionarySize(*row) for row in content.get("dictionary_sizes", [])]
-            numbers = {name: float(number) for name, number in content.get("coder", {}).items()}
-            if not 0 < weight < np.inf:
-                raise ValueError(f"labels have the weight {weight}")
-            rng = decode_random_state(content["random_numbers"])
-            differences = _compare(content, identity)
+            differences = _compare(stored.content["fingerprint"], fingerprint)
+            history = decode_records(stored.content["history"], IterationRecord)
+        n_iter, max_iter = len(history) - 1, run.settings.max_iter
+        if n_iter > max_iter:
+            differences.append(f"it has done {n_iter} iterations, more than max_iter={max_iter}")
         if differences:
             raise ValueError(
-                f"The fit in {self.path} cannot be resumed, since it was another one: {'; '.join(differences)}. "
-                "Give the same data and parameters, or begin anew with resume=False."
-            )
-        n_iter = len(history) - 1
-        if n_iter > loop.settings.max_iter:
-            raise ValueError(
-                f"The fit in {self.path} has done {n_iter} iterations, more than "
-                f"max_iter={loop.settings.max_iter}: raise max_iter, or begin anew with resume=False."
+                f"The fit in {self.path} cannot be resumed: {'; '.join(differences)}. Use the same data and "
+                "parameters, and a max_iter that is large enough, or start from scratch with resume=False."
             )
         with blame_file(self.path):
-            refinement = content.get("refinement")
-            check_arrays(arrays, loop, has_refinement=refinement is not None)
-            state = read_state(arrays, loop)
-            refined = None if refinement is None else read_refinement(refinement, arrays)
-        if estimator.random_state is None:  # not NumPy's own generator, from which others draw
-            loop.rng = rng
-        else:
-            loop.rng.set_state(rng.get_state())
-        coder = recall_numbers(loop.settings.sparse_coder, numbers)
-        loop.settings = replace(loop.settings, classification_weight=weight, estimate_weight=False, sparse_coder=coder)
-        loop.dictionary_sizes = sizes
-        loop.restored = FitProgress(state, floors, history, *ending)
-        if loop.is_finished(loop.restored):  # or else another model will be refined
-            loop.restored_refinement = refined
+            return _decode_snapshot(stored, history, run)
 
 
-def _describe(loop: AlternatingFit, progress: FitProgress, rng: np.random.RandomState) -> dict[str, Json]:
-    """Return what is no array of where the loop is."""
-    return {
+def _encode_snapshot(snapshot: Snapshot) -> tuple[dict[str, Json], Arrays]:
+    progress, refinement = snapshot.progress, snapshot.refinement
+    rows = progress.state.collect_rows()
+    content = {
         "floors": list(progress.floors),
-        "classification_weight": loop.settings.classification_weight,
-        "coder": get_numbers(loop.settings.sparse_coder),
-        "dictionary_sizes": [list(size) for size in loop.dictionary_sizes],
-        "history": encode_history(progress.history),
+        "classification_weight": progress.settings.weight,
+        "coder": progress.settings.sparse_coder.learned_parameters(),
+        "dictionary_sizes": encode_records(snapshot.sizes, DictionarySize),
+        "history": encode_records(progress.history, IterationRecord),
         "converged": progress.converged,
         "stopped": progress.stopped,
-        "random_numbers": encode_random_state(rng),
+        "random_numbers": encode("random_numbers", snapshot.rng, {}),
+    }
+    arrays = {name: getattr(progress.state.model, name) for name in _MODEL_ARRAYS}
+    arrays |= {"code_indices": rows.codes.indices, "code_values": rows.codes.values}
+    arrays["noise_variance"] = rows.noise_variance
+    if rows.positions is not None:
+        arrays["positions"] = rows.positions
+    if refinement is not None:
+        moments = refinement.moments
+        content["refinement"] = {
+            "history": encode_records(refinement.history, EpochRecord),
+            "n_steps": moments.n_steps,
+            "seed": refinement.seed,
+            "stopped": refinement.stopped,
+        }
+        refined = (refinement.model, refinement.average, refinement.best, moments.mean, moments.square)
+        for prefix, parameters in zip(_REFINED, refined, strict=True):
+            arrays |= {f"refinement.{prefix}.{name}": array for name, array in parameters._asdict().items()}
+    return content, arrays
+
+
+def _decode_snapshot(stored: Container, history: list[IterationRecord], run: FitRun) -> Snapshot:
+    content, arrays = stored
+    rng = Decoder({}, {}).decode("random_numbers", content["random_numbers"])
+    if not isinstance(rng, np.random.RandomState):
+        raise TypeError(f"the random numbers are a {type(rng).__name__}")
+    _check_arrays(arrays, run, has_refinement="refinement" in content)
+    weight = float(content["classification_weight"])
+    if not 0 < weight < np.inf:
+        raise ValueError(f"the weight of the labels is {weight}")
+    numbers = {name: float(number) for name, number in content["coder"].items()}
+    coder = run.settings.sparse_coder.with_learned_parameters(numbers)
+    settings = replace(run.settings, classification_weight=weight, sparse_coder=coder)
+    model = Model(*(arrays[name] for name in _MODEL_ARRAYS))
+    encoder = Encoder.of(model.dictionary, coder, settings.n_nonzero_coefs, settings.n_jobs)
+    codes = RowCodes(arrays["code_indices"], arrays["code_values"])
+    rows = RowState(codes, arrays["noise_variance"], arrays.get("positions"))
+    state = FitState(model, encoder, run.training.parts).put_rows(rows, run.training.facts.row_slices)
+    floors = Floors(*(float(floor) for floor in content["floors"]))
+    progress = FitProgress(settings, state, floors, history, bool(content["converged"]), bool(content["stopped"]))
+    refinement = _decode_refinement(content["refinement"], arrays) if "refinement" in content else None
+    sizes = decode_records(content["dictionary_sizes"], DictionarySize)
+    # An unfinished loop will end with another model, which is to be refined from scratch.
+    return Snapshot(progress, sizes, rng, refinement if progress.is_finished else None)
+
+
+def _decode_refinement(content: Json, arrays: Arrays) -> RefinementProgress:
+    history = decode_records(content["history"], EpochRecord)
+    for name, largest in {"n_steps": np.inf, "seed": MOST_SEEDS - 1}.items():
+        if type(content[name]) is not int or not 0 <= content[name] <= largest:
+            raise ValueError(f"{name} of the refinement is {content[name]!r}")
+    model, average, best, mean, square = (
+        Parameters(*(arrays[f"refinement.{prefix}.{name}"] for name in Parameters._fields)) for prefix in _REFINED
+    )
+    if any((squares < 0).any() for squares in square):
+        raise ValueError("there are squares of gradients below 0")
+    moments = Moments(mean, square, content["n_steps"])
+    return RefinementProgress(model, average, moments, best, history, content["seed"], bool(content["stopped"]))
+
+
+def _check_arrays(arrays: Arrays, run: FitRun, *, has_refinement: bool) -> None:
+    """Raise unless all arrays have the shapes and types of this fit, and every number is finite."""
+    facts, settings, n_components = run.training.facts, run.settings, len(arrays["dictionary"])
+    n_samples, n_classes, dtype = facts.n_samples, facts.n_classes, facts.dtype
+    parameters = {"dictionary": (n_components, facts.n_features), "intercept": (n_classes,)}
+    codes = dict.fromkeys(("code_indices", "code_values"), (n_samples, settings.n_nonzero_coefs))
+    shapes: dict[str, tuple[int, ...]] = parameters | codes
+    shapes |= {"coef": (n_classes, n_components), "class_cost": (n_classes,), "noise_variance": (n_samples,)}
+    if settings.registration is not None:
+        shapes["positions"] = (n_samples, len(settings.registration.frame.units))
+    if has_refinement:
+        parameters["coef_by_atom"] = (n_components, n_classes)
+        shapes |= {f"refinement.{prefix}.{name}": parameters[name] for prefix in _REFINED for name in parameters}
+    if set(arrays) != set(shapes):
+        raise ValueError(f"it has the arrays {sorted(arrays)} instead of {sorted(shapes)}")
+    dtypes = {"code_indices": np.int32, "class_cost": np.float64}
+    for name, array in arrays.items():
+        check_array(name, array, shapes[name], dtypes.get(name, dtype))
+    indices = arrays["code_indices"]
+    if indices.size and not 0 <= indices.min() <= indices.max() < n_components:
+        raise ValueError(f"codes use atoms beyond the {n_components} of the dictionary")
+
+
+def _take_fingerprint(estimator: DDLClassifier, training: TrainingSet) -> dict[str, Json]:
+    """Return what must be the same when the fit is resumed: parameters, samples and labels, and how they are cut."""
+    parameters = estimator.get_params(deep=False)
+    refiner, alignment = resolve_refiner(estimator.refine), estimator.alignment
+    if not (isinstance(alignment, Alignment) and alignment.training):
+        parameters["alignment"] = None  # it concerns only new samples
+        if refiner is None or refiner.jitter is None:
+            del parameters["image_shape"]
+    used = {name: value for name, value in parameters.items() if name not in _FREE_PARAMETERS}
+    facts = training.facts
+    samples, labels = zip(*training.parts.collect(_hash_part), strict=True)  # computed where the parts are
+    return {name: _describe_parameter(name, value) for name, value in used.items()} | {
+        "X": _describe_data(facts.n_rows, facts.n_features, facts.dtype, samples),
+        "y": _describe_data(facts.n_rows, facts.n_classes, np.dtype(np.int8), labels),
     }
 
 
-def _identify(estimator: DDLClassifier, training: TrainingSet) -> dict[str, Json]:
-    """Return what must be the same when the fit is resumed."""
-    free = _list_free_parameters(estimator)
-    parameters = {name: value for name, value in estimator.get_params(deep=False).items() if name not in free}
-    return {
-        "parameters": {name: _identify_parameter(name, value) for name, value in parameters.items()},
-        "data": _identify_data(training),
-    }
+def _describe_parameter(name: str, value: Any) -> dict[str, Json]:
+    if isinstance(value, np.random.RandomState):  # its state is stored elsewhere
+        return {"value": "RandomState", "text": "RandomState"}
+    value = value.item() if isinstance(value, np.generic) else value
+    arrays: Arrays = {}
+    stored = encode_or_name(name, value, arrays)
+    hashes = [[list(array.shape), array.dtype.str, _hash_rows(array)] for array in arrays.values()]
+    return {"value": [stored, *hashes], "text": textwrap.shorten(repr(value), _LONGEST_TEXT)}
 
 
-def _list_free_parameters(estimator: DDLClassifier) -> set[str]:
-    """Return the parameters on which this fit does not depend."""
-    is_unused = {"alignment": not estimator.align_training, "jitter": estimator.refine is None}
-    is_unused["image_shape"] = is_unused["alignment"] and (is_unused["jitter"] or estimator.jitter is None)
-    return _FREE_PARAMETERS | {name for name in is_unused if is_unused[name]}
+def _describe_data(n_rows: Sequence[int], n_columns: int, dtype: np.dtype, hashes: Sequence[str]) -> dict[str, Json]:
+    digest = hashlib.sha256("".join(hashes).encode()).hexdigest()
+    shape = (sum(n_rows), n_columns)
+    text = f"{dtype} of shape {shape} in {len(n_rows)} parts with SHA-256 {digest[:8]}"
+    return {"value": [dtype.str, *n_rows, n_columns, digest], "text": text}
 
 
 def _hash_part(part: TrainingPart) -> tuple[str, str]:
-    return _hash_rows(part.images), _hash_rows(part.labels)
-
-
-def _identify_data(training: TrainingSet) -> dict[str, Json]:
-    """Return a fingerprint of samples and labels, made where they are; the way they are cut is a part of it."""
-    facts = training.facts
-    fingerprints = zip(*training.parts.collect(_hash_part), strict=True)
-    samples, labels = (hashlib.sha256("".join(hashes).encode()).hexdigest() for hashes in fingerprints)
-    return {
-        "parts": list(facts.n_rows),
-        "X": {"shape": [facts.n_samples, facts.n_features], "dtype": facts.dtype.str, "sha256": samples},
-        "y": {"shape": [facts.n_samples, facts.n_classes], "dtype": np.dtype(np.int8).str, "sha256": labels},
-    }
-
-
-def _identify_parameter(name: str, value: Any) -> dict[str, Json]:
-    if isinstance(value, np.random.RandomState):  # the file has its own state of it
-        return {"value": {"type": "random_state"}, "text": "RandomState"}
-    value = value.item() if isinstance(value, np.generic) else value
-    stored = encode_or_name(name, value, lambda name, array: _identify_array(array))
-    return {"value": stored, "text": textwrap.shorten(repr(value), _LONGEST_TEXT)}
-
-
-def _identify_array(array: NDArray[Any]) -> dict[str, Json]:
-    return {"shape": list(array.shape), "dtype": array.dtype.str, "sha256": _hash_rows(array)}
+    return _hash_rows(part.original), _hash_rows(part.labels)
 
 
 def _hash_rows(array: NDArray[Any]) -> str:
-    digest = hashlib.sha256()
-    for rows in split_rows(len(array)) if array.ndim else [...]:
+    array, digest = np.atleast_1d(array), hashlib.sha256()
+    for rows in split_rows(len(array)):
         digest.update(np.asarray(array[rows]).tobytes())
     return digest.hexdigest()
 
 
 def _compare(stored: Json, here: Json) -> list[str]:
-    """Name what differs, of all that both fits depend on."""
-    differences = []
-    for name in stored["parameters"].keys() & here["parameters"].keys():
-        then, now = stored["parameters"][name], here["parameters"][name]
-        if then["value"] != now["value"]:
-            differences.append(f"{name} was {then['text']} and is {now['text']} now")
-    then, now = stored["data"]["parts"], here["data"]["parts"]
-    if sum(then) == sum(now) and then != now:
-        return [*differences, f"the samples were cut into {len(then)} parts and are cut into others now"]
-    for name in ("X", "y"):
-        then, now = stored["data"][name], here["data"][name]
-        if then != now:
-            differences.append(f"{name} differs: {_describe_data(then)} then, {_describe_data(now)} now")
-    return sorted(differences)
-
-
-def _describe_data(data: Json) -> str:
-    return f"shape {tuple(data['shape'])} of {np.dtype(data['dtype'])} with SHA-256 {data['sha256'][:8]}"
+    """Return the differences between two fingerprints, in words."""
+    return [
+        f"{name} was {stored[name]['text']} and is {here[name]['text']} now"
+        for name in sorted(stored.keys() & here.keys() | {"X", "y"})
+        if stored[name]["value"] != here[name]["value"]
+    ]

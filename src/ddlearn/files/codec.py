@@ -1,312 +1,259 @@
-"""Parameters and attributes as JSON: what a model file holds of them, and how they come back.
+"""Parameters and attributes as JSON, and back.
 
-Numbers, strings, None, lists and tuples are stored as they are; arrays go where the writer keeps arrays; strategies
-are stored by their registered name and parameters.  Any other object is named only, and whoever reads the file has to
-bring it along: nothing in a file is ever executed.
+Numbers, strings, None, lists and tuples are stored as they are, and arrays by reference to the arrays of the file.
+Objects of the classes in :func:`list_storable` are stored by name and parameters, which may be such objects again.
+Of any other object only the class and parameters are stored, and the reader of the file has to pass an object of that
+class: nothing in a file is ever executed.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
 from ..classifiers import CLASSIFIER_TRAINERS
-from ..coding import SPARSE_CODERS
 from ..coding.alignment import Alignment
-from ..coding.errors import ERROR_ROUTES
+from ..coding.discriminative import DiscriminativeCoding
+from ..coding.encoder import SPARSE_CODERS
+from ..coding.errors import ERROR_SEARCHES
 from ..coding.jitter import Jitter
+from ..coding.robust import Robustness
 from ..dictionary import DICTIONARY_UPDATES
-from ..fitting.loop import IterationRecord
-from ..fitting.refinement import EpochRecord, Refiner
+from ..fitting.refine import Refiner
+from ..inference.rules import INFERENCE_RULES
 from ..losses import LOSSES
+from ..objective import Scales
+from .format import Arrays, Json
 
-Json = Any
-KeepArray = Callable[[str, NDArray[Any]], Json]
-Record = TypeVar("Record", IterationRecord, EpochRecord)
-
-REGISTRIES: dict[str, Mapping[str, Any]] = {
-    "loss": LOSSES,
-    "sparse_coder": SPARSE_CODERS,
-    "dictionary_update": DICTIONARY_UPDATES,
-    "classifier_trainer": CLASSIFIER_TRAINERS,
-    "error_route": ERROR_ROUTES,
-    "alignment": {"alignment": Alignment},
-    "jitter": {"jitter": Jitter},
-    "refine": {"refiner": Refiner},
+_OPTIONS: dict[str, type] = {
+    "alignment": Alignment,
+    "coding": DiscriminativeCoding,
+    "jitter": Jitter,
+    "refiner": Refiner,
+    "robustness": Robustness,
+    "scales": Scales,
 }
+_REGISTRIES: Any = (LOSSES, SPARSE_CODERS, DICTIONARY_UPDATES, CLASSIFIER_TRAINERS, ERROR_SEARCHES, INFERENCE_RULES)
+_COUNTERS = ("iteration", "epoch")  # fields that number the records of a history
+_CSR_PARTS = ("data", "indices", "indptr")
 _NUMBERS = "biuf"
 _DATES = "Mm"
-# Strings in an array all take the room of the longest; a few bytes of JSON must not ask for more than this.
+# All strings of an array take the space of the longest; a few bytes of JSON must not allocate more than this.
 _MOST_STRING_BYTES = 2**28
 
 
 class NotStorable(TypeError):
-    """A value has no place in a file."""
+    """A value that a file cannot hold."""
 
 
-def encode_or_name(name: str, value: Any, keep_array: KeepArray) -> Json:
-    """Return a value as JSON, and of an object that cannot be stored its class and parameters.
+def list_storable() -> dict[str, type]:
+    """Return the classes whose objects a file can hold, by the name under which it stores them."""
+    storable = dict(_OPTIONS)
+    for registry in _REGISTRIES:  # users may have registered classes of their own
+        for name, storable_class in registry.items():
+            if storable.setdefault(name, storable_class) is not storable_class:
+                raise ValueError(
+                    f"{name!r} is registered for {storable[name].__name__} and for {storable_class.__name__}, which "
+                    "files could not tell apart: register one of them under another name"
+                )
+    return storable
 
-    Parameters
-    ----------
-    name : str
-        What it is called; arrays are kept under that name.
-    value : object
-        The value.
-    keep_array : callable
-        Takes a name and an array of numbers, returns the JSON that stands for it.
 
-    Returns
-    -------
-    object
-        JSON.
-    """
+def encode_or_name(name: str, value: Any, arrays: Arrays) -> Json:
+    """Return a value as JSON, and if a file cannot hold it, its class and parameters."""
     try:
-        return encode(name, value, keep_array)
+        return encode(name, value, arrays)
     except NotStorable:
-        return {"type": "named", "class": type(value).__name__, "parameters": _encode_parameters(value)}
+        parameters = None  # of an object that has none, or some that a file cannot hold
+        if isinstance(value, BaseEstimator):
+            with suppress(NotStorable):
+                parameters = _encode_parameters(name, value, encode, arrays)
+        return {"type": "named", "class": type(value).__name__, "parameters": parameters}
 
 
-def encode(name: str, value: Any, keep_array: KeepArray) -> Json:
-    """Return a value as JSON.
-
-    Parameters
-    ----------
-    name : str
-        What it is called; arrays are kept under that name.
-    value : object
-        The value.
-    keep_array : callable
-        Takes a name and an array of numbers, returns the JSON that stands for it.
-
-    Returns
-    -------
-    object
-        JSON.
-
-    Raises
-    ------
-    NotStorable
-        If it is an object of a class that is not registered, or an array of such objects.
-    """
-    if isinstance(value, np.generic):
-        return {"type": "scalar", "value": _encode_array(name, np.asarray(value), keep_array)}
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else {"type": "float", "value": str(value)}
-    if isinstance(value, list) and value and isinstance(value[0], IterationRecord | EpochRecord):
-        return encode_history(value)
-    if isinstance(value, list | tuple):
-        items = [encode(f"{name}.{place}", item, keep_array) for place, item in enumerate(value)]
-        return items if type(value) is list else {"type": "tuple", "items": items}
-    if isinstance(value, np.ndarray):
-        return _encode_array(name, value, keep_array)
-    if isinstance(value, csr_array):
-        parts = {part: _encode_array(f"{name}.{part}", getattr(value, part), keep_array) for part in _CSR_PARTS}
-        return {"type": "csr", "shape": list(value.shape), **parts}
-    if isinstance(value, np.random.RandomState):
-        return {"type": "random_state", "state": encode_random_state(value)}
-    return _encode_strategy(name, value, keep_array)
+def encode(name: str, value: Any, arrays: Arrays) -> Json:
+    """Return a value as JSON, or raise NotStorable; arrays are added to those of the file, under the name."""
+    match value:
+        case np.generic():
+            return {"type": "scalar", "value": _encode_array(name, np.asarray(value), arrays)}
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return encode_float(value)
+        case list() | tuple():
+            items = [encode(f"{name}.{place}", item, arrays) for place, item in enumerate(value)]
+            return items if type(value) is list else {"type": "tuple", "items": items}
+        case np.ndarray():
+            return _encode_array(name, value, arrays)
+        case csr_array():
+            parts = {part: _encode_array(f"{name}.{part}", getattr(value, part), arrays) for part in _CSR_PARTS}
+            return {"type": "csr", "shape": list(value.shape), **parts}
+        case np.random.RandomState():
+            return _encode_random_state(value)
+    names = [key for key, storable_class in list_storable().items() if type(value) is storable_class]
+    if not names:  # or a subclass of a storable class, which may do something else
+        raise NotStorable(f"{name}={value!r} is an object of a class that files do not store.")
+    parameters = _encode_parameters(name, value, encode_or_name, arrays)
+    return {"type": "strategy", "name": names[0], "parameters": parameters}
 
 
-_CSR_PARTS = ("data", "indices", "indptr")
-
-
-def _encode_array(name: str, array: NDArray[Any], keep_array: KeepArray) -> Json:
+def _encode_array(name: str, array: NDArray[Any], arrays: Arrays) -> Json:
     if array.dtype.kind in _NUMBERS and array.dtype.itemsize <= 8:
-        return {"type": "array", "kept": keep_array(name, array.astype(array.dtype.newbyteorder("="), copy=False))}
+        arrays[name] = array.astype(array.dtype.newbyteorder("="), copy=False)
+        return {"type": "array", "kept": name}
     if array.dtype.kind in _DATES:
-        return {"type": "dates", "dtype": array.dtype.str, "kept": keep_array(name, array.view(np.int64))}
+        arrays[name] = array.view(np.int64)
+        return {"type": "dates", "dtype": array.dtype.str, "kept": name}
     is_text = array.dtype.kind == "U" or (array.dtype == object and all(isinstance(item, str) for item in array.flat))
     if is_text and array.nbytes <= _MOST_STRING_BYTES:
-        return {
-            "type": "strings",
-            "dtype": array.dtype.str,
-            "shape": list(array.shape),
-            "items": array.ravel().tolist(),
-        }
+        items = array.ravel().tolist()
+        return {"type": "strings", "dtype": array.dtype.str, "shape": list(array.shape), "items": items}
     raise NotStorable(f"{name} is an array of dtype {array.dtype}, which a file cannot hold.")
 
 
-def _encode_strategy(name: str, value: Any, keep_array: KeepArray) -> Json:
-    for kind, registry in REGISTRIES.items():
-        for registered, strategy_class in registry.items():
-            if type(value) is strategy_class:  # a subclass may do something else
-                parameters = {
-                    parameter: encode(f"{name}.{parameter}", inner, keep_array)
-                    for parameter, inner in value.get_params(deep=False).items()
-                }
-                return {"type": "strategy", "kind": kind, "name": registered, "parameters": parameters}
-    raise NotStorable(f"{name}={value!r} is not of a registered class.")
+def _encode_parameters(name: str, value: Any, encode_one: Callable[..., Json], arrays: Arrays) -> Json:
+    parameters = value.get_params(deep=False).items()
+    return {key: encode_one(f"{name}.{key}", inner, arrays) for key, inner in parameters}
 
 
-def _encode_parameters(value: Any) -> Json:
-    """Return the parameters of an object that is only named, None if it has none that can be told."""
-    try:
-        return {name: encode(name, inner, _no_arrays) for name, inner in value.get_params(deep=False).items()}
-    except (AttributeError, TypeError):
-        return None
+def encode_float(value: float) -> Json:
+    """Return a number as JSON, which has no numbers that are not finite."""
+    return value if math.isfinite(value) else {"type": "float", "value": str(value)}
 
 
-def _no_arrays(name: str, array: NDArray[Any]) -> Json:
-    raise NotStorable(f"{name} is an array.")
-
-
-def encode_random_state(rng: np.random.RandomState) -> Json:
-    """Return the state of a random number generator."""
+def _encode_random_state(rng: np.random.RandomState) -> Json:
     state: Any = rng.get_state(legacy=False)
     if state["bit_generator"] != "MT19937":
-        raise NotStorable(f"A RandomState made of {state['bit_generator']} cannot be stored: make it of a number.")
-    return [state["state"]["key"].tolist(), int(state["state"]["pos"]), int(state["has_gauss"]), float(state["gauss"])]
+        raise NotStorable(f"A RandomState of {state['bit_generator']} cannot be stored: use RandomState(seed).")
+    numbers = [state["state"]["key"].tolist(), state["state"]["pos"], state["has_gauss"], state["gauss"]]
+    return {"type": "random_state", "state": numbers}
 
 
-def decode_random_state(state: Json) -> np.random.RandomState:
-    """Return a random number generator in that state."""
+def _decode_random_state(state: Json) -> np.random.RandomState:
     key, position, has_gauss, gauss = state
     if not 0 <= position <= 624:
-        raise ValueError(f"a random state is at place {position} of 624")
+        raise ValueError(f"a random state is at position {position} of 624")
     rng = np.random.RandomState()
     rng.set_state(("MT19937", np.array(key, np.uint32), position, has_gauss, gauss))
     return rng
 
 
-# What a history may be made of, under the name of the field that numbers the records.
-_RECORDS: dict[str, type[IterationRecord] | type[EpochRecord]] = {"iteration": IterationRecord, "epoch": EpochRecord}
+def encode_records(records: Sequence[tuple[Any, ...]], record_class: Any) -> Json:
+    """Return named tuples of numbers as lists, with the names of the fields once."""
+    return {"fields": record_class._fields, "rows": [list(map(encode_float, record)) for record in records]}
 
 
-def encode_history(history: Sequence[IterationRecord] | Sequence[EpochRecord]) -> Json:
-    """Return what the iterations, or epochs, did, one list each."""
-    rows = [[encode(name, value, _no_arrays) for name, value in record._asdict().items()] for record in history]
-    return {"type": "history", "fields": list(history[0]._fields), "rows": rows}
-
-
-def decode_history(stored: Json, expected: type[Record] | None = None) -> list[Record]:
-    """Return the records of the iterations, or epochs, which must be numbered from 0, and as expected if that is told.
-
-    Parameters
-    ----------
-    stored : dict
-        JSON.
-    expected : type or None, default=None
-        What the records must be: IterationRecord or EpochRecord.
-
-    Returns
-    -------
-    list
-        The records.
-    """
-    record_class: Any = _RECORDS.get(stored["fields"][0]) if expected is None else expected
-    if record_class is None or tuple(stored["fields"]) != record_class._fields:
-        raise ValueError(f"the history has the fields {stored['fields']}")
+def decode_records(stored: Json, record_class: Any) -> list[Any]:
+    """Return the named tuples; those of iterations and epochs must be numbered from 0 without gaps."""
+    fields = record_class._fields
+    if tuple(stored["fields"]) != fields:
+        raise ValueError(f"a {record_class.__name__} has the fields {stored['fields']}")
     decoder = Decoder({}, {})
-    history = [record_class(*decoder.decode("history", row)) for row in stored["rows"]]
-    if [record[0] for record in history] != list(range(len(history))) or not history:
-        raise ValueError("the history has gaps")
-    if not all(type(value) in (int, float) for record in history for value in record):
-        raise TypeError("the history holds something else than numbers")
-    return history
+    records = [record_class(*decoder.decode("number", row)) for row in stored["rows"]]
+    if not all(type(value) in (int, float) for record in records for value in record):
+        raise TypeError(f"a {record_class.__name__} holds a value that is not a number")
+    if fields[0] in _COUNTERS and ([record[0] for record in records] != list(range(len(records))) or not records):
+        raise ValueError(f"the numbers of the {fields[0]}s have gaps")
+    return records
 
 
 class Decoder:
-    """Turns JSON back into values.
+    """Turns JSON back into values: with the arrays of the file, and the objects that its reader passed by name."""
 
-    Parameters
-    ----------
-    arrays : dict of str to ndarray
-        The arrays that the JSON refers to.
-    brought : dict of str to object
-        The objects that a file only names, each under the name of its parameter.
-    """
-
-    def __init__(self, arrays: Mapping[str, NDArray[Any]], brought: Mapping[str, Any]):
+    def __init__(self, arrays: Arrays, passed: Mapping[str, Any]):
         self.arrays = arrays
-        self.brought = brought
+        self.passed = passed
         self.used: set[str] = set()
 
     def decode(self, name: str, stored: Json) -> Any:
-        """Return the value of that parameter."""
+        """Return the value of the parameter or attribute of that name."""
         if isinstance(stored, list):
             return [self.decode(name, item) for item in stored]
         if not isinstance(stored, dict):
             return stored
-        decoders = {
-            "scalar": lambda: self.decode(name, stored["value"])[()],
-            "float": lambda: float(stored["value"]),
-            "tuple": lambda: tuple(self.decode(name, stored["items"])),
-            "array": lambda: self.arrays[stored["kept"]],
-            "dates": lambda: self.arrays[stored["kept"]].view(_dtype(stored["dtype"], _DATES)),
-            "strings": lambda: self._decode_strings(stored),
-            "csr": lambda: self._decode_csr(name, stored),
-            "random_state": lambda: decode_random_state(stored["state"]),
-            "strategy": lambda: self._decode_strategy(name, stored),
-            "history": lambda: decode_history(stored),
-            "named": lambda: self._bring(name, stored),
-        }
-        if stored.get("type") not in decoders:
-            raise ValueError(f"{name} is stored as {stored.get('type')!r}, which is not known")
-        return decoders[stored["type"]]()
-
-    def _decode_strings(self, stored: Json) -> NDArray[Any]:
-        items = stored["items"]
-        if not all(isinstance(item, str) for item in items):
-            raise TypeError("an array of strings holds something else")
-        dtype = _dtype(stored["dtype"], "UO")
-        if dtype.itemsize * len(items) > _MOST_STRING_BYTES:
-            raise ValueError(f"{len(items)} strings of type {dtype} are too many")
-        strings = np.array(items, dtype)
-        if strings.tolist() != items:
-            raise ValueError(f"there are strings that are too long for the type {dtype}")
-        return strings.reshape(stored["shape"])
+        match stored.get("type"):
+            case "scalar":
+                return self.decode(name, stored["value"])[()]
+            case "float":
+                return float(stored["value"])
+            case "tuple":
+                return tuple(self.decode(name, stored["items"]))
+            case "array":
+                return self.arrays[stored["kept"]]
+            case "dates":
+                return self.arrays[stored["kept"]].view(_make_dtype(stored["dtype"], _DATES))
+            case "strings":
+                return _decode_strings(stored)
+            case "csr":
+                return self._decode_csr(name, stored)
+            case "random_state":
+                return _decode_random_state(stored["state"])
+            case "strategy":
+                return self._decode_strategy(name, stored)
+            case "named":
+                return self._take_passed(name, stored)
+        raise ValueError(f"{name} is stored as {stored.get('type')!r}, which is not known")
 
     def _decode_csr(self, name: str, stored: Json) -> csr_array:
         data, indices, indptr = (self.decode(name, stored[part]) for part in _CSR_PARTS)
         n_rows, n_columns = stored["shape"]
         if not (indices.ndim == indptr.ndim == data.ndim == 1 and indices.dtype.kind == indptr.dtype.kind == "i"):
-            raise ValueError(f"the parts of {name} are not those of a sparse matrix")
+            raise ValueError(f"the arrays of {name} are not those of a sparse matrix")
         if len(indptr) != n_rows + 1 or indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
-            raise ValueError(f"the rows of {name} do not begin where they should")
+            raise ValueError(f"the row pointers of {name} are inconsistent")
         if len(indices) != len(data) or (indices.size and not 0 <= indices.min() <= indices.max() < n_columns):
             raise ValueError(f"{name} has entries outside of its {n_columns} columns")
         return csr_array((data, indices, indptr), shape=(n_rows, n_columns))
 
     def _decode_strategy(self, name: str, stored: Json) -> Any:
-        registry = REGISTRIES[stored["kind"]]
-        if stored["name"] not in registry:
+        storable = list_storable()
+        if stored["name"] not in storable:
             raise ValueError(
-                f"its {name} is the {stored['kind']} registered as {stored['name']!r}, which is not registered here: "
-                f"add its class to the registry under that name"
+                f"its {name} is of a class registered as {stored['name']!r}, which is not registered here: add the "
+                "class to its registry under that name"
             )
-        parameters = {key: self.decode(name, value) for key, value in stored["parameters"].items()}
-        strategy = registry[stored["name"]](**parameters)
-        getattr(strategy, "check_parameters", lambda: None)()
-        return strategy
+        return storable[stored["name"]](**self._decode_parameters(name, stored))
 
-    def _bring(self, name: str, stored: Json) -> Any:
-        """Return the object that was brought along for one that the file only names, with the parameters it had."""
-        name = name.removesuffix("_")  # loss_ is made from loss
+    def _decode_parameters(self, name: str, stored: Json) -> dict[str, Any]:
+        return {key: self.decode(f"{name}__{key}", value) for key, value in stored["parameters"].items()}
+
+    def _take_passed(self, name: str, stored: Json) -> Any:
+        """Return the object that was passed for one that the file only names, with the parameters it had."""
+        name = name.removesuffix("_")  # the attribute loss_ comes from the parameter loss
         self.used.add(name)
-        if name not in self.brought:
+        if name not in self.passed:
             raise ValueError(
                 f"its {name} is an object of the class {stored['class']}, which a file cannot hold: "
                 f"pass one, load(path, {name}={stored['class']}(...))"
             )
-        value = self.brought[name]
+        value = self.passed[name]
         if type(value).__name__ != stored["class"]:
             raise ValueError(f"its {name} is an object of the class {stored['class']}, but {name}={value!r} was passed")
         if stored["parameters"] is None:
             return value
-        parameters = {key: self.decode(name, inner) for key, inner in stored["parameters"].items()}
-        return clone(value, safe=False).set_params(**parameters)
+        return clone(value, safe=False).set_params(**self._decode_parameters(name, stored))
 
 
-def _dtype(text: str, kinds: str) -> np.dtype:
+def _decode_strings(stored: Json) -> NDArray[Any]:
+    items, dtype = stored["items"], _make_dtype(stored["dtype"], "UO")
+    if not all(isinstance(item, str) for item in items):
+        raise TypeError("an array of strings holds a value that is not a string")
+    if dtype.itemsize * len(items) > _MOST_STRING_BYTES:
+        raise ValueError(f"{len(items)} strings of type {dtype} are too large")
+    strings = np.array(items, dtype)
+    if strings.tolist() != items:
+        raise ValueError(f"there are strings that are too long for the type {dtype}")
+    return strings.reshape(stored["shape"])
+
+
+def _make_dtype(text: str, kinds: str) -> np.dtype:
     dtype = np.dtype(text)
     if dtype.kind not in kinds:
         raise ValueError(f"an array has the dtype {text}")

@@ -1,12 +1,12 @@
-"""One kind of file for models and checkpoints: arrays and a JSON header, checked before anything is made of them.
+"""The file format of models and checkpoints: arrays and a JSON header, verified before they are used.
 
-The file is a safetensors file, which any tool for that format opens.  Its metadata hold one entry, "ddlearn", a JSON
-object with the SHA-256 of the whole file (taken with zeros in its own place), the kind of file, the version of the
-format, the version of the library, the arrays that lie column by column, and the content that the kind defines.
-Nothing in it is ever executed.
+The file is a safetensors file, which any tool for that format opens.  Its metadata have one entry, "ddlearn", a JSON
+object with the SHA-256 of the whole file (computed with zeros in its place), the kind of file, the versions of the
+format and of the library, the names of arrays in column-major order, and the content, which depends on the kind.
+Nothing in a file is ever executed.
 
 A reader trusts nothing: the length of the header is compared with the size of the file and a limit before the header
-is read, kind and version before the rest is, and the hash before the content is looked at.
+is read, kind and version are checked before the rest is read, and the hash before the content is used.
 """
 
 from __future__ import annotations
@@ -15,36 +15,35 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import safetensors.numpy
 from numpy.typing import NDArray
 
+from .. import __version__
 from .atomic import write_atomically
 
-__all__ = ["Container", "ModelFileError", "read_container", "write_container"]
-
+Json = Any
 Arrays = dict[str, NDArray[Any]]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MODEL, CHECKPOINT = "model", "checkpoint"
 _ADVICE = {MODEL: "read it with ddlearn.load(path)", CHECKPOINT: "resume it with ddlearn.Checkpoint(path, resume=True)"}
 
-# A header of this size would hold the names of half a million features; what claims more is not ours.
+# A header of this size would hold the names of half a million features; a larger one is not ours.
 MAX_HEADER_BYTES = 2**24
 _LENGTH_BYTES = 8
 _ENTRY = "ddlearn"
 _NO_DIGEST = "0" * hashlib.sha256().digest_size * 2
-# What a value of the wrong type or an array of the wrong shape can make the reading code raise.
+# What a value of the wrong type or an array of the wrong shape can raise while a file is read.
 _READING_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
 class ModelFileError(ValueError):
-    """A file is not a whole and valid model file or checkpoint.
+    """A file is not a complete and valid model file or checkpoint.
 
     Examples
     --------
@@ -54,49 +53,36 @@ class ModelFileError(ValueError):
     ...         ddlearn.load(empty.name)
     ...     except ddlearn.ModelFileError as error:
     ...         print(str(error).removeprefix(empty.name))
-     is not a ddlearn file: it has only 0 bytes.
+     cannot be read: it is not a ddlearn file, since it has only 0 bytes.
     """
 
 
 class Container(NamedTuple):
     """What a file holds."""
 
-    content: dict[str, Any]  # JSON
+    content: dict[str, Json]
     arrays: Arrays
 
 
 @contextmanager
 def blame_file(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Say of errors in the content of a file which file it was."""
+    """Turn errors in the content of a file into a ModelFileError that names the file."""
     try:
         yield
     except ModelFileError:
         raise
     except _READING_ERRORS as error:
-        raise ModelFileError(f"{os.fspath(path)} does not hold what it should: {error}.") from error
+        raise ModelFileError(f"{os.fspath(path)} cannot be read: {error}.") from error
 
 
-def write_container(path: str | os.PathLike[str], kind: str, content: dict[str, Any], arrays: Arrays) -> None:
-    """Write a file, in one step.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The file.
-    kind : {"model", "checkpoint"}
-        What it is.
-    content : dict
-        JSON.
-    arrays : dict of str to ndarray
-        Arrays of any numeric dtype that safetensors knows.
-    """
-    by_columns = sorted(name for name, array in arrays.items() if array.flags.fnc)
+def write_container(path: str | os.PathLike[str], kind: str, content: dict[str, Json], arrays: Arrays) -> None:
+    """Write a file in one step; arrays have a numeric dtype that safetensors supports."""
     entry = {
-        "sha256": _NO_DIGEST,  # first, so that no other text can be taken for it
+        "sha256": _NO_DIGEST,  # first, so that no other text can be mistaken for it
         "kind": kind,
         "format_version": FORMAT_VERSION,
-        "library_version": import_module("ddlearn").__version__,  # the package imports this file, so only now
-        "by_columns": by_columns,
+        "library_version": __version__,
+        "by_columns": sorted(name for name, array in arrays.items() if array.flags.fnc),
         "content": content,
     }
     tensors = {name: np.asarray(array.T if array.flags.fnc else array, order="C") for name, array in arrays.items()}
@@ -113,51 +99,39 @@ def write_container(path: str | os.PathLike[str], kind: str, content: dict[str, 
     write_atomically(path, data)
 
 
-def read_container(path: str | os.PathLike[str], kind: str) -> Container:
-    """Read a file of that kind, or say what is wrong with it.
+def read_container(
+    path: str | os.PathLike[str], kind: str, upgrades: Mapping[int, Callable[[Json], Json]] | None = None
+) -> Container:
+    """Read a file of that kind, or raise a ModelFileError that says what is wrong with it.
 
-    Parameters
-    ----------
-    path : str or path-like
-        The file.
-    kind : {"model", "checkpoint"}
-        What it must be.
-
-    Returns
-    -------
-    Container
-        Content and arrays, as they were written.
-
-    Raises
-    ------
-    ModelFileError
-        If it is anything but a whole file of that kind and of a known version.
-    OSError
-        If there is no file or it may not be read.
+    ``upgrades`` has a function for each earlier format version that can be read, which returns the content as the
+    present version has it.
     """
+    upgrades = upgrades or {}
     status = os.stat(path)
-    if not stat.S_ISREG(status.st_mode):  # to open a pipe would wait for a writer
+    if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for a writer
         raise ModelFileError(f"{os.fspath(path)} is not a file{' but a folder' * stat.S_ISDIR(status.st_mode)}.")
     with open(path, "rb") as file, blame_file(path):
         header = _read_header(file, status.st_size)
         entry = _parse_header(header)
-        _check_kind(entry, kind)
+        _check_kind(entry, kind, upgrades)
         data = header + file.read(status.st_size)
         _check_digest(data, entry)
-        return Container(entry["content"], _read_arrays(data, entry["by_columns"]))
+        content, arrays = entry["content"], _read_arrays(data, entry["by_columns"])
+        version = entry["format_version"]
+        return Container(content if version == FORMAT_VERSION else upgrades[version](content), arrays)
 
 
 def _read_header(file: BinaryIO, n_bytes: int) -> bytes:
-    """Return the bytes before the arrays, if there are that many."""
-    name = file.name
+    """Return the bytes before the arrays, if the file is large enough."""
     start = file.read(_LENGTH_BYTES)
-    if len(start) < _LENGTH_BYTES:
-        raise ModelFileError(f"{name} is not a ddlearn file: it has only {len(start)} bytes.")
     n_header = int.from_bytes(start, "little")
+    if len(start) < _LENGTH_BYTES:
+        raise ValueError(f"it is not a ddlearn file, since it has only {len(start)} bytes")
     if n_header > MAX_HEADER_BYTES:
-        raise ModelFileError(f"{name} is not a ddlearn file: it claims a header of {n_header} bytes.")
+        raise ValueError(f"it is not a ddlearn file, since it claims a header of {n_header} bytes")
     if _LENGTH_BYTES + n_header > n_bytes:
-        raise ModelFileError(f"{name} is cut off: it has {n_bytes} bytes, its header alone {n_header}.")
+        raise ValueError(f"it is truncated: it has {n_bytes} bytes, but its header alone has {n_header}")
     return start + file.read(n_header)
 
 
@@ -165,38 +139,47 @@ def _parse_header(header: bytes) -> dict[str, Any]:
     """Return the entry of the metadata that is ours."""
     try:
         entry = json.loads(json.loads(header[_LENGTH_BYTES:])["__metadata__"][_ENTRY])
-        if not isinstance(entry["sha256"], str) or not isinstance(entry["kind"], str):
-            raise TypeError("its hash and kind are not text")
-        if type(entry["format_version"]) is not int:
-            raise TypeError("its format version is not a number")
+        if [type(entry[name]) for name in ("sha256", "kind", "format_version")] != [str, str, int]:
+            raise TypeError("its hash, kind or version has the wrong type")
     except _READING_ERRORS as error:
         raise ValueError(f"its header is damaged, or not that of a ddlearn file ({error})") from error
     return entry
 
 
-def _check_kind(entry: dict[str, Any], kind: str) -> None:
-    version = entry["format_version"]
+def _check_kind(entry: dict[str, Any], kind: str, upgrades: Mapping[int, Any]) -> None:
+    version, writer = entry["format_version"], f"written by ddlearn {entry.get('library_version')}"
     if version > FORMAT_VERSION:
         raise ValueError(
-            f"it has format version {version}, written by ddlearn {entry.get('library_version')}, while this library "
-            f"reads versions up to {FORMAT_VERSION}: upgrade ddlearn"
+            f"it has format version {version}, {writer}, while this version of ddlearn reads versions up to "
+            f"{FORMAT_VERSION}: upgrade ddlearn"
         )
-    if version != FORMAT_VERSION:
+    if version < 1:
         raise ValueError(f"there is no format version {version}")
     if entry["kind"] != kind:
         advice = _ADVICE.get(entry["kind"], "it was not written by ddlearn")
         raise ValueError(f"it is a {entry['kind']}, not a {kind}: {advice}")
+    if version != FORMAT_VERSION and version not in upgrades:
+        raise ValueError(
+            f"it is a {kind} of the old format version {version}, {writer}, which this version cannot continue: "
+            "finish the fit with the version of ddlearn that began it, or start from scratch"
+        )
+
+
+def check_array(name: str, array: NDArray[Any], shape: tuple[int, ...], dtype: Any) -> None:
+    """Raise unless an array has that shape and type, and all its values are finite."""
+    if array.shape != shape or array.dtype != dtype:
+        raise ValueError(f"{name} is {array.dtype} of shape {array.shape}, expected {np.dtype(dtype)} of shape {shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} has values that are not finite")
 
 
 def _check_digest(data: bytes, entry: dict[str, Any]) -> None:
-    digest = entry["sha256"].encode()
-    place = data.find(digest)
+    place = data.find(entry["sha256"].encode())
     found = hashlib.sha256()
-    found.update(memoryview(data)[:place])
-    found.update(_NO_DIGEST.encode())
-    found.update(memoryview(data)[place + len(_NO_DIGEST) :])
+    for part in (memoryview(data)[:place], _NO_DIGEST.encode(), memoryview(data)[place + len(_NO_DIGEST) :]):
+        found.update(part)
     if found.hexdigest() != entry["sha256"]:
-        raise ValueError("it is damaged or cut off: its SHA-256 does not agree with its content")
+        raise ValueError("it is damaged or truncated: its SHA-256 does not match its content")
 
 
 def _read_arrays(data: bytes, by_columns: list[str]) -> Arrays:
@@ -204,5 +187,5 @@ def _read_arrays(data: bytes, by_columns: list[str]) -> Arrays:
         arrays = safetensors.numpy.load(data)
     except safetensors.SafetensorError as error:
         raise ValueError(f"its arrays cannot be read ({error})") from error
-    # A copy is a plain array of its own, writable and aligned, as those of a fit are.
+    # A copy is a plain array of its own, writable and aligned, as the arrays of a fit are.
     return {name: array.T.copy("F") if name in by_columns else array.copy() for name, array in arrays.items()}

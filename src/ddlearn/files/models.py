@@ -1,132 +1,72 @@
 """Fitted models as files: ``save`` and ``load``.
 
-A model file (``container.py``) holds the constructor parameters and all fitted attributes (``stored_values.py``) of one
-estimator, and a summary for people who look into it with another tool.  What a file says is compared with itself before
-a model is made of it: every array has the shape that the others ask for, and every number is finite.
+A model file (``format.py``) holds the constructor parameters and all fitted attributes of one estimator (``codec.py``),
+and a summary for readers with other tools.  Before a model is made, its attributes are checked against each other:
+arrays agree on their sizes, and every number is finite.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ..coding import resolve_sparse_coder
+from ..coding.encoder import resolve_sparse_coder
 from ..estimators.baseline import KSVD, CodeClassifier
 from ..estimators.classifier import DDLClassifier
 from ..fitting.loop import IterationRecord
-from ..fitting.refinement import EpochRecord, find_best
+from ..fitting.refine import CLASSIFIERS, EpochRecord, find_best
 from ..fitting.size import DictionarySize
 from ..losses import resolve_loss
-from .codec import (
-    Decoder,
-    Json,
-    encode,
-    encode_or_name,
-)
-from .format import (
-    MODEL,
-    blame_file,
-    read_container,
-    write_container,
-)
+from .codec import Decoder, decode_records, encode, encode_float, encode_or_name, encode_records, list_storable
+from .format import MODEL, Arrays, Container, Json, blame_file, check_array, read_container, write_container
 
-__all__ = ["load", "save"]
+Sizes = dict[str, int]
 
-Shape = tuple[str, ...]
-
-# The strategies among the attributes, and what raises if one cannot serve.
-_STRATEGIES: dict[str, Callable[[Any], Any]] = {"loss_": resolve_loss, "sparse_coder_": resolve_sparse_coder}
-_SPARSE = {"codes_"}
-# What histories are made of.
-_RECORDS: dict[str, type[Any]] = {"history_": IterationRecord, "refinement_": EpochRecord}
-# What the rows of a table are.
-_TABLES: dict[str, Callable[..., tuple[Any, ...]]] = {"dictionary_sizes_": DictionarySize}
-_ALWAYS_DOUBLE = {"class_cost_", "class_prior_", "error_"}  # others have the dtype of the samples
-
-
-@dataclass(frozen=True)
-class ModelLayout:
-    """The fitted attributes of a class of models; sizes that have the same name are the same."""
-
-    model_class: type[BaseEstimator]
-    floats: dict[str, Shape]  # arrays of finite floats
-    names: dict[str, Shape]  # arrays of labels
-    scalars: dict[str, type]
-    strategies: tuple[str, ...] = ()
-    record: str | None = None  # what has one entry for the start and one for each iteration
-    optional: frozenset[str] = frozenset({"feature_names_in_"})
-    tables: tuple[str, ...] = ()  # lists of named tuples, all optional
-    epochs: str | None = None  # what has one entry for the start and one for each epoch of refinement, optional
-
-    @property
-    def attributes(self) -> set[str]:
-        records = {name for name in (self.record, self.epochs) if name}
-        return {*self.floats, *self.names, *self.scalars, *self.strategies, *self.tables} | records
-
-
-_LAYOUTS = {
-    layout.model_class.__name__: layout
-    for layout in (
-        ModelLayout(
-            DDLClassifier,
-            floats={
-                "components_": ("n_components", "n_features"),
-                "coef_": ("n_classes", "n_components"),
-                "intercept_": ("n_classes",),
-                "class_cost_": ("n_classes",),
-                "class_prior_": ("n_classes",),
-                "noise_variance_": ("n_samples",),
-                "codes_": ("n_samples", "n_components"),
-            },
-            names={"classes_": ("n_classes",), "feature_names_in_": ("n_features",)},
-            scalars={
-                "median_noise_variance_": float,
-                "classification_weight_": float,
-                "noise_floor_": float,
-                "cost_floor_": float,
-                "n_nonzero_coefs_": int,
-                "n_features_in_": int,
-                "n_samples_seen_": int,
-                "n_iter_": int,
-                "converged_": bool,
-                "is_multilabel_": bool,
-            },
-            strategies=("loss_", "sparse_coder_"),
-            record="history_",
-            optional=frozenset(
-                {"feature_names_in_", "codes_", "noise_variance_", "classification_weight_", "refinement_", *_TABLES}
-            ),
-            tables=tuple(_TABLES),
-            epochs="refinement_",
-        ),
-        ModelLayout(
-            KSVD,
-            floats={"components_": ("n_components", "n_features"), "error_": ("n_errors",)},
-            names={"feature_names_in_": ("n_features",)},
-            scalars={"n_nonzero_coefs_": int, "n_features_in_": int, "n_iter_": int},
-            strategies=("sparse_coder_",),
-            record="error_",
-        ),
-        ModelLayout(
-            CodeClassifier,
-            floats={"coef_": ("n_classes", "n_features"), "intercept_": ("n_classes",)},
-            names={"classes_": ("n_classes",), "feature_names_in_": ("n_features",)},
-            scalars={"n_features_in_": int},
-        ),
-    )
+# The fitted attributes.  Arrays agree on sizes that have the same name.
+_SHAPES: dict[str, tuple[str, ...]] = {
+    "components_": ("n_components", "n_features"),
+    "coef_": ("n_classes", "n_components"),
+    "intercept_": ("n_classes",),
+    "class_cost_": ("n_classes",),
+    "class_prior_": ("n_classes",),
+    "noise_variance_": ("n_samples",),
+    "codes_": ("n_samples", "n_components"),
+    "error_": ("n_records",),
+    "classes_": ("n_classes",),
+    "feature_names_in_": ("n_features",),
 }
+_LABELS = {"classes_", "feature_names_in_"}  # the other arrays hold floats
+_ALWAYS_DOUBLE = {"class_cost_", "class_prior_", "error_"}  # the other floats have the precision of the samples
+_NUMBERS: dict[str, type] = {
+    **dict.fromkeys(("median_noise_variance_", "classification_weight_", "noise_floor_", "cost_floor_"), float),
+    **dict.fromkeys(("n_nonzero_coefs_", "n_features_in_", "n_samples_seen_", "n_iter_"), int),
+    **dict.fromkeys(("converged_", "is_multilabel_"), bool),
+}
+_STRATEGIES: dict[str, Callable[[Any], Any]] = {"loss_": resolve_loss, "sparse_coder_": resolve_sparse_coder}
+_RECORDS: dict[str, Any] = {
+    "history_": IterationRecord,
+    "refinement_": EpochRecord,
+    "dictionary_sizes_": DictionarySize,
+}
+_MODELS: dict[str, type[BaseEstimator]] = {cls.__name__: cls for cls in (DDLClassifier, KSVD, CodeClassifier)}
+_NAMES = {"n_features_in_", "feature_names_in_"}
+_ATTRIBUTES = {
+    "DDLClassifier": {*_SHAPES, *_NUMBERS, *_STRATEGIES, *_RECORDS} - {"error_"},
+    "KSVD": {"components_", "error_", "n_nonzero_coefs_", "n_iter_", "sparse_coder_"} | _NAMES,
+    "CodeClassifier": {"coef_", "intercept_", "classes_"} | _NAMES,
+}
+_OPTIONAL = {"feature_names_in_", "codes_", "noise_variance_", "classification_weight_"} | {*_RECORDS} - {"history_"}
 
 
 def save(model: DDLClassifier | KSVD | CodeClassifier, path: str | os.PathLike[str]) -> None:
-    """Write a fitted model to a file, which replaces one that is there in one step.
+    """Write a fitted model to a file, in one step; an existing file is replaced.
 
     Strategies are stored by name and parameters.  An object of a class of your own, such as a loss, is only named in
     the file: pass it to :func:`load`.  Callbacks and ``set_output`` are not part of a model.
@@ -134,19 +74,19 @@ def save(model: DDLClassifier | KSVD | CodeClassifier, path: str | os.PathLike[s
     Parameters
     ----------
     model : DDLClassifier, KSVD or CodeClassifier
-        The model; of a pipeline, save the steps.
+        The model; save the steps of a pipeline one by one.
     path : str or path-like
         The file; its folder must exist.
 
     Raises
     ------
     OSError
-        If the file cannot be written; one that was there is unchanged then.
+        If the file cannot be written; an existing file is unchanged then.
 
     See Also
     --------
     load : Reads the file.
-    Checkpoint : Keeps a fit that is still running.
+    Checkpoint : Stores a fit that is still running.
 
     Examples
     --------
@@ -162,31 +102,27 @@ def save(model: DDLClassifier | KSVD | CodeClassifier, path: str | os.PathLike[s
     True
     """
     name = type(model).__name__
-    if name not in _LAYOUTS or type(model) is not _LAYOUTS[name].model_class:
-        raise TypeError(f"{name} cannot be saved, only {', '.join(_LAYOUTS)}: save the steps of a pipeline one by one.")
+    if _MODELS.get(name) is not type(model):
+        raise TypeError(f"{name} cannot be saved, only {', '.join(_MODELS)}: save the steps of a pipeline one by one.")
     check_is_fitted(model)
-    layout = _LAYOUTS[name]
-    attributes = {key: value for key, value in vars(model).items() if key in layout.attributes}
+    attributes = {key: value for key, value in vars(model).items() if key in _ATTRIBUTES[name]}
     try:
-        sizes = _check_attributes(attributes, layout)
+        sizes = _check_attributes(name, attributes)
     except ValueError as error:
         raise ValueError(f"This {name} cannot be saved: {error}.") from error
-    arrays: dict[str, NDArray[Any]] = {}
+    arrays: Arrays = {}
 
-    def keep(name: str, array: NDArray[Any]) -> str:
-        arrays[name] = array
-        return name
+    def encode_attribute(key: str, value: Any) -> Json:
+        if key in _RECORDS:
+            return encode_records(value, _RECORDS[key])
+        return (encode_or_name if key in _STRATEGIES else encode)(key, value, arrays)
 
+    parameters = model.get_params(deep=False)
     content = {
         "class": name,
-        "parameters": {
-            key: encode_or_name(f"parameters.{key}", value, keep) for key, value in model.get_params(deep=False).items()
-        },
-        "attributes": {
-            key: (encode_or_name if key in _STRATEGIES else encode)(key, value, keep)
-            for key, value in attributes.items()
-        },
-        "summary": _summarise(model, sizes),
+        "parameters": {key: encode_or_name(f"parameters.{key}", value, arrays) for key, value in parameters.items()},
+        "attributes": {key: encode_attribute(key, value) for key, value in attributes.items()},
+        "summary": {size: length for size, length in sizes.items() if size != "n_records"} | _summarise(attributes),
     }
     write_container(path, MODEL, content, arrays)
 
@@ -194,15 +130,16 @@ def save(model: DDLClassifier | KSVD | CodeClassifier, path: str | os.PathLike[s
 def load(path: str | os.PathLike[str], **strategies: Any) -> Any:
     """Read a model from a file.
 
-    Nothing in the file is executed.  Predictions are bitwise those of the model that was saved.
+    Nothing in the file is executed.  Predictions are bitwise those of the model that was saved, also by an earlier
+    version of this library.
 
     Parameters
     ----------
     path : str or path-like
         The file.
     **strategies : object
-        Objects of classes of your own that the model was fitted with, under the name of the parameter, such as
-        ``loss=MyLoss()``.  They get the parameters that the file tells of them.
+        Objects of classes of your own that the model was fitted with, by the name of the parameter, such as
+        ``loss=MyLoss()`` or ``robustness__error_search=MySearch()``.  Their parameters are set as the file has them.
 
     Returns
     -------
@@ -212,7 +149,7 @@ def load(path: str | os.PathLike[str], **strategies: Any) -> Any:
     Raises
     ------
     ModelFileError
-        If the file is anything but a whole model file, or if an object is missing; it says which.
+        If the file is not a complete and valid model file, or if an object has to be passed; the message names it.
 
     See Also
     --------
@@ -229,117 +166,156 @@ def load(path: str | os.PathLike[str], **strategies: Any) -> Any:
     ...     load(path).components_.shape
     (20, 64)
     """
-    content, arrays = read_container(path, MODEL)
+    content, arrays = read_model_file(path)
     decoder = Decoder(arrays, strategies)
     with blame_file(path):
         model = _restore(content, decoder)
-    unused = sorted(set(strategies) - decoder.used)
+    unused = ", ".join(sorted(set(strategies) - decoder.used))
     if unused:
-        raise TypeError(f"{', '.join(unused)} cannot be passed: {os.fspath(path)} holds it or has none.")
+        raise TypeError(f"{unused} cannot be passed: {os.fspath(path)} stores these parameters completely.")
     return model
+
+
+def read_model_file(path: str | os.PathLike[str]) -> Container:
+    """Return the content and arrays of a model file, of this or an earlier format version, without making a model."""
+    return read_container(path, MODEL, {1: _upgrade_version_1})
 
 
 def _restore(content: Json, decoder: Decoder) -> BaseEstimator:
-    if content["class"] not in _LAYOUTS:
-        raise ValueError(f"it is a model of the class {content['class']}")
-    layout = _LAYOUTS[content["class"]]
+    name = content["class"]
+    if name not in _MODELS:
+        raise ValueError(f"it is a model of the class {name}, which is not one of {', '.join(_MODELS)}")
     parameters = {key: decoder.decode(key, value) for key, value in content["parameters"].items()}
-    attributes = {key: decoder.decode(key, value) for key, value in content["attributes"].items()}
-    attributes |= {name: _read_table(name, attributes[name]) for name in set(layout.tables) & set(attributes)}
-    _check_attributes(attributes, layout)
-    model = layout.model_class(**parameters)
-    for name, value in attributes.items():
-        setattr(model, name, value)
+    attributes = {
+        key: decode_records(value, _RECORDS[key]) if key in _RECORDS else decoder.decode(key, value)
+        for key, value in content["attributes"].items()
+    }
+    _check_attributes(name, attributes)
+    model = _MODELS[name](**parameters)
+    for key, value in attributes.items():
+        setattr(model, key, value)
     return model
 
 
-def _check_attributes(attributes: Mapping[str, Any], layout: ModelLayout) -> dict[str, int]:
-    """Compare the attributes with each other; return the sizes that they agree on."""
-    missing = layout.attributes - layout.optional - set(attributes)
-    surplus = set(attributes) - layout.attributes
+def _check_attributes(name: str, attributes: dict[str, Any]) -> Sizes:
+    """Check the attributes, also against each other; return the sizes."""
+    missing, surplus = _ATTRIBUTES[name] - _OPTIONAL - set(attributes), set(attributes) - _ATTRIBUTES[name]
     if missing or surplus:
-        raise ValueError(f"the model lacks {sorted(missing)}, and {sorted(surplus)} are not known")
-    for name, kind in layout.scalars.items():
-        if name in attributes:
-            _check_scalar(name, attributes[name], kind)
-    sizes = {"n_features": attributes["n_features_in_"]}
+        raise ValueError(f"the attributes {sorted(missing)} are missing, and {sorted(surplus)} are not known")
+    for key in attributes.keys() & _NUMBERS.keys():
+        value, is_kind = attributes[key], type(attributes[key]) is _NUMBERS[key]
+        if not is_kind or not 0 <= value < np.inf:
+            raise ValueError(f"{key} is {value!r}")
+    for key in attributes.keys() & _STRATEGIES.keys():
+        if _STRATEGIES[key](attributes[key]) is not attributes[key]:  # raises if the object cannot be used
+            raise TypeError(f"{key} is {attributes[key]!r}, which is not an object")
+    for key in attributes.keys() & _RECORDS.keys():
+        if not isinstance(attributes[key], list) or not all(isinstance(row, _RECORDS[key]) for row in attributes[key]):
+            raise TypeError(f"{key} is not a list of {_RECORDS[key].__name__}")
+    sizes = {"n_features": attributes["n_features_in_"], "n_records": attributes.get("n_iter_", 0) + 1}
+    if "history_" in attributes and len(attributes["history_"]) != sizes["n_records"]:
+        raise ValueError(f"n_iter_ is {attributes['n_iter_']}, but history_ has {len(attributes['history_'])} records")
+    if name == "CodeClassifier":
+        sizes["n_components"] = sizes["n_features"]  # its features are codes
     if "n_samples_seen_" in attributes:
         sizes["n_samples"] = attributes["n_samples_seen_"]
-    for name, shape in (layout.floats | layout.names).items():
-        if name in attributes:
-            _check_shape(name, attributes[name], shape, sizes)
-    _check_floats({name: attributes[name] for name in layout.floats if name in attributes})
-    for name in layout.strategies:
-        _STRATEGIES[name](attributes[name])
+    dtype = attributes["coef_" if name == "CodeClassifier" else "components_"].dtype
+    if dtype not in (np.float32, np.float64):
+        raise ValueError(f"the model has the precision {dtype}")
+    for key in _SHAPES:
+        if key in attributes:
+            _check_array(key, attributes[key], sizes, dtype)
     if "classes_" in attributes and len(np.unique(attributes["classes_"])) != sizes["n_classes"]:
-        raise ValueError("classes_ holds a class twice")
-    if not 1 <= attributes.get("n_nonzero_coefs_", 1) <= sizes.get("n_components", 1):
+        raise ValueError("classes_ has duplicates")
+    if not 1 <= attributes.get("n_nonzero_coefs_", 1) <= sizes["n_components"]:
         raise ValueError(f"n_nonzero_coefs_ is {attributes['n_nonzero_coefs_']} for {sizes['n_components']} atoms")
-    for name in set(_RECORDS) & set(attributes):
-        _check_history(name, attributes[name])
-    for name in set(layout.tables) & set(attributes):
-        _check_table(name, attributes[name])
-    if layout.record and len(attributes[layout.record]) != attributes["n_iter_"] + 1:
-        raise ValueError(f"n_iter_ is {attributes['n_iter_']}, but {layout.record} tells of another number")
     return sizes
 
 
-def _check_history(name: str, history: Any) -> None:
-    is_list = isinstance(history, list) and len(history) > 0
-    if not is_list or not all(isinstance(record, _RECORDS[name]) for record in history):
-        raise TypeError(f"{name} is not a list of records")
-
-
-def _read_table(name: str, rows: Any) -> list[tuple[Any, ...]]:
-    if not isinstance(rows, list):
-        raise TypeError(f"{name} is a {type(rows).__name__}")
-    return [_TABLES[name](*row) for row in rows]
-
-
-def _check_table(name: str, table: list[tuple[Any, ...]]) -> None:
-    for row in table:
-        if not all(type(value) in (int, float) and np.isfinite(value) for value in row):
-            raise ValueError(f"{name} has the row {row}")
-
-
-def _check_scalar(name: str, value: Any, kind: type) -> None:
-    is_kind = type(value) is kind
-    if not is_kind or not 0 <= value < np.inf:
-        raise ValueError(f"{name} is {value!r}")
-
-
-def _check_shape(name: str, array: Any, shape: Shape, sizes: dict[str, int]) -> None:
-    expected = csr_array if name in _SPARSE else np.ndarray
-    if not isinstance(array, expected):
-        raise TypeError(f"{name} is a {type(array).__name__}")
-    if len(array.shape) != len(shape):
-        raise ValueError(f"{name} has shape {array.shape}")
-    for size, length in zip(shape, array.shape, strict=True):
+def _check_array(key: str, array: Any, sizes: Sizes, dtype: np.dtype) -> None:
+    is_sparse = key == "codes_"
+    if not isinstance(array, csr_array if is_sparse else np.ndarray) or len(array.shape) != len(_SHAPES[key]):
+        raise TypeError(f"{key} is a {type(array).__name__} of shape {np.shape(array)}")
+    for size, length in zip(_SHAPES[key], array.shape, strict=True):
         if sizes.setdefault(size, length) != length:
-            raise ValueError(f"{name} has shape {array.shape}, but {size} is {sizes[size]}")
+            raise ValueError(f"{key} has shape {array.shape}, but {size} is {sizes[size]}")
+    if key in _LABELS:
+        return
+    values: Any = array.data if is_sparse else array
+    check_array(key, values, values.shape, np.float64 if key in _ALWAYS_DOUBLE else dtype)
 
 
-def _check_floats(arrays: Mapping[str, Any]) -> None:
-    """Raise unless all values are finite and, of arrays in the precision of the samples, of one dtype."""
-    dtype = next(array.dtype for array in arrays.values())
-    for name, array in arrays.items():
-        if array.dtype != (np.float64 if name in _ALWAYS_DOUBLE else dtype) or dtype not in (np.float32, np.float64):
-            raise ValueError(f"{name} has dtype {array.dtype}")
-        if not np.isfinite(array.data if name in _SPARSE else array).all():
-            raise ValueError(f"{name} has values that are not finite")
-
-
-def _summarise(model: BaseEstimator, sizes: dict[str, int]) -> dict[str, Json]:
-    """Return what people want to know of a model."""
-    known = {name: getattr(model, f"{name}_") for name in ("n_iter", "converged") if hasattr(model, f"{name}_")}
-    summary: dict[str, Json] = sizes | known
-    if hasattr(model, "history_"):
-        last = model.history_[-1]
-        for name in ("objective", "training_error", "label_free_error"):
-            summary[name] = encode(name, getattr(last, name), lambda name, array: None)
-    if hasattr(model, "refinement_"):
-        best = find_best(model.refinement_)
-        summary |= {"n_epochs": len(model.refinement_) - 1, "best_epoch": best.epoch}
-        if np.isfinite(best.validation_error):  # or no samples were held out
+def _summarise(attributes: dict[str, Any]) -> dict[str, Json]:
+    """Return what readers want to know of a model besides its sizes."""
+    summary: dict[str, Json] = {key[:-1]: attributes[key] for key in ("n_iter_", "converged_") if key in attributes}
+    if "history_" in attributes:
+        last = attributes["history_"][-1]._asdict()
+        summary |= {key: encode_float(last[key]) for key in ("objective", "training_error", "label_free_error")}
+    if "refinement_" in attributes:
+        best = find_best(attributes["refinement_"])
+        summary |= {"n_epochs": len(attributes["refinement_"]) - 1, "best_epoch": best.epoch}
+        if np.isfinite(best.validation_error):  # NaN if no samples were held out
             summary["validation_error"] = best.validation_error
     return summary
+
+
+# -- format version 1 --------------------------------------------------------------------------------------------------
+
+# Parameters that have become parameters of an object.
+_GROUPED = {
+    "scales": {"noise": "noise", "noise_floor": "noise_floor", "cost_floor": "cost_floor"},
+    "coding": {"max_coding_iter": "max_iter", "coding_tol": "tol"},
+    "robustness": {"error_budget": "error_budget", "error_route": "error_search", "missing": "missing"},
+    "full": {"n_candidates": "n_candidates", "test_noise": "noise"},
+}
+_RENAMED_FIELDS = {"noise": "log_noise", "cost": "log_class_cost"}  # of IterationRecord
+
+
+def _upgrade_version_1(content: Json) -> Json:
+    """Return the content of a file of format version 1 as version 2 has it."""
+    if content["class"] != "DDLClassifier":
+        return content
+    attributes, old = dict(content["attributes"]), dict(content["parameters"])
+    history = attributes["history_"]
+    attributes["history_"] = history | {"fields": [_RENAMED_FIELDS.get(name, name) for name in history["fields"]]}
+    if "dictionary_sizes_" in attributes:
+        rows = [row["items"] for row in attributes["dictionary_sizes_"]]
+        attributes["dictionary_sizes_"] = {"fields": DictionarySize._fields, "rows": rows}
+    objects = {name: _group(old, name) for name in _GROUPED}
+    full = objects.pop("full")
+    if old.get("inference") == "full":
+        objects["inference"] = full or "full"
+    if old.pop("align_training", False):
+        objects["alignment"] = _add_parameters(old["alignment"], "alignment", "transform", training=True)
+    old.pop("forgetting", None)
+    changed = {"refine": _upgrade_refinement(old), "store_codes": None if old.get("store_codes", True) else False}
+    return content | {"attributes": attributes, "parameters": old | objects | changed}
+
+
+def _group(old: Json, name: str) -> Json:
+    """Take the parameters of an object out of the old ones; return it, None if all have their default values."""
+    given = {new: old.pop(key) for key, new in _GROUPED[name].items() if key in old}
+    defaults = list_storable()[name]().get_params()
+    is_default = all(value == defaults[key] for key, value in given.items())
+    return None if is_default else {"type": "strategy", "name": name, "parameters": given}
+
+
+def _add_parameters(stored: Json, name: str, shorthand: str, **parameters: Json) -> Json:
+    """Return a stored object with more parameters; a value that is not an object is a shorthand for one of them."""
+    if isinstance(stored, dict) and "parameters" in stored:
+        return stored | {"parameters": (stored["parameters"] or {}) | parameters}
+    return {"type": "strategy", "name": name, "parameters": {shorthand: stored} | parameters}
+
+
+def _upgrade_refinement(old: Json) -> Json:
+    refine, jitter, refits = old.pop("refine", None), old.pop("jitter", None), old.pop("refit", True)
+    if refine is not None:
+        return refine if jitter is None else _add_parameters(refine, "refiner", "epochs", jitter=jitter)
+    if jitter in (None, "affine") or old.get("n_views", 1) == 1:
+        return CLASSIFIERS if refits else None
+    warnings.warn(
+        "This model was not refined, but predicts from views that are distorted by a jitter, which is a parameter of "
+        "Refiner now: it has refine=Refiner(jitter=...), so another fit would refine it, unless refine is set.",
+        stacklevel=2,
+    )
+    return {"type": "strategy", "name": "refiner", "parameters": {"jitter": jitter}}

@@ -151,7 +151,7 @@ class Predictor:
             return self._weigh_robustly(coded), _count_blank(coded)
 
         blocks = map_blocks(weigh, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs)
-        _warn_of_blank_rows(sum(n_blank for _, n_blank in blocks), n_frames=7)
+        _warn_of_blank_rows(sum(n_blank for _, n_blank in blocks), n_frames=6)
         return np.concatenate([evidence for evidence, _ in blocks])
 
     def explain(self, X: Floats, mask: Flags | None) -> Explanation:

@@ -17,9 +17,9 @@ from .drawing import BLACK, BLUE, GREEN, LABEL_SIZE, ORANGE, PURPLE, RED, TICK_S
 _TERMS = {
     "objective": ("Objective", BLACK),
     "representation": ("Representation", BLUE),
-    "noise": (r"Noise ($\ln\,\sigma^2$)", ORANGE),
+    "log_noise": (r"Noise ($\ln\,\sigma^2$)", ORANGE),
     "classification": ("Classification", GREEN),
-    "cost": (r"Cost ($\ln\,\gamma$)", PURPLE),
+    "log_class_cost": (r"Cost ($\ln\,\gamma$)", PURPLE),
 }
 _ERRORS = {"training_error": ("with labels", BLUE, "-"), "label_free_error": ("label-free", RED, "--")}
 _TITLE_PAD = 18  # points between a panel and its title, room for the exponent of the axis

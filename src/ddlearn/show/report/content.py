@@ -9,9 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from ...coding import OMP, ORMP
-from ...coding.errors import AlternatingErrors, resolve_error_route
-from ...estimators.classifier import DDLClassifier, get_label_weight
+from ...codes import Model
+from ...coding.coders import OMP, ORMP
+from ...coding.errors import AlternatingErrors, resolve_error_search
+from ...estimators.classifier import DDLClassifier
+from ...estimators.settings import get_label_weight, resolve_inference, resolve_robustness
+from ...inference.rules import FastInference
 from ..colors import get_class_color
 from .ink import N_LOOKED_AT, UNKNOWN_LOOK, measure_ink, measure_look, thin_out
 from .packing import Json, pack, tabulate_evidence
@@ -30,7 +33,7 @@ def collect_content(
     """Return the content of the page; samples are as the last step of a pipeline receives them."""
     nameless = copy(model)  # validated samples are arrays, and scikit-learn would warn of missing feature names
     nameless.__dict__.pop("feature_names_in_", None)
-    plain = copy(nameless).set_params(alignment=None, error_budget=0, inference="fast")  # what the scripts implement
+    plain = copy(nameless).set_params(alignment=None, robustness=None, inference="fast")  # what the scripts implement
     training_codes = getattr(model, "codes_", None)
     codes = None if data is None else csr_array(plain.transform(data.X))
     known = [some for some in (training_codes, codes) if some is not None]
@@ -52,10 +55,11 @@ def collect_content(
 
 
 def _describe_model(model: DDLClassifier, image_shape: tuple[int, ...] | None) -> Json:
-    route = resolve_error_route(model.error_route)
-    alternating = route if isinstance(route, AlternatingErrors) else AlternatingErrors()
-    budget = model.error_budget / (model.n_features_in_ if isinstance(model.error_budget, Integral) else 1)
-    coder = model.sparse_coder_
+    robustness, coder = resolve_robustness(model.robustness), model.sparse_coder_
+    search = resolve_error_search(robustness.error_search)
+    alternating = search if isinstance(search, AlternatingErrors) else AlternatingErrors()
+    budget = robustness.error_budget / (model.n_features_in_ if isinstance(robustness.error_budget, Integral) else 1)
+    fitted = Model(model.components_, model.coef_, model.intercept_, model.class_cost_)
     return {
         "classes": [str(name) for name in model.classes_.tolist()],
         "colors": [get_class_color(position) for position in range(len(model.classes_))],
@@ -65,8 +69,8 @@ def _describe_model(model: DDLClassifier, image_shape: tuple[int, ...] | None) -
         "dictionary": pack(model.components_, "f8" if 8 * model.components_.size <= _DOUBLE_BYTES else "f4"),
         "coef": pack(model.coef_, "f8"),
         "intercept": pack(model.intercept_, "f8"),
-        "class_cost": pack(model.class_cost_ / get_label_weight(model), "f8"),
-        "pursuit": {"is_off_support_norm": coder.is_off_support_norm, "tol": float(coder.tol or 0)}
+        "class_cost": pack(fitted.weigh_labels(get_label_weight(model)).class_cost, "f8"),
+        "pursuit": {"uses_residual_norm": coder.uses_residual_norm, "tol": float(coder.tol or 0)}
         if type(coder) in _CODERS
         else None,
         "errors": {
@@ -82,15 +86,19 @@ def _describe_model(model: DDLClassifier, image_shape: tuple[int, ...] | None) -
 
 def _list_notes(model: DDLClassifier, steps_before: list[str]) -> list[str]:
     """Return how the page differs from the predictions of the model."""
-    is_alternating = isinstance(resolve_error_route(model.error_route), AlternatingErrors)
+    search = resolve_error_search(resolve_robustness(model.robustness).error_search)
+    rule = resolve_inference(model.inference)
     notes = {
         "This model is the last step of a pipeline: samples, atoms and drawings are shown as it receives them, after "
         f"{', '.join(steps_before)}.": bool(steps_before),
-        f"Predictions in the summary use {model.inference} inference; the explorer uses the fast rule, so its label "
-        "may differ.": model.inference != "fast",
+        "Predictions in the summary use full inference; the explorer uses the fast rule, so its label may differ.": (
+            not isinstance(rule, FastInference)
+        ),
         "For predictions in the summary, images were aligned with the dictionary; the explorer codes them as they are, "
         "so its label may differ.": model.alignment is not None,
-        "The explorer searches for gross errors by alternating, not by the search of this model.": not is_alternating,
+        "The explorer searches for gross errors by alternating, not by the search of this model.": (
+            not isinstance(search, AlternatingErrors)
+        ),
     }
     return [note for note, applies in notes.items() if applies]
 

@@ -21,6 +21,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_consistent_length, validate_data
 
 from ...estimators.classifier import DDLClassifier
+from ...estimators.settings import resolve_robustness
 from ...files.atomic import write_atomically
 from ..displays.base import find_model, preprocess, resolve_image_shape
 from ..errors import check_labels
@@ -108,7 +109,7 @@ def write_report(
 def _check_data(
     model: DDLClassifier, X: ArrayLike, y: ArrayLike | None, name: str, sample_names: Sequence[str] | None
 ) -> Data:
-    finite = True if model.missing == "error" else "allow-nan"
+    finite = True if resolve_robustness(model.robustness).missing == "error" else "allow-nan"
     X = validate_data(model, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=finite, reset=False)
     labels = None if y is None else np.asarray(y)
     check_consistent_length(X, labels, sample_names)

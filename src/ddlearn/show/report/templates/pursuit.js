@@ -1,4 +1,4 @@
-// Orthogonal matching pursuit on the features that are kept: the library's _omp_kernel.py for one sample, with the
+// Orthogonal matching pursuit on the features that are kept: the library's kernels/pursuit.py for one sample, with the
 // matrix of the kept features in place of the Gram matrix. Each step takes the atom that promises to lower the error
 // most; projections are the rows of inv(L) Q, with L the Cholesky factor of Q on the atoms chosen so far.
 const EPSILON = 2 ** -52;
@@ -43,7 +43,7 @@ function pursue(sample, isKept, budget) {
       value /= pivot;
       projection[k] = value;
       correlation[k] -= step * value;
-      if (pursuit.is_off_support_norm) {
+      if (pursuit.uses_residual_norm) {
         norms[k] -= value * value;
         inverse[k] = norms[k] > PIVOT_FLOOR * squaredNorms[k] ? 1 / norms[k] : 0;
       }

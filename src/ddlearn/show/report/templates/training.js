@@ -6,9 +6,9 @@ function showTraining() {
     ...[
       one("Objective", history.objective),
       one("Representation", history.representation),
-      one("Noise (log sigma)", history.noise),
+      one("Noise (log sigma)", history.log_noise),
       one("Classification", history.classification),
-      one("Cost (log gamma)", history.cost),
+      one("Cost (log gamma)", history.log_class_cost),
       makeErrorLines(history),
     ].filter((figure) => figure !== null),
   );
