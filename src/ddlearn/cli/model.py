@@ -17,8 +17,9 @@ from .terminal import Terminal
 
 if TYPE_CHECKING:
     from ..estimators.classifier import DDLClassifier
-    from ..fitting.loop import FinishedLoop, FitProgress
+    from ..fitting.loop import FitProgress
     from ..fitting.refine import RefinementProgress
+    from ..fitting.run import Snapshot
     from .reading import Samples
 
 _ROWS_AT_ONCE = 4096  # predicted between two updates of the progress bar
@@ -95,8 +96,13 @@ class _FitProgress:
         if metadata is None:  # an iteration begins
             return
         fitting = self.bar.add_task("fitting", total=estimator.max_iter, result="")
-        metadata["loop"].keepers.append(partial(self._show_iteration, fitting))
-        metadata["loop"].refinement_keepers.append(partial(self._show_epoch, estimator.refine))
+        metadata["run"].keepers.append(partial(self._show, fitting, estimator.refine))
+
+    def _show(self, fitting: Any, refine: Any, snapshot: Snapshot) -> None:
+        if snapshot.refinement is None:
+            self._show_iteration(fitting, snapshot.progress)
+        else:
+            self._show_epoch(refine, snapshot.refinement)
 
     def _show_iteration(self, task: Any, progress: FitProgress) -> None:
         """Show the objective and the error of label-free codes, which is the one to expect for new samples."""
@@ -104,7 +110,7 @@ class _FitProgress:
         result = f"objective {record.objective:,.0f}  error {record.label_free_error:.2%}"
         self.bar.update(task, completed=record.iteration, result=result)
 
-    def _show_epoch(self, refine: Any, _: FinishedLoop, progress: RefinementProgress, is_last: bool) -> None:
+    def _show_epoch(self, refine: Any, progress: RefinementProgress) -> None:
         """Show the training cost and the error on the held-out samples."""
         if self.refining is None:
             self.refining = self.bar.add_task("refining", total=getattr(refine, "epochs", refine), result="")
