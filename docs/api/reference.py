@@ -1,8 +1,8 @@
 """Write the pages of the API reference: one per topic, one per public name, and the options of the command line.
 
 ``conf.py`` calls :func:`write_reference` before pages are read.  The public names are those of ``ddlearn.__all__``,
-``ddlearn.datasets.__all__`` and ``ddlearn.cli.reading.__all__``, so a new name is in the reference once it is public; if
-its module belongs to no topic, the build fails and says so.
+``ddlearn.datasets.__all__`` and ``ddlearn.cli.reading.__all__``, so a new name is in the reference once it is public.
+If its module belongs to no topic, the build fails and says so.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ TOPICS = (
     Topic(
         "inference",
         "Inference",
-        "The parameters ``inference``, ``robustness`` and ``alignment``: the label rules, samples that are partly wrong "
-        "or incomplete, and images that are out of place. See :doc:`/inference`.",
+        "The parameters ``inference``, ``robustness`` and ``alignment``: the label rules, samples that are partly "
+        "wrong or incomplete, and images that are out of place. See :doc:`/inference`.",
         ("inference.rules", "coding.robust", "coding.errors", "coding.alignment"),
     ),
     Topic(
@@ -179,11 +179,7 @@ def write_reference(folder: Path) -> None:
 def describe_topic(topic: Topic, names: list[str]) -> str:
     """Return the page of a topic: a table of its names, with the first sentence of each."""
     described = "\n".join(f"   {name.removeprefix('ddlearn.')}" for name in names if callable(find(name)))
-    registries = "\n".join(
-        f"- :data:`~{name}`: names and their classes"
-        for name in names
-        if not callable(find(name))
-    )
+    registries = "\n".join(f"- :data:`~{name}`: names and their classes" for name in names if not callable(find(name)))
     listed = "\n".join(f"   {name}" for name in names)
     return "\n\n".join(
         [

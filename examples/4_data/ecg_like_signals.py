@@ -78,9 +78,9 @@ peer = LogisticRegression(max_iter=5000).fit(X_train, y_train)
 # -----------------
 #
 # For a tenth of a second or so, somewhere in each test beat, the signal is nonsense.
-# If the place is not known, ``robustness=0.15`` says that up to 15 % of the values may be
-# wrong, and the model looks for them.  If the recorder knows where, give these places
-# as ``mask``, and they are left out.
+# If the place is not known, ``robustness=0.15`` says that up to 15 % of the values may
+# be wrong, and the model looks for them.  If it is known, pass it as ``mask``, and the
+# values are left out.
 
 BURST = 12  # values, a hundredth of a second each
 starts = rng.integers(len(TIME) - BURST, size=len(X_test))

@@ -105,8 +105,8 @@ print(f"the first ten: {labels[:10].compute().tolist()}")
 # ------------------
 #
 # The same samples as one array, with the same dictionary update, where "auto" would be
-# "ksvd".  Sums are added up in other groups, so numbers differ in their last digits.  If
-# the samples were cut at the same rows, the numbers would not differ at all.
+# "ksvd".  Sums are added up in other groups, so numbers differ in their last digits.
+# If the samples were cut at the same rows, the numbers would not differ at all.
 
 here = DDLClassifier(dictionary_update="block_coordinate", **settings)
 here.fit(train.X.compute(), train.labels.compute())
