@@ -98,7 +98,7 @@ TOPICS = (
         "checks",
         "Checks of your own strategies",
         "Each tries an object on a small problem and lists what is wrong with it. See :doc:`/extend`.",
-        ("checks", "classifiers.conformance", "dictionary.conformance"),
+        ("checks",),
     ),
     Topic(
         "files",
