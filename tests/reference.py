@@ -49,7 +49,8 @@ def pursue_stacked(A, b, n_nonzero_coefs, *, is_off_support_norm=False):
 def pursue_with_errors(y, dictionary, n_nonzero_coefs, n_errors, threshold, is_known):
     """OMP over the columns of [D' I] on the known features, with a budget of atoms and one of errors.
 
-    Returns the code and the wrong features.  Norms are those of the whole atoms.  Of an atom and a feature that are equally correlated the atom is chosen.
+    Returns the code and the wrong features.  Norms are those of the whole atoms.  Of an atom and a feature that are
+    equally correlated the atom is chosen.
     """
     known = np.flatnonzero(is_known)
     A = np.hstack([dictionary[:, known].T, np.eye(len(known))])

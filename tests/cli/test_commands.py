@@ -19,7 +19,6 @@ from typing import get_args
 import numpy as np
 import pytest
 import typer
-from ddlearn.fitting.refinement import find_best
 from PIL import Image
 from rich.console import Console
 from sklearn.datasets import load_digits
@@ -48,6 +47,7 @@ from ddlearn.cli.options import (
 from ddlearn.cli.reading import read_data
 from ddlearn.cli.terminal import Terminal
 from ddlearn.estimators.presets import PRESETS
+from ddlearn.fitting.refine import find_best
 
 QUICK = ["--n-components", "40", "--max-iter", "2", "--seed", "0", "--jobs", "1"]
 SOURCE = Path(__file__).parents[2] / "src"
@@ -726,7 +726,7 @@ def cluster():
     """A scheduler and two workers that are there, as ``--dask`` finds them."""
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None, processes=False, silence_logs=51
+        n_workers=2, threads_per_worker=1, dashboard_address=":0", processes=False, silence_logs=51
     ) as local:
         yield local.scheduler_address
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import signal
-import warnings
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -22,6 +24,8 @@ from ddlearn import (
     LOSSES,
     DDLClassifier,
     DictionaryUpdate,
+    FullInference,
+    Scales,
     SmoothHinge,
     SparseCoder,
     UpdatedDictionary,
@@ -30,6 +34,7 @@ from ddlearn import (
     map_objective,
     sparse_encode,
 )
+from ddlearn.coding import encoder
 
 every_loss = pytest.mark.parametrize("loss", sorted(LOSSES))
 
@@ -47,7 +52,7 @@ def quick(**parameters) -> DDLClassifier:
 @every_loss
 def test_fitted_attributes_are_one_point_of_the_objective(digits, loss):
     X, y = digits
-    model = quick(loss=loss, refit=False).fit(X, y)
+    model = quick(loss=loss, refine=None).fit(X, y)
     labels = np.where(y[:, None] == model.classes_, 1, -1)
     terms = map_objective(
         X,
@@ -291,7 +296,7 @@ def test_names_of_codes(digits):
 
 
 class Watcher:
-    """A callback that keeps what it is told, and may ask to stop."""
+    """A callback that records the fit, and may ask to stop."""
 
     def __init__(self, stop_at: int | None = None):
         self.stop_at = stop_at
@@ -340,22 +345,127 @@ def test_scores_can_be_monitored(digits):
     assert scores[0,] == model.score(X, names)
 
 
-def test_progress_bar(digits):
+def test_a_progress_bar_names_the_fit_and_ends_at_100_percent(digits, capsys):
     pytest.importorskip("rich")
     from sklearn.callback import ProgressBar
 
-    quick().set_callbacks(ProgressBar()).fit(*digits)
+    quick(tol=0).set_callbacks(ProgressBar()).fit(*digits)
+    bar = capsys.readouterr().out
+    assert "DDLClassifier - fit" in bar
+    assert "100%" in bar
 
 
 def test_warm_start_goes_on_from_the_last_fit(digits):
     X, y = digits
-    model = quick(warm_start=True, dictionary_update="atom", refit=False).fit(X, y)
+    model = quick(warm_start=True, dictionary_update="atom", refine=None).fit(X, y)
     components = model.components_.copy()
     model.fit(X, y)
     assert np.abs(np.vecdot(model.components_, components)).mean() > 0.9  # the same atoms, moved on
     assert model.history_[-1].representation < 1.1 * model.history_[0].representation
     with pytest.raises(ValueError, match="set warm_start=False"):
         model.set_params(n_components=50).fit(X, y)
+
+
+# -- what prediction keeps ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def grams(monkeypatch):
+    """Return a list to which every Gram matrix that is computed adds its size."""
+    sizes = []
+
+    def count(dictionary, n_jobs=None, compute=encoder.compute_gram):
+        sizes.append(len(dictionary))
+        return compute(dictionary, n_jobs)
+
+    monkeypatch.setattr(encoder, "compute_gram", count)
+    return sizes
+
+
+def test_the_gram_matrix_of_a_fitted_model_is_computed_once_for_all_predictions(digits, grams):
+    X, y = digits
+    model = quick(inference="full").fit(X, y)
+    grams.clear()
+    for _ in range(2):
+        for predict in (model.predict, model.predict_proba, model.decision_function, model.transform, model.explain):
+            predict(X[:5])
+    assert grams == [60]
+    model.predict(X[:5].astype(np.float32))  # another precision
+    assert grams == [60, 60]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: model.set_params(robustness=1),
+        lambda model: model.set_params(inference__n_candidates=1),
+        lambda model: setattr(model, "class_cost_", 2 * model.class_cost_),
+        lambda model: setattr(model, "n_views", 1),
+        lambda model: model.partial_fit(np.eye(64), np.arange(64) % 10),
+    ],
+    ids=["parameter", "nested parameter", "fitted attribute", "attribute", "batch"],
+)
+def test_a_change_of_the_model_is_seen_by_the_next_prediction(digits, grams, change):
+    X, y = digits
+    model = quick(inference=FullInference()).fit(X, y)
+    model.predict(X[:5])
+    change(model)
+    grams.clear()
+    evidence = [model.decision_function(X[:5]) for _ in range(2)]
+    assert grams == [60]
+    fresh = pickle.loads(pickle.dumps(model))  # which has predicted nothing yet
+    np.testing.assert_array_equal(evidence, [fresh.decision_function(X[:5])] * 2)
+
+
+def test_a_model_that_is_fitted_again_predicts_anew(digits):
+    X, y = digits
+    model = quick().fit(X, y)
+    before = model.decision_function(X[:5])
+    after = model.set_params(random_state=1).fit(X, y).decision_function(X[:5])
+    assert (after != before).all()
+    np.testing.assert_array_equal(after, quick(random_state=1).fit(X, y).decision_function(X[:5]))
+
+
+def test_one_row_costs_one_product_with_the_atoms(digits, grams, monkeypatch):
+    X, y = digits
+    model = quick().fit(X, y)
+    model.predict(X[:1])
+    grams.clear()
+    n_rows, correlate = [], encoder.Encoder.correlate
+    monkeypatch.setattr(
+        encoder.Encoder, "correlate", lambda self, X, *rest: n_rows.append(len(X)) or correlate(self, X, *rest)
+    )
+    model.predict(X[:1])
+    assert n_rows == [1]
+    assert not grams
+
+
+def test_prediction_leaves_no_trace_in_the_model(digits):
+    X, y = digits
+    model = quick().fit(X, y)
+    attributes, size = dict(vars(model)), len(pickle.dumps(model))
+    model.predict(X)
+    assert vars(model) == attributes
+    assert len(pickle.dumps(model)) == size
+
+
+def test_a_model_that_is_gone_takes_its_predictors_with_it(digits):
+    model = quick().fit(*digits)
+    model.predict(digits[0])
+    predictor = weakref.ref(model._predictor(np.dtype(float)))
+    del model
+    gc.collect()
+    assert predictor() is None
+
+
+def test_threads_that_predict_at_once_get_what_one_gets(digits):
+    X, y = digits
+    model = quick(n_jobs=2).fit(X, y)
+    expected = pickle.loads(pickle.dumps(model)).decision_function(X)
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda _: model.decision_function(X), range(16)))
+    for result in results:
+        np.testing.assert_array_equal(result, expected)
 
 
 # -- targets -----------------------------------------------------------------------------------------------------------
@@ -378,7 +488,7 @@ def test_unlabelled_samples(digits, marker, dtype):
     X, y = digits
     target = y.astype(str).astype(object) if marker == "?" else y.astype(dtype)
     target[::2] = marker
-    model = quick(unlabeled=marker, max_iter=1, refit=False).fit(X, target)
+    model = quick(unlabeled=marker, max_iter=1, refine=None).fit(X, target)
     assert len(model.classes_) == 10
     # An unlabelled sample is coded without the classifiers.
     alone, _ = discriminative_encode(
@@ -438,15 +548,15 @@ def test_a_users_loss_and_coder(digits):
     [
         ({"n_components": 0}, "n_components must be None, 'auto' or an integer of at least 1, got 0"),
         ({"n_components": 4, "n_nonzero_coefs": 6}, "n_nonzero_coefs=6 exceeds the 4 atoms"),
-        ({"loss": "hinge"}, "'hinge' is not a known loss"),
+        ({"loss": "hinge"}, "'hinge' is not (a )?known"),
         ({"sparse_coder": "lars"}, "'lars' is not a known sparse coder"),
         ({"dictionary_update": "svd"}, "svd"),
         ({"classifier_trainer": "ada_boost", "loss": "square"}, "does not support the loss"),
         ({"init": "kmeans"}, "kmeans"),
         ({"init": np.ones((3, 5))}, r"\(3, 5\)"),
-        ({"noise": "none"}, r"noise='none' is not known; choose one of \['per_sample', 'shared'\]"),
-        ({"noise_floor": 0}, "unbounded below"),
-        ({"cost_floor": -1.0}, "cost_floor must be a number of at least 0, got -1.0"),
+        ({"scales": Scales("none")}, r"noise='none' is not known; choose one of \['per_sample', 'shared'\]"),
+        ({"scales": Scales(noise_floor=0)}, "unbounded below"),
+        ({"scales": Scales(cost_floor=-1.0)}, "cost_floor must be a number of at least 0, got -1.0"),
         ({"max_iter": 1.5}, "max_iter must be an integer"),
         ({"tol": float("nan")}, "tol must be a number"),
         ({"classification_weight": 0}, "classification_weight must be above 0: .* use make_baseline"),
@@ -551,10 +661,3 @@ def test_warm_start_with_other_samples_keeps_the_number_of_atoms(digits):
     assert len(model.fit(X, y).components_) == n_components
     model.set_params(fit_intercept=False).fit(X, y)
     assert not model.intercept_.any()
-
-
-@every_loss
-def test_no_warnings(digits, loss):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        quick(loss=loss).fit(*digits).predict_proba(digits[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from conftest import normalise
-from reproduction.trials import PAPER
+from reproduction.trials import METHODS, PAPER
 from sklearn.datasets import load_digits, load_wine
 from sklearn.preprocessing import scale
 
@@ -13,40 +13,37 @@ from ddlearn import DDLClassifier, Refiner
 from ddlearn.estimators.presets import PRESETS
 
 QUICK = {"n_components": 30, "max_iter": 2, "random_state": 0}
-BRIEF = QUICK | {"refine": 1}
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_is_nothing_but_parameters(name):
-    preset = PRESETS[name]
-    model = DDLClassifier.from_preset(name)
-    image_model = DDLClassifier.from_preset(name, image_shape=(8, 8))
-    for made, parameters in ((model, preset.parameters), (image_model, preset.parameters | preset.of_images)):
-        for parameter, value in parameters.items():
-            assert repr(getattr(made, parameter)) == repr(value)  # objects are copies
-    assert preset.reason.endswith(".")
 
 
 def test_the_paper_is_the_one_that_the_experiments_reproduce():
-    assert PRESETS["paper"].parameters.items() >= PAPER.items()
-    assert PRESETS["paper"].parameters["classification_weight"] == 1.0
+    preset, experiments = DDLClassifier.from_preset("paper"), DDLClassifier(**PAPER)
+    assert PAPER
+    for name in PAPER:
+        assert repr(getattr(preset, name)) == repr(getattr(experiments, name))
+    assert preset.classification_weight == 1.0
+
+
+@pytest.mark.parametrize("name", ["ddl", "ddl, labelled alone"])
+def test_the_experiments_keep_the_map_estimate(name):
+    assert METHODS[name].make(**PAPER).classification_weight == 1
+    assert METHODS[name].make(**PAPER, classification_weight=0.5).classification_weight == 0.5
 
 
 def test_accurate_distorts_only_what_is_known_to_be_an_image():
     model = DDLClassifier.from_preset("accurate")
-    assert model.jitter is None
-    assert model.n_views == 1
     assert isinstance(model.refine, Refiner)
+    assert model.refine.jitter is None
+    assert model.n_views == 1
     assert (model.sparse_coder, model.loss) == ("elastic_net", "logistic")
     model = DDLClassifier.from_preset("accurate", image_shape=(8, 8))
-    assert model.jitter is not None
+    assert model.refine.jitter is not None
     assert model.n_views > 1
-    assert DDLClassifier.from_preset("accurate", image_shape=None).jitter is None
+    assert DDLClassifier.from_preset("accurate", image_shape=None).refine.jitter is None
 
 
 def test_overrides_win():
-    model = DDLClassifier.from_preset("accurate", image_shape=(8, 8), refine=None, n_views=1, jitter=None, tol=0.5)
-    assert (model.refine, model.n_views, model.jitter, model.tol) == (None, 1, None, 0.5)
+    model = DDLClassifier.from_preset("accurate", image_shape=(8, 8), refine=None, n_views=1, tol=0.5)
+    assert (model.refine, model.n_views, model.tol) == (None, 1, 0.5)
 
 
 def test_models_of_a_preset_share_nothing():
@@ -64,15 +61,19 @@ def test_what_is_not_known_is_named():
         DDLClassifier.from_preset("fast", zzz=3)
 
 
+def make_brief(name, **overrides):
+    model = DDLClassifier.from_preset(name, **QUICK, **overrides)
+    return model.set_params(refine__epochs=1) if isinstance(model.refine, Refiner) else model
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_fit_images_and_what_is_no_image(name):
     X, y = load_digits(return_X_y=True)
     X = normalise(X)
-    overrides = BRIEF if "refine" in PRESETS[name].parameters else QUICK
-    model = DDLClassifier.from_preset(name, image_shape=(8, 8), **overrides).fit(X[:300], y[:300])
+    model = make_brief(name, image_shape=(8, 8)).fit(X[:300], y[:300])
     assert model.score(X[300:600], y[300:600]) > 0.6
     X, y = load_wine(return_X_y=True)
     X = normalise(scale(X))
     order = np.random.default_rng(0).permutation(len(X))
-    model = DDLClassifier.from_preset(name, **overrides).fit(X[order[:100]], y[order[:100]])
+    model = make_brief(name).fit(X[order[:100]], y[order[:100]])
     assert model.score(X[order[100:]], y[order[100:]]) > 0.8

@@ -267,14 +267,14 @@ def test_initial_atoms_are_at_the_floor():
     assert progress.history[0].floor_share >= 60 / 400
 
 
-def test_it_stops_when_the_objective_settles_or_when_told_to():
+def test_it_stops_when_the_objective_settles_or_a_callback_asks_it_to():
     training, start = start_fit(LOSSES["square"](), max_iter=50, tol=1e-3)
     result = run_to_end(training, start)
     assert result.converged
     assert result.n_iter < 50
-    told = run(start, training, lambda progress: progress._replace(stopped=progress.n_iter == 2))
-    assert told.n_iter == 2
-    assert not told.converged
+    stopped = run(start, training, lambda progress: progress._replace(stopped=progress.n_iter == 2))
+    assert stopped.n_iter == 2
+    assert not stopped.converged
 
 
 def test_the_first_iteration_never_settles_the_objective():

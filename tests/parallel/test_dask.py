@@ -27,6 +27,7 @@ from ddlearn import (
     CodeClassifier,
     DDLClassifier,
     LostClusterError,
+    Scales,
     load,
     save,
 )
@@ -85,7 +86,7 @@ def assert_same_model(one, other, **tolerance):
     "changes",
     [
         {},
-        {"loss": "logistic", "dictionary_update": "atom", "noise": "shared"},
+        {"loss": "logistic", "dictionary_update": "atom", "scales": Scales("shared")},
         pytest.param({"loss": "smooth_hinge", "dictionary_update": "mod", "unlabeled": 3}, marks=pytest.mark.nightly),
         {"n_components": 150, "n_nonzero_coefs": 1, "init": "gaussian"},  # atoms that nobody uses are replaced
     ],
@@ -445,8 +446,8 @@ class OwnTrainer(ClassifierTrainer):
     ("changes", "message"),
     [
         ({"dictionary_update": "ksvd"}, "dictionary_update='ksvd' needs all samples in one place.*'block_coordinate'"),
-        ({"dictionary_update": "exact_ksvd"}, "use dictionary_update='atom' or"),
-        ({"classifier_trainer": OwnTrainer()}, "use classifier_trainer='auto'"),
+        ({"dictionary_update": "exact_ksvd"}, "use 'auto' or 'atom' or"),
+        ({"classifier_trainer": OwnTrainer()}, "use 'auto', or derive it from ClassifierTrainer"),
     ],
     ids=["ksvd", "exact", "trainer"],
 )
@@ -544,7 +545,7 @@ def test_a_killed_worker_does_not_change_the_model(digits):
 
         def kill_a_worker():
             address, process = next(iter(victims.items()))
-            assert any("settle_scales" in str(key) for key in client.has_what()[address])  # parts, which will be lost
+            assert any("_scale_part" in str(key) for key in client.has_what()[address])  # parts, which will be lost
             os.kill(process, signal.SIGKILL)
 
         model = make_model(max_iter=3).set_callbacks(Disaster(1, kill_a_worker)).fit(*data)
@@ -565,9 +566,9 @@ def test_a_fit_on_dask_goes_on_from_its_checkpoint(client, digits, tmp_path):
     resumed = make_model(max_iter=3).set_callbacks(Checkpoint(path, resume=True))
     assert_same_model(resumed.fit(*data), expected)
     other = da.from_array(digits[0] * 2, chunks=(PART_ROWS, -1))
-    with pytest.raises(ValueError, match="X was .* and is"):
+    with pytest.raises(ValueError, match=r"X was .* and is"):
         resumed.fit(other, data[1])
-    with pytest.raises(ValueError, match="X was .* in 3 parts .* and is .* in . parts"):
+    with pytest.raises(ValueError, match=r"X was .* in 3 parts .* and is .* in . parts"):
         resumed.fit(*on_dask(*digits, chunk=512))
 
 

@@ -47,4 +47,10 @@ def test_the_median_is_numpys(dtype, n_left_out, n_numbers):
     numbers = np.random.default_rng(0).standard_exponential(n_numbers).astype(dtype)
     parts = LocalParts([numbers[: n_numbers // 3], numbers[n_numbers // 3 :]])
     expected = np.median(np.sort(numbers)[n_left_out:].astype(np.float64))
-    assert find_median(parts, n_numbers, numbers.dtype, n_left_out) == expected
+    largest_left_out = np.sort(numbers)[n_left_out - 1] if n_left_out else 0.0
+    share = float(largest_left_out) / float(numbers.max()) * (1 + 1e-6)
+    assert find_median(parts, n_numbers, numbers.dtype, share) == expected
+
+
+def test_the_median_of_nothing_is_nan():
+    assert np.isnan(find_median(LocalParts([np.zeros(3)]), 3, np.dtype(float), 1e-16))

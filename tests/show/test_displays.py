@@ -216,7 +216,7 @@ def test_convergence_draws_the_history(model):
     display = ConvergenceDisplay.from_estimator(model)
     drawn = [panel.lines[0].get_ydata() for panel in display.axes_.flat]
     for name, values in zip(
-        ("objective", "representation", "noise", "classification", "cost"), drawn[:-1], strict=True
+        ("objective", "representation", "log_noise", "classification", "log_class_cost"), drawn[:-1], strict=True
     ):
         np.testing.assert_array_equal(values, model.history_frame()[name])
     np.testing.assert_allclose(drawn[0], np.sum(drawn[1:5], axis=0))  # the objective is the sum of the four
@@ -314,7 +314,7 @@ def test_loss_curves_are_the_losses():
 def test_losses_may_be_objects():
     losses = ["square", SmoothHinge(sharpness=9.0), SmoothHinge(sharpness=3.0), Exponential(), Logistic()]
     assert len(LossDisplay(losses).values) == 5
-    with pytest.raises(ValueError, match="'cube' is not known"):
+    with pytest.raises(ValueError, match="'cube' is not a known loss"):
         LossDisplay(["cube"])
 
 
@@ -349,7 +349,7 @@ def test_code_is_a_sum_of_what_is_drawn(model, digits, image_shape):
 def test_gross_errors_are_a_part_of_their_own(model, digits):
     x = digits[0][700].copy()
     x[:8] = 5.0
-    tolerant = load_copy(model).set_params(error_budget=0.25)
+    tolerant = load_copy(model).set_params(robustness=0.25)
     display = CodeDisplay.from_estimator(tolerant, x)
     np.testing.assert_array_equal(display.error, tolerant.explain([x]).error[0])
     assert (display.error[:8] > 2).all()
@@ -359,7 +359,7 @@ def test_gross_errors_are_a_part_of_their_own(model, digits):
 
 
 def load_copy(model):
-    copy = DDLClassifier(**model.get_params())
+    copy = DDLClassifier(**model.get_params(deep=False))
     copy.__dict__.update(vars(model))
     return copy
 

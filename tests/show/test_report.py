@@ -32,6 +32,7 @@ from ddlearn import (
     AlternatingErrors,
     DDLClassifier,
     Loss,
+    Robustness,
     SmoothHinge,
     load,
     save,
@@ -640,7 +641,7 @@ def test_the_kind_of_output_does_not_matter(write, model, test_digits, container
 def test_missing_features_are_left_out_of_codes(write, model, test_digits):
     X, y = test_digits[0][:40].copy(), test_digits[1][:40]
     X[np.random.default_rng(0).random(X.shape) < 0.2] = np.nan
-    tolerant = change(model, missing="mask")
+    tolerant = change(model, robustness=Robustness(missing="mask"))
     content = write(tolerant, X, y, image_shape=(8, 8)).content["data"]
     rows = content["rows"]
     np.testing.assert_array_equal(unpack_rows(content["samples"]), X[rows].astype(np.float32))
@@ -655,7 +656,7 @@ def test_missing_features_are_left_out_of_codes(write, model, test_digits):
 def test_predictions_are_the_models_and_codes_are_plain(write, model, test_digits):
     """What full inference, registration and gross errors change is told, since the page's script does not do it."""
     X, y = test_digits[0][:20], test_digits[1][:20]
-    full = change(model, inference="full", error_budget=6, alignment="translation", image_shape=(8, 8))
+    full = change(model, inference="full", robustness=6, alignment="translation", image_shape=(8, 8))
     content = write(full, X, y).content
     assert content["data"]["errors"]["n_wrong"] == np.count_nonzero(full.predict(X) != y)
     rows = content["data"]["rows"]
@@ -666,7 +667,7 @@ def test_predictions_are_the_models_and_codes_are_plain(write, model, test_digit
         "full inference",
         "aligned",
     ]
-    assert (full.inference, full.alignment, full.error_budget) == ("full", "translation", 6)
+    assert (full.inference, full.alignment, full.robustness) == ("full", "translation", 6)
 
 
 class OwnCoder(ORMP):
@@ -677,9 +678,9 @@ def test_a_coder_of_ones_own_is_not_imitated(write, digits, model):
     X, y = digits
     own = DDLClassifier(30, max_iter=1, sparse_coder=OwnCoder(), random_state=0).fit(X[:200], y[:200])
     assert write(own, X[200:250]).content["model"]["pursuit"] is None
-    for coder, is_off_support_norm in (("omp", False), ("ormp", True)):
+    for coder, uses_residual_norm in (("omp", False), ("ormp", True)):
         content = write(copy(own).set_params(sparse_coder=coder).fit(X[:200], y[:200])).content
-        assert content["model"]["pursuit"] == {"is_off_support_norm": is_off_support_norm, "tol": 0}
+        assert content["model"]["pursuit"] == {"uses_residual_norm": uses_residual_norm, "tol": 0}
     tolerant = DDLClassifier(30, max_iter=1, sparse_coder=ORMP(tol=0.5), random_state=0).fit(X[:200], y[:200])
     assert write(tolerant).content["model"]["pursuit"]["tol"] == 0.5
 
@@ -688,14 +689,16 @@ def test_a_coder_of_ones_own_is_not_imitated(write, digits, model):
     ("budget", "share"), [(0, 0.2), (16, 0.25), (np.int64(16), 0.25), (0.3, 0.3), (np.float32(0.5), 0.5)]
 )
 def test_the_budget_of_wrong_features_is_a_share(write, model, budget, share):
-    assert write(change(model, error_budget=budget)).content["model"]["errors"]["budget"] == pytest.approx(share)
+    assert write(change(model, robustness=budget)).content["model"]["errors"]["budget"] == pytest.approx(share)
 
 
 def test_how_gross_errors_are_looked_for(write, model):
-    errors = write(change(model, error_route=AlternatingErrors(trim=2.0, threshold=4.0, max_iter=7))).content["model"]
+    errors = write(
+        change(model, robustness=Robustness(error_search=AlternatingErrors(trim=2.0, threshold=4.0, max_iter=7)))
+    ).content["model"]
     assert errors["errors"].items() >= {"trim": 2.0, "threshold": 4.0, "max_iter": 7}.items()
     assert errors["notes"] == []
-    greedy = write(change(model, error_route="greedy")).content["model"]
+    greedy = write(change(model, robustness=Robustness(error_search="greedy"))).content["model"]
     assert greedy["errors"].items() >= {"trim": 1.0, "threshold": 3.0, "max_iter": 5}.items()
     assert len(greedy["notes"]) == 1
     assert "by alternating" in greedy["notes"][0]
@@ -732,7 +735,7 @@ def test_samples_have_room_for_a_megabyte_however_they_pack(write):
     X = rng.integers(0, 5, (1500, 1024)) / 4
     X[100:] += rng.random((1400, 1024)) / 10
     y = np.arange(1500) % 4
-    model = DDLClassifier(300, n_nonzero_coefs=5, max_iter=1, refit=False, init=X[:300], tol=1).fit(X[:300], y[:300])
+    model = DDLClassifier(300, n_nonzero_coefs=5, max_iter=1, refine=None, init=X[:300], tol=1).fit(X[:300], y[:300])
     samples = write(model, X, y).content["data"]["samples"]
     assert unpack(samples["values"]).nbytes <= 1.2e6
     assert len(unpack(samples["values"])) > 200
@@ -839,7 +842,7 @@ def test_a_model_of_mnist_fits_into_five_megabytes(write):
     rng = np.random.default_rng(0)
     X = (rng.integers(0, 256, (4000, 784)) / 255).astype(np.float32)  # more than the page has room for
     y = np.arange(4000) % 10
-    model = DDLClassifier(500, max_iter=1, refit=False, init=X[:500], random_state=0).fit(X[:500], y[:500])
+    model = DDLClassifier(500, max_iter=1, refine=None, init=X[:500], random_state=0).fit(X[:500], y[:500])
     page = write(model, X, y, image_shape=(28, 28))
     assert len(page.bytes) < 5e6
     data, described = page.content["data"], page.content["model"]
@@ -899,7 +902,12 @@ def make_mistakes(model: DDLClassifier, X: np.ndarray, y: np.ndarray) -> dict[st
             r"inconsistent numbers of samples: \[300, 300, 1\]",
         ),
         "NaN": ((model, holes, y), {}, ValueError, "Input X contains NaN"),
-        "infinity": ((change(model, missing="mask"), X / 0.0, y), {}, ValueError, "Input X contains infinity"),
+        "infinity": (
+            (change(model, robustness=Robustness(missing="mask")), X / 0.0, y),
+            {},
+            ValueError,
+            "Input X contains infinity",
+        ),
         **{
             f"shape {shape}": ((model, X), {"image_shape": shape}, ValueError, "does not match 64 features")
             for shape in ((8, 9), (64,), (4, 4, 4), (2, 2, 2, 8), (-8, -8), (8, 8, 3))
@@ -960,7 +968,7 @@ def test_a_report_needs_no_matplotlib():
 
 
 def test_the_model_is_not_changed(model, test_digits, tmp_path):
-    changed = change(model, error_budget=5, inference="full")
+    changed = change(model, robustness=5, inference="full")
     before = {name: copy(value) for name, value in vars(changed).items()}
     write_report(changed, tmp_path / "report.html", test_digits[0][:20], test_digits[1][:20])
     assert vars(changed).keys() == before.keys()

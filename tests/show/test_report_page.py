@@ -21,6 +21,7 @@ from ddlearn import (
     LOSSES,
     ORMP,
     DDLClassifier,
+    Robustness,
     write_report,
 )
 from ddlearn.datasets import load_digits_images
@@ -187,7 +188,7 @@ def test_gross_errors_are_those_of_the_library(share, demo, open_page):
         top, left = rng.integers(5, size=2)
         image[top : top + 4, left : left + 4] = rng.random()
     codes, evidence, is_wrong = explain_all(open_page(path), X, f"explainWithErrors(s, {share})")
-    expected = copy(model).set_params(error_budget=share).explain(X)
+    expected = copy(model).set_params(robustness=share).explain(X)
     np.testing.assert_allclose(codes, expected.codes.toarray(), atol=1e-5)
     np.testing.assert_allclose(evidence, expected.evidence, rtol=1e-5, atol=1e-5 * np.abs(evidence).max())
     np.testing.assert_array_equal(np.array(is_wrong, bool), expected.error != 0)
@@ -195,7 +196,7 @@ def test_gross_errors_are_those_of_the_library(share, demo, open_page):
 
 def test_missing_features_are_left_out_as_in_the_library(demo, open_page, tmp_path):
     model, X, y, _ = demo
-    masked = copy(model).set_params(missing="mask")
+    masked = copy(model).set_params(robustness=Robustness(missing="mask"))
     X = np.where(np.random.default_rng(0).random(X.shape) < 0.2, np.nan, X.astype(float))[:200]
     write_report(masked, tmp_path / "page.html", X, y[:200])
     page = open_page(tmp_path / "page.html")
@@ -262,7 +263,7 @@ def test_erasing_and_occluding_change_the_pixels_under_the_pen_only(demo, open_p
     assert occluded.reshape(8, 8)[7, 1] == pytest.approx(128 / 255, abs=1e-6)
     wait_for_errors(page)
     share = page.evaluate("ddlearn.explorer.share")
-    corrected = copy(model).set_params(error_budget=share)
+    corrected = copy(model).set_params(robustness=share)
     assert page.get_attribute("#verdict-corrected", "data-label") == str(corrected.predict(occluded)[0])
     assert page.get_attribute("#verdict-plain", "data-label") == str(model.predict(occluded)[0])
     page.click("#tool-erase")
@@ -527,7 +528,7 @@ def test_parts_are_what_they_are_called(demo, open_page):
     page.click("#verdict-corrected")
     page.wait_for_selector("#parts figure:nth-of-type(4)")
     share = page.evaluate("ddlearn.explorer.share")
-    found = copy(model).set_params(error_budget=share).explain(sample[None])
+    found = copy(model).set_params(robustness=share).explain(sample[None])
     is_orange = (np.abs(read_picture(page, "#parts figure:nth-of-type(4) canvas") - [0.902, 0.624, 0]) < 0.01).all(
         axis=1
     )
@@ -615,7 +616,7 @@ def test_missing_features_are_shown_as_missing(demo, open_page, tmp_path):
     model, X, y, _ = demo
     X = X[:20].astype(float)
     X[:, 20:30] = np.nan
-    write_report(copy(model).set_params(missing="mask"), tmp_path / "page.html", X, y[:20])
+    write_report(copy(model).set_params(robustness=Robustness(missing="mask")), tmp_path / "page.html", X, y[:20])
     page = open_page(tmp_path / "page.html")
     choose(page)
     violet = np.array([96, 64, 112]) / 255

@@ -17,8 +17,6 @@ from .terminal import Terminal
 
 if TYPE_CHECKING:
     from ..estimators.classifier import DDLClassifier
-    from ..fitting.loop import FitProgress
-    from ..fitting.refine import RefinementProgress
     from ..fitting.run import Snapshot
     from .reading import Samples
 
@@ -95,26 +93,20 @@ class _FitProgress:
         """Register for iterations and epochs, which is cheaper than a callback, for which the fit makes a model."""
         if metadata is None:  # an iteration begins
             return
-        fitting = self.bar.add_task("fitting", total=estimator.max_iter, result="")
-        metadata["run"].keepers.append(partial(self._show, fitting, estimator.refine))
+        run = metadata["run"]
+        fitting = self.bar.add_task("fitting", total=run.settings.max_iter, result="")
+        run.keepers.append(partial(self._show, fitting, run.plan.refiner))
 
-    def _show(self, fitting: Any, refine: Any, snapshot: Snapshot) -> None:
+    def _show(self, task: Any, refiner: Any, snapshot: Snapshot) -> None:
+        """Show the objective and the error to expect for new samples, or cost and held-out error of refinement."""
         if snapshot.refinement is None:
-            self._show_iteration(fitting, snapshot.progress)
-        else:
-            self._show_epoch(refine, snapshot.refinement)
-
-    def _show_iteration(self, task: Any, progress: FitProgress) -> None:
-        """Show the objective and the error of label-free codes, which is the one to expect for new samples."""
-        record = progress.history[-1]
-        result = f"objective {record.objective:,.0f}  error {record.label_free_error:.2%}"
-        self.bar.update(task, completed=record.iteration, result=result)
-
-    def _show_epoch(self, refine: Any, progress: RefinementProgress) -> None:
-        """Show the training cost and the error on the held-out samples."""
+            iteration = snapshot.progress.history[-1]
+            result = f"objective {iteration.objective:,.0f}  error {iteration.label_free_error:.2%}"
+            self.bar.update(task, completed=iteration.iteration, result=result)
+            return
         if self.refining is None:
-            self.refining = self.bar.add_task("refining", total=getattr(refine, "epochs", refine), result="")
-        record = progress.history[-1]
+            self.refining = self.bar.add_task("refining", total=refiner.epochs, result="")
+        record = snapshot.refinement.history[-1]
         result = f"cost {record.training_cost:.3g}"
         if not math.isnan(record.validation_error):
             result += f"  held-out error {record.validation_error:.2%}"

@@ -6,6 +6,7 @@ from copy import deepcopy
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -49,7 +50,8 @@ from .settings import (
 )
 from .transformer import DictionaryTransformer
 
-_PREDICTORS = "_predictors"  # where the predictors of a fitted model are kept, by precision
+# The predictors of fitted models by precision, kept outside of the models, whose attributes predict must not change.
+_PREDICTORS: WeakKeyDictionary[DDLClassifier, dict[np.dtype, Predictor]] = WeakKeyDictionary()
 
 
 class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer):
@@ -333,18 +335,18 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         super().set_params(**{name: value for name, value in params.items() if "__" not in name})
         nested = {name: value for name, value in params.items() if "__" in name}
         known = self.get_params()
-        for name in {name.split("__")[0] for name in nested if name in known}:
-            setattr(self, name, resolve_object(self, name))
+        for name, key in {tuple(name.split("__")[:2]) for name in nested}:
+            if f"{name}__{key}" in known:
+                setattr(self, name, resolve_object(self, name))
+            elif name in known:
+                raise ValueError(f"Invalid parameter {key!r} for {name}={known[name]!r}, which has none of that name.")
         super().set_params(**nested)
-        vars(self).pop(_PREDICTORS, None)
+        _PREDICTORS.pop(self, None)
         return self
 
     def __setattr__(self, name: str, value: Any) -> None:
-        vars(self).pop(_PREDICTORS, None)  # they were made for the attributes as they were
+        _PREDICTORS.pop(self, None)  # they were made for the attributes as they were
         super().__setattr__(name, value)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != _PREDICTORS}
 
     @with_callbacks
     def fit(self, X: Any, y: Any) -> DDLClassifier:
@@ -374,7 +376,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 check_mode(self, mode)
                 training, targets = spread_over_cluster(X, y, self.unlabeled)
                 self.n_features_in_ = X.shape[1]
-                vars(self).pop("feature_names_in_", None)  # of an earlier fit; a Dask array has none
+                self.__dict__.pop("feature_names_in_", None)  # of an earlier fit; a Dask array has none
             else:
                 X = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
                 check_consistent_length(X, y)
@@ -523,7 +525,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     def _predictor(self, dtype: np.dtype) -> Predictor:
         """Return the predictor of the fitted model, which is made once."""
         # A thread that was making one while an attribute changed leaves it in a dict that is no longer ours.
-        predictors = vars(self).setdefault(_PREDICTORS, {})
+        predictors = _PREDICTORS.setdefault(self, {})
         if dtype not in predictors:
             predictors[dtype] = make_predictor(self, dtype)
         return predictors[dtype]

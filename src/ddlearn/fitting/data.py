@@ -325,9 +325,9 @@ class TrainingSet:
         return self.labels is not None
 
     @classmethod
-    def of_arrays(cls, X: Floats, labels: NDArray[Any], part_rows: int = PART_ROWS) -> TrainingSet:
+    def of_arrays(cls, X: Floats, labels: NDArray[Any]) -> TrainingSet:
         """Cut arrays in this process, which may be memory-mapped, into parts without a copy."""
-        labels = labels.astype(np.int8, copy=False)
+        labels, part_rows = labels.astype(np.int8, copy=False), PART_ROWS
         starts = range(0, len(X), part_rows)
         cut = [
             TrainingPart.of(X[start : start + part_rows], labels[start : start + part_rows], start) for start in starts

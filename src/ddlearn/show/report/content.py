@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 from ...codes import Model
 from ...coding.coders import OMP, ORMP
 from ...coding.errors import AlternatingErrors, resolve_error_search
+from ...coding.robust import Robustness
 from ...estimators.classifier import DDLClassifier
 from ...estimators.settings import get_label_weight, resolve_inference, resolve_robustness
 from ...inference.rules import FastInference
@@ -33,7 +34,8 @@ def collect_content(
     """Return the content of the page; samples are as the last step of a pipeline receives them."""
     nameless = copy(model)  # validated samples are arrays, and scikit-learn would warn of missing feature names
     nameless.__dict__.pop("feature_names_in_", None)
-    plain = copy(nameless).set_params(alignment=None, robustness=None, inference="fast")  # what the scripts implement
+    no_errors = Robustness(missing=resolve_robustness(model.robustness).missing)
+    plain = copy(nameless).set_params(alignment=None, robustness=no_errors, inference="fast")  # as in the scripts
     training_codes = getattr(model, "codes_", None)
     codes = None if data is None else csr_array(plain.transform(data.X))
     known = [some for some in (training_codes, codes) if some is not None]

@@ -1,0 +1,158 @@
+"""Constructor parameters: each is honoured or refused in every mode, and strategies given by name have parameters."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from modes import CASES, MODES, NOTHING, REFUSED, draw_samples, is_same, list_cases
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+from ddlearn import DDLClassifier, FullInference, GreedyErrors, Refiner, Robustness, Scales
+
+
+def fit(model):
+    X, y = draw_samples()
+    model.fit(X, y)
+    return model.fit(X, y) if model.warm_start else model
+
+
+def fit_batches(model):
+    X, y = draw_samples()
+    for batch in (slice(0, 60), slice(60, 120)):
+        model.partial_fit(X[batch], y[batch], classes=[0, 1, 2])
+    return model
+
+
+FITS = {"memory": fit, "batches": fit_batches}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_parameter_has_a_case_in_every_mode(mode):
+    assert {case.name for case in list_cases(mode)} == set(DDLClassifier._get_param_names())
+
+
+def test_no_case_is_the_default():
+    defaults = DDLClassifier()
+    for case in CASES:
+        assert repr(case.value) != repr(getattr(defaults, case.name))
+
+
+@pytest.mark.parametrize(
+    ("mode", "case"),
+    [pytest.param(mode, case, id=f"{mode}-{case.name}-{case.value}") for mode in FITS for case in list_cases(mode)],
+)
+def test_a_parameter_is_honoured_or_refused(mode, case):
+    plain, changed = case.make_models()
+    effect = getattr(case, mode)
+    if effect == REFUSED:
+        with pytest.raises(ValueError, match=rf"^{case.name}=.*cannot be honoured"):
+            FITS[mode](changed)
+        assert not hasattr(changed, "components_")
+    else:
+        X, _ = draw_samples()
+        same = is_same(FITS[mode](plain), FITS[mode](changed), effect, X)
+        assert same == (effect == NOTHING)
+
+
+@pytest.mark.parametrize("mode", FITS)
+def test_defaults_work_in_every_mode(mode):
+    assert FITS[mode](DDLClassifier()).score(*draw_samples()) > 0.6
+
+
+@pytest.mark.parametrize("store_codes", [None, True, False])
+def test_codes_and_noise_variances_of_samples_in_memory_are_kept_unless_they_are_not_wanted(store_codes):
+    model = fit(DDLClassifier(10, store_codes=store_codes, random_state=0))
+    is_kept = store_codes is not False
+    assert hasattr(model, "codes_") == hasattr(model, "noise_variance_") == is_kept
+    if is_kept:
+        assert model.codes_.shape == (120, 10)
+        assert model.noise_variance_.shape == (120,)
+    # Those of an earlier fit do not stay.
+    assert not hasattr(fit(model.set_params(store_codes=False)), "codes_")
+
+
+def test_a_stream_goes_on_with_parameters_of_fit_that_its_model_was_fitted_with():
+    X, y = draw_samples()
+    model = DDLClassifier(10, max_iter=1, random_state=0).fit(X, y)
+    assert model.partial_fit(X, y).n_samples_seen_ == 240
+
+
+# -- parameters of strategies ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "nested", "expected"),
+    [
+        ("inference", "full", "n_candidates", None),
+        ("inference", "full", "noise", "per_sample"),
+        ("loss", "smooth_hinge", "sharpness", 2.0),
+        ("sparse_coder", "elastic_net", "l1_ratio", 0.7),
+        ("coding", None, "max_iter", 100),
+        ("scales", None, "noise_floor", 0.1),
+        ("refine", 7, "epochs", 7),
+        ("robustness", 0.2, "error_budget", 0.2),
+        ("robustness", None, "missing", "error"),
+        ("alignment", "affine", "transform", "affine"),
+    ],
+)
+def test_a_shorthand_has_the_parameters_of_the_object_that_it_stands_for(name, value, nested, expected):
+    model = DDLClassifier(**{name: value})
+    parameters = model.get_params(deep=True)
+    assert parameters[f"{name}__{nested}"] == expected
+    assert parameters[name] == value
+    assert getattr(clone(model), name) == value
+    assert f"{name}__{nested}" not in model.get_params(deep=False)
+
+
+def test_setting_a_parameter_of_a_strategy_makes_an_object_of_its_name():
+    model = DDLClassifier(inference="full", refine=3, robustness=0.1)
+    model.set_params(
+        inference__n_candidates=2, refine__batch_size=50, robustness__missing="mask", scales__noise="shared"
+    )
+    assert repr(model.inference) == repr(FullInference(2))
+    assert repr(model.refine) == repr(Refiner(3, batch_size=50))
+    assert repr(model.robustness) == repr(Robustness(0.1, missing="mask"))
+    assert repr(model.scales) == repr(Scales("shared"))
+
+
+def test_a_strategy_and_its_parameter_may_be_set_together():
+    for parameters in (
+        {"inference": "full", "inference__n_candidates": 2},
+        {"inference__n_candidates": 2, "inference": "full"},
+    ):
+        assert repr(DDLClassifier().set_params(**parameters).inference) == repr(FullInference(2))
+
+
+def test_a_parameter_that_a_strategy_has_not_is_refused_and_leaves_its_name():
+    model = DDLClassifier(inference="fast", refine="classifiers")
+    with pytest.raises(ValueError, match="Invalid parameter 'n_candidates' for inference='fast'"):
+        model.set_params(inference__n_candidates=2)
+    with pytest.raises(ValueError, match="Invalid parameter 'epochs' for refine='classifiers'"):
+        model.set_params(refine__epochs=2)
+    with pytest.raises(ValueError, match="Invalid parameter 'inferense' for estimator DDLClassifier"):
+        model.set_params(inferense__n_candidates=2)
+    assert (model.inference, model.refine) == ("fast", "classifiers")
+
+
+def test_parameters_of_a_strategy_within_a_strategy():
+    model = DDLClassifier(robustness=0.1)
+    model.set_params(robustness__error_search=GreedyErrors(), robustness__error_search__threshold=3.0)
+    assert repr(model.robustness) == repr(Robustness(0.1, error_search=GreedyErrors(3.0)))
+    assert model.get_params()["robustness__error_search__threshold"] == 3.0
+
+
+def test_a_value_that_cannot_be_is_refused_by_fit_and_not_before():
+    model = DDLClassifier(inference="slow", robustness="much", refine=1.5)
+    assert model.get_params()["inference"] == "slow"
+    assert clone(model).robustness == "much"
+    with pytest.raises(TypeError, match="refine must be"):
+        fit(model)
+
+
+def test_a_grid_search_over_a_parameter_of_a_strategy_that_is_given_by_name():
+    model = DDLClassifier(10, max_iter=1, inference="full", random_state=0)
+    search = GridSearchCV(model, {"inference__n_candidates": [1, 2]}, cv=2).fit(*draw_samples())
+    assert [parameters["inference__n_candidates"] for parameters in search.cv_results_["params"]] == [1, 2]
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert model.inference == "full"
