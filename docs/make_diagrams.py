@@ -88,12 +88,12 @@ QUESTIONS = [
     ),
     (
         ["Are parts of new samples", "hidden or corrupted?"],
-        ["error_budget=0.5"],
+        ["robustness=0.5"],
         "faces half hidden: 25 to 97 % right; clean digits: harm",
     ),
     (
         ["Are values of new", "samples missing?"],
-        ['missing="mask"'],
+        ['robustness=Robustness(missing="mask")'],
         "digits, half of the pixels missing: 8.8 % error",
     ),
 ]
@@ -130,25 +130,31 @@ def draw_choose() -> None:
     drawing.save("choose.svg")
 
 
+# The files in the order in which `python -m benchmarks.trace` visits them.
 FIT = [
-    ("DDLClassifier.fit", "estimators: checks X and y, labels to -1, 0, +1"),
-    ("first atoms", "dictionary: samples of each class in turn"),
+    ("DDLClassifier.fit", "estimators/classifier.py: checks X and y"),
+    ("samples in parts", "fitting/data.py: labels become -1, 0, +1"),
+    ("settings", "estimators/settings.py: parameters to objects"),
+    ("first atoms", "fitting/run.py; dictionary/initial.py"),
 ]
 LOOP = [
-    ("codes", "coding, losses"),
-    ("classifiers", "classifiers"),
-    ("dictionary", "dictionary"),
-    ("scales and objective", "objective"),
+    ("codes", "coding: discriminative.py, coders.py; kernels"),
+    ("classifiers", "classifiers: trainer.py, problem.py"),
+    ("dictionary", "dictionary: updates.py, upkeep.py; kernels"),
+    ("scales and objective", "objective.py"),
 ]
-AFTER = [("refinement, fitted attributes", "fitting, on label-free codes; estimators")]
+AFTER = [
+    ("classifiers again, or refinement", "fitting: loop.py, refine.py; on label-free codes"),
+    ("fitted attributes and a predictor", "estimators/classifier.py"),
+]
 PREDICT = [
-    ("DDLClassifier.predict", "estimators: checks X and the settings"),
-    ("Predictor", "inference: blocks of rows, through the following"),
-    ("register", "coding: only with alignment"),
-    ("find gross errors", "coding: only with an error budget"),
-    ("code without labels", "coding"),
-    ("weigh the classes", "inference: fast, or full"),
-    ("largest evidence", "estimators: argmax, softmax, classes_"),
+    ("DDLClassifier.predict", "estimators/classifier.py: checks X"),
+    ("the predictor that the model keeps", "inference/predictor.py"),
+    ("blocks of rows", "parallel/threads.py"),
+    ("only if set: registered, errors left out", "coding: robust.py, alignment.py, errors.py"),
+    ("code without labels", "coding: encoder.py, coders.py; kernels"),
+    ("evidence for each class", "inference/rules.py: fast or full; losses.py"),
+    ("class of largest evidence", "estimators/classifier.py: argmax, classes_"),
 ]
 LAYERS = [  # tests/test_package.py has them too, and enforces them
     ("outside", "checks, files, show, datasets, cli"),
@@ -162,8 +168,8 @@ LAYERS = [  # tests/test_package.py has them too, and enforces them
 
 
 def draw_architecture() -> None:
-    """Draw fit and predict, each as one line through the rooms, and the layers below them."""
-    drawing = Drawing("fit and predict through the rooms, and the layers of imports", 800, 800)
+    """Draw fit and predict, each as one line through the files, and the layers of imports."""
+    drawing = Drawing("fit and predict, each as one line through the files, and the layers of imports", 800, 990)
     left, right, width = 22, 412, 366
     drawing.text(left, 34, "fit, one line", f'{BOLD} font-size="16"')
     drawing.text(right, 34, "predict, one line", f'{BOLD} font-size="16"')
@@ -178,7 +184,7 @@ def draw_architecture() -> None:
 
     y = chain(left, 48, FIT, width, BLUE)
     drawing.arrow(f"M{left + 30},{y} v44")
-    drawing.text(left + 44, y + 22, "fitting: until the objective settles", SMALL)
+    drawing.text(left + 44, y + 22, "fitting/loop.py: until the objective settles", SMALL)
     top = y + 46
     y = chain(left + 14, top, LOOP, width - 56, GREEN)
     drawing.frame(left, y_frame := top - 12, width, y + 12 - y_frame)
@@ -187,7 +193,7 @@ def draw_architecture() -> None:
     chain(left, y + 28, AFTER, width, BLUE)
     chain(right, 48, PREDICT, width, SAND)
 
-    y = 588
+    y = 778
     drawing.text(left, y, "layers: a room imports from its own layer and from those below", f'{BOLD} font-size="16"')
     y += 12
     for name, files in LAYERS:

@@ -1,4 +1,4 @@
-"""Examples run as they stand, and what they say of themselves is true."""
+"""Examples run, and what they say about their results is true."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_a_budget_mends_beats_with_a_loose_electrode(run):
     clean, price = (find_numbers(output, f"clean, {model}")[0] for model in ("ddlearn ", "ddlearn, budget"))
     assert max(broken, linear) + 10 < min(masked, mended)
     assert max(mended, price) < clean
-    verdicts = re.findall(r"error_budget=(\S+): (\d+) values called wrong, verdict (\w+)", output)
+    verdicts = re.findall(r"robustness=(\S+): (\d+) values called wrong, verdict (\w+)", output)
     (_, none, wrong), (_, some, right) = verdicts
     assert (none, right) == ("0", "ventricular")
     assert wrong != right

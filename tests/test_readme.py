@@ -1,11 +1,11 @@
-"""Pages tell the truth: their code runs, their commands exist, their links lead somewhere.
+"""The code on pages runs, their commands exist, and their links lead somewhere.
 
 A page is one session, top to bottom, in an empty folder: its ```python blocks share their names, and what a block or a
 command writes is there for those below it.  Of the ```console blocks, lines ``$ ddlearn ...`` are
 
 * parsed, all of them: a command, an option or a value that does not exist fails;
 * run, if all that they read is there: scikit-learn's digits, or files that the page has written above;
-* not run otherwise (the reader's own ``train``, ``usps:test``), and ``reproduce`` never, which takes minutes.
+* not run otherwise (the reader's own ``train``, ``usps:test``).
 
 In the pages of ``COMPLETE`` every command is run.
 """
@@ -65,9 +65,9 @@ def parse(words: list[str]) -> dict[str, Any]:
 
 
 def has_inputs(values: dict[str, Any]) -> bool:
-    """Whether a command can run here and now: all that it reads is there."""
+    """Whether all that a command reads is there."""
     sources = [str(values[name]) for name in INPUTS if values.get(name) is not None]
-    return "experiment" not in values and all(source == "digits" or Path(source).exists() for source in sources)
+    return all(source == "digits" or Path(source).exists() for source in sources)
 
 
 def name_page(page: Path) -> str:

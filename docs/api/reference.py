@@ -1,8 +1,8 @@
-"""Write the pages of the API reference: one a topic and one a public name, and the options of the command line.
+"""Write the pages of the API reference: one per topic, one per public name, and the options of the command line.
 
-``conf.py`` calls :func:`write_reference` before pages are read.  What is public is asked of ``ddlearn.__all__``,
-``ddlearn.datasets.__all__`` and ``ddlearn.cli.reading.__all__``, so a new name is in the reference once it is public;
-if its file belongs to no topic yet, the build fails and says so.
+``conf.py`` calls :func:`write_reference` before pages are read.  The public names are those of ``ddlearn.__all__``,
+``ddlearn.datasets.__all__`` and ``ddlearn.cli.reading.__all__``, so a new name is in the reference once it is public.
+If its module belongs to no topic, the build fails and says so.
 """
 
 from __future__ import annotations
@@ -15,95 +15,102 @@ from typing import Any, NamedTuple
 
 import typer
 
-import ddlearn
 from ddlearn.cli import app
 
-COMMAND_LINE = "command_line"  # the page that tells all options
+COMMAND_LINE = "command_line"  # the page with all options
+MODULES = ("ddlearn", "ddlearn.datasets", "ddlearn.cli.reading")  # which users import from
 
 
 class Topic(NamedTuple):
-    """A page of the reference: what it is about, and the files whose public names it lists."""
+    """A page of the reference: what it is about, and the modules whose public names it lists."""
 
     slug: str
     title: str
     text: str
-    files: tuple[str, ...]
+    modules: tuple[str, ...]
 
 
 TOPICS = (
     Topic(
         "classifier",
         "The classifier",
-        "The whole framework as a scikit-learn classifier and transformer, what it remembers of its iterations, and "
-        "why it decides as it does. See :doc:`/classifier` and :doc:`/inference`.",
-        ("estimator", "fitting", "dictionary_size", "prediction"),
+        "The whole framework as a scikit-learn classifier and transformer, the records of its iterations, and the "
+        "explanation of its decisions. See :doc:`/guide/theory` and :doc:`/choose`.",
+        ("estimators.classifier", "fitting.loop", "fitting.size", "inference.predictor"),
     ),
     Topic(
         "plotting",
         "Plots and reports",
         "What a model has learned and why it decides, as figures and as a page of HTML. See :doc:`/report`.",
-        ("plotting", "report", "class_colors"),
+        ("show",),
     ),
     Topic(
         "baseline",
         "Dictionary without classes, and the baseline",
         "K-SVD as a transformer, and the paper's baseline: learn a dictionary, then classifiers on its codes.",
-        ("ksvd",),
+        ("estimators.baseline",),
     ),
     Topic(
         "coding",
         "Sparse coding",
         "Traditional and discriminative codes. See :doc:`/discriminative_coding`.",
-        ("sparse_coding", "discriminative_coding", "codes"),
+        ("coding.coders", "coding.elastic_net", "coding.encoder", "coding.discriminative", "codes"),
     ),
     Topic(
         "losses",
         "Losses",
-        "Convex costs of a margin. A loss of yours is three functions; :func:`check_loss` tells what is wrong.",
+        "Convex costs of a margin.",
         ("losses",),
     ),
     Topic(
         "trainers",
         "Classifier trainers",
-        "What learns the linear classifiers on the codes.",
+        "The parameter ``classifier_trainer``: how the linear classifiers are learned on the codes.",
         ("classifiers",),
     ),
     Topic(
         "updates",
         "Dictionary updates",
-        "What moves the atoms in each iteration.",
+        "The parameter ``dictionary_update``: how the atoms are changed in each iteration.",
         ("dictionary",),
     ),
     Topic(
         "refinement",
         "Refinement",
-        "Dictionary and classifiers that follow the gradient of the classification cost after the fit.",
-        ("refinement",),
+        "The parameter ``refine``: after the fit, dictionary and classifiers follow the gradient of the classification "
+        "cost. See :doc:`/refinement`.",
+        ("fitting.refine", "coding.jitter"),
     ),
     Topic(
-        "robustness",
-        "Gross errors, alignment and distortions",
-        "Samples that are partly wrong, images that are out of place, and images distorted to learn from them. "
-        "See :doc:`/inference`.",
-        ("gross_errors", "alignment", "jitter"),
+        "inference",
+        "Inference",
+        "The parameters ``inference``, ``robustness`` and ``alignment``: the label rules, samples that are partly "
+        "wrong or incomplete, and images that are out of place. See :doc:`/inference`.",
+        ("inference.rules", "coding.robust", "coding.errors", "coding.alignment"),
     ),
     Topic(
         "objective",
         "The objective",
-        "The paper's MAP objective (Eq. 3), term by term.",
+        "The paper's MAP objective (Eq. 3), term by term, and the parameter ``scales``.",
         ("objective",),
+    ),
+    Topic(
+        "checks",
+        "Checks of your own strategies",
+        "Each tries an object on a small problem and lists what is wrong with it. See :doc:`/extend`.",
+        ("checks",),
     ),
     Topic(
         "files",
         "Model files and checkpoints",
         "Models as files in which nothing can be executed, and fits that survive a crash. See :doc:`/model_files`.",
-        ("persistence", "container", "checkpoint"),
+        ("files",),
     ),
     Topic(
         "clusters",
         "Clusters",
         "What can go wrong when a fit runs on Dask. See :doc:`/cluster`.",
-        ("blocks",),
+        ("parallel",),
     ),
     Topic(
         "datasets",
@@ -114,33 +121,47 @@ TOPICS = (
     Topic(
         "reading",
         "Reading files",
-        "From a file or a folder of images to samples and labels, as the command line does it.",
-        ("reading",),
+        "From a file or a folder of images to samples and labels, as on the command line.",
+        ("cli.reading",),
     ),
 )
 
 
 def list_public_names() -> dict[str, str]:
-    """Return the file of each public name: ``{"ddlearn.KSVD": "ksvd", "ddlearn.datasets.load_usps": "datasets"}``."""
-    homes = {f"ddlearn.{name}": ddlearn._HOMES[name] for name in ddlearn.__all__}
-    for module in ("datasets", "reading"):
-        homes |= {f"ddlearn.{module}.{name}": module for name in import_module(f"ddlearn.{module}").__all__}
-    return homes
+    """Return the module of each public name: ``{"ddlearn.KSVD": "estimators.baseline", ...}``."""
+    names = [f"{module}.{name}" for module in MODULES for name in import_module(module).__all__ if name[0] != "_"]
+    return {name: _find_module(find(name)) for name in names}
+
+
+def _find_module(member: Any) -> str:
+    """Return where an object is defined, or for a registry where its first class is."""
+    owner = next(iter(member.values())) if isinstance(member, dict) else member
+    return owner.__module__.removeprefix("ddlearn.")
+
+
+def find_topic(module: str) -> Topic | None:
+    """Return the topic that names a module, or else the folder that it is in."""
+    while module:
+        for topic in TOPICS:
+            if module in topic.modules:
+                return topic
+        module = module.rpartition(".")[0]
+    return None
 
 
 def group_by_topic() -> dict[Topic, list[str]]:
-    """Return the public names of each topic that has some."""
+    """Return the public names of each topic."""
     groups: dict[Topic, list[str]] = {topic: [] for topic in TOPICS}
-    for name, file in list_public_names().items():
-        topic = next((topic for topic in TOPICS if file in topic.files), None)
+    for name, module in list_public_names().items():
+        topic = find_topic(module)
         if topic is None:
-            raise LookupError(f"{name} is public, but its file {file!r} is in no topic: add it to one in {__file__}.")
+            raise LookupError(f"{name} is public, but its module {module!r} is in no topic: add it in {__file__}.")
         groups[topic].append(name)
     return {topic: names for topic, names in groups.items() if names}
 
 
 def write_reference(folder: Path) -> None:
-    """Write all pages into a folder; those that would not change are left alone, those of names now gone deleted."""
+    """Write all pages into a folder; leave alone those that would not change, and delete those of names now gone."""
     pages = {f"{COMMAND_LINE}.md": describe_commands()}
     for topic, names in group_by_topic().items():
         pages[f"{topic.slug}.rst"] = describe_topic(topic, names)
@@ -158,11 +179,7 @@ def write_reference(folder: Path) -> None:
 def describe_topic(topic: Topic, names: list[str]) -> str:
     """Return the page of a topic: a table of its names, with the first sentence of each."""
     described = "\n".join(f"   {name.removeprefix('ddlearn.')}" for name in names if callable(find(name)))
-    registries = "\n".join(
-        f"- :data:`~{name}`: names that a parameter takes, and their classes"
-        for name in names
-        if not callable(find(name))
-    )
+    registries = "\n".join(f"- :data:`~{name}`: names and their classes" for name in names if not callable(find(name)))
     listed = "\n".join(f"   {name}" for name in names)
     return "\n\n".join(
         [
@@ -177,7 +194,7 @@ def describe_topic(topic: Topic, names: list[str]) -> str:
 
 
 def describe_name(name: str) -> str:
-    """Return the page of a class, a function or a registry of names."""
+    """Return the page of a class, a function or a registry."""
     module, _, short = name.rpartition(".")
     member = find(name)
     if inspect.isclass(member):
@@ -197,7 +214,7 @@ def find(name: str) -> Any:
 
 
 def _list_class_options(class_: type) -> Iterator[str]:
-    """Tell autodoc which methods to describe: those of this library."""
+    """Yield the options of autodoc: the methods of this library are described."""
     foreign = [base.__name__ for base in class_.__mro__ if not base.__module__.startswith("ddlearn")]
     yield ":members:"
     yield f":inherited-members: {', '.join(foreign)}"
@@ -207,20 +224,20 @@ def _list_class_options(class_: type) -> Iterator[str]:
 
 
 def _describe_registry(short: str, registry: dict[str, type]) -> str:
-    """Return a table of the names that a parameter may be, and what they stand for."""
+    """Return a table of the names that a parameter takes, and their classes."""
     rows = "\n".join(f'   * - ``"{key}"``\n     - :class:`{one.__name__}`' for key, one in registry.items())
     return (
-        f".. py:data:: {short}\n\n   What goes by name: a dictionary from names to classes.\n\n"
+        f".. py:data:: {short}\n\n   The names that a parameter takes, and their classes.\n\n"
         f".. list-table::\n   :header-rows: 1\n\n   * - name\n     - class\n{rows}\n"
     )
 
 
 def describe_commands() -> str:
-    """Return a page with all commands, their arguments and options, as ``--help`` tells them."""
+    """Return a page with all commands, their arguments and options, as ``--help`` shows them."""
     group = typer.main.get_command(app)
     parts = [
         "# The command line: all options",
-        "What `ddlearn COMMAND --help` shows. How the commands are used: [the command line](/command_line.md).",
+        "What `ddlearn COMMAND --help` shows. How to use the commands: [the command line](/command_line.md).",
     ]
     for name, command in group.commands.items():
         arguments = [one.metavar for one in command.params if one.param_type_name == "argument"]

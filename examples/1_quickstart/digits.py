@@ -42,7 +42,13 @@ print(
 # number in brackets is the error of the same samples when they are coded as new ones
 # are.
 
-COLUMNS = ("objective", "representation", "noise", "classification", "cost")
+COLUMNS = (
+    "objective",
+    "representation",
+    "log_noise",
+    "classification",
+    "log_class_cost",
+)
 
 
 class PrintProgress:

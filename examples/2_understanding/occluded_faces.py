@@ -3,8 +3,8 @@ Faces of which a part is hidden
 ===============================
 
 The paper's model of a sample is a sparse code, noise, and a sparse gross error.  With
-an ``error_budget`` the model looks for features that no code can explain, and leaves
-them out of the verdict.  This is made for faces behind something.
+an error budget, ``robustness=0.5``, the model looks for features that no code can
+explain, and leaves them out of the verdict.  This is made for faces behind something.
 
 .. image:: /images/occluded_faces.png
     :alt: Faces: original, occluded, error found, reconstruction, and evidence
@@ -27,7 +27,7 @@ from ddlearn.datasets import find_datasets, load_yaleb
 
 SIZE = (48, 42)
 LEVELS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
-BUDGETS = {0: "no budget", 0.5: "error_budget=0.5"}
+BUDGETS = {0: "no budget", 0.5: "robustness=0.5"}
 
 # %%
 # Learning
@@ -46,7 +46,7 @@ def fit() -> DDLClassifier:
 
 
 def load_hidden(level: float, step: int = 5) -> tuple[np.ndarray, np.ndarray]:
-    """Return every so many of the test faces, partly hidden, and who they are."""
+    """Return some of the test faces, evenly spaced, partly hidden, with labels."""
     X, y = load_yaleb(size=SIZE, split="lighting", subset="test", return_X_y=True)
     images = occlude(X[::step].reshape(-1, *SIZE), level, np.random.default_rng(0))
     return normalize(images.reshape(len(images), -1)), y[::step]
@@ -64,8 +64,8 @@ def explain_one(model: DDLClassifier, position: int = 20) -> None:
     """Print the best guesses for a face of which a third is hidden."""
     X, y = load_hidden(0.33)
     for budget in BUDGETS:
-        found = model.set_params(error_budget=budget).explain(X[[position]])
-        print(f"\nWith error_budget={budget} (true person: {y[position]})")
+        found = model.set_params(robustness=budget).explain(X[[position]])
+        print(f"\nWith robustness={budget} (true person: {y[position]})")
         for best in np.argsort(-found.evidence[0])[:3]:
             evidence = found.evidence[0, best]
             print(f"  person {model.classes_[best]:2}: evidence {evidence:10,.0f}")
@@ -77,7 +77,7 @@ def explain_one(model: DDLClassifier, position: int = 20) -> None:
 # ----------------------
 #
 # The budget is an upper bound, so that one setting does for all of these.  It is no
-# free lunch: ``error_budget`` costs time, and on images whose content is itself sparse,
+# free lunch: it costs time, and on images whose content is itself sparse,
 # such as digits, it costs accuracy.
 
 
@@ -86,7 +86,7 @@ def draw_recognition(model: DDLClassifier) -> None:
     axes = plt.figure(figsize=(6.5, 4), layout="constrained").subplots()
     print("\nhidden            " + "".join(f"{level:8.0%}" for level in LEVELS))
     for budget, title in BUDGETS.items():
-        model.set_params(error_budget=budget)
+        model.set_params(robustness=budget)
         correct = [model.score(*load_hidden(level)) for level in LEVELS]
         print(f"{title:18}" + "".join(f"{share:8.1%}" for share in correct))
         axes.plot(

@@ -78,9 +78,9 @@ peer = LogisticRegression(max_iter=5000).fit(X_train, y_train)
 # -----------------
 #
 # For a tenth of a second or so, somewhere in each test beat, the signal is nonsense.
-# If nobody knows where, ``error_budget=0.15`` says that up to 15 % of the values may be
-# wrong, and the model looks for them.  If the recorder knows where, give these places
-# as ``mask``, and they are left out.
+# If the place is not known, ``robustness=0.15`` says that up to 15 % of the values may
+# be wrong, and the model looks for them.  If it is known, pass it as ``mask``, and the
+# values are left out.
 
 BURST = 12  # values, a hundredth of a second each
 starts = rng.integers(len(TIME) - BURST, size=len(X_test))
@@ -103,7 +103,7 @@ report("clean, ddlearn", model.predict(X_test))
 report("loose, linear", peer.predict(broken))
 report("loose, ddlearn", model.predict(broken))
 report("loose, ddlearn, known place", model.predict(broken, mask=is_broken))
-model.set_params(error_budget=0.15)
+model.set_params(robustness=0.15)
 report("loose, ddlearn, budget", model.predict(broken))
 report("clean, ddlearn, budget", model.predict(X_test))
 
@@ -121,17 +121,17 @@ report("clean, ddlearn, budget", model.predict(X_test))
 # class up to a constant; only differences count.
 
 is_telling = (y_test == "ventricular") & (
-    model.set_params(error_budget=0).predict(broken) != y_test
+    model.set_params(robustness=None).predict(broken) != y_test
 )
 shown = np.flatnonzero(is_telling)[[0]]
 figure, panels = plt.subplots(
     2, 2, figsize=(10, 5.5), width_ratios=(2.2, 1), layout="constrained"
 )
 for (curve, bars), budget in zip(panels, (0, 0.15), strict=True):
-    found = model.set_params(error_budget=budget).explain(broken[shown])
+    found = model.set_params(robustness=budget).explain(broken[shown])
     evidence = found.evidence[0]
     verdict, n_wrong = model.classes_[evidence.argmax()], np.count_nonzero(found.error)
-    print(f"error_budget={budget}: {n_wrong} values called wrong, verdict {verdict}")
+    print(f"robustness={budget}: {n_wrong} values called wrong, verdict {verdict}")
     curve.axvspan(
         *TIME[is_broken[shown[0]]][[0, -1]], color="0.9", label="electrode loose"
     )
@@ -144,7 +144,7 @@ for (curve, bars), budget in zip(panels, (0, 0.15), strict=True):
     curve.plot(
         TIME[wrong], broken[shown[0], wrong], "x", color="tab:red", label="called wrong"
     )
-    curve.set_title(f"a {y_test[shown[0]]} beat, error_budget={budget}")
+    curve.set_title(f"a {y_test[shown[0]]} beat, robustness={budget}")
     curve.set_ylabel("mV")
     bars.barh(
         model.classes_,

@@ -71,13 +71,12 @@ client = Client(
 # The fit
 # -------
 #
-# The dictionary update must be one that needs only sums over the samples; the default,
-# K-SVD, is not, and says so.
+# The samples stay on the workers, which send only sums over them.  The default
+# ``dictionary_update="auto"`` is therefore "block_coordinate" here.
 
 settings = {
     "n_components": 60,
     "n_nonzero_coefs": 4,
-    "dictionary_update": "block_coordinate",
     "max_iter": 10,
     "random_state": 0,
 }
@@ -92,9 +91,9 @@ for record in model.history_:
 # Predictions wait
 # ----------------
 #
-# What comes back is a Dask array.  Nothing is computed until somebody asks, and then
-# chunk by chunk on the workers; ``to_zarr`` or ``to_npy_stack`` would write it without
-# bringing it here.  ``score`` asks.
+# The result is a Dask array.  Nothing is computed until it is needed, and then chunk by
+# chunk on the workers; ``to_zarr`` or ``to_npy_stack`` would write it without bringing
+# it here.  ``score`` computes.
 
 labels = model.predict(test.X)
 print(labels)
@@ -105,11 +104,12 @@ print(f"the first ten: {labels[:10].compute().tolist()}")
 # The same in memory
 # ------------------
 #
-# The same samples as one array.  Sums are added up in other groups, so that numbers
-# differ in their last digits.  If they were cut at the same rows, they would not differ
-# at all.
+# The same samples as one array, with the same dictionary update, where "auto" would be
+# "ksvd".  Sums are added up in other groups, so numbers differ in their last digits.
+# If the samples were cut at the same rows, the numbers would not differ at all.
 
-here = DDLClassifier(**settings).fit(train.X.compute(), train.labels.compute())
+here = DDLClassifier(dictionary_update="block_coordinate", **settings)
+here.fit(train.X.compute(), train.labels.compute())
 for name in ("components_", "coef_", "class_cost_"):
     difference = np.abs(getattr(here, name) - getattr(model, name)).max()
     print(f"{name:12} differs by {difference:.0e} at most")

@@ -162,7 +162,7 @@ class ClassifierTrainer(BaseEstimator):
     ) -> tuple[Floats, Floats]:
         """Do what :meth:`train` does for samples in parts, which may be in several places.
 
-        Each part is a :class:`~ddlearn.classifiers.problem.LabelledCodes` or has the same two methods; only sums over
+        Each part is a ``LabelledCodes`` (``classifiers/problem.py``) or has the same two methods; only sums over
         parts are collected.  The other arguments are those of :meth:`train`.
         """
         self._check_parameters()
