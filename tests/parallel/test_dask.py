@@ -17,6 +17,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from conftest import normalise
+from modes import NOTHING, REFUSED, draw_samples, is_same, list_cases
 from scipy.sparse import csr_array
 from sklearn.datasets import load_digits
 
@@ -602,3 +603,34 @@ def test_a_scheduler_that_goes_away_is_named_and_the_checkpoint_stays(digits, tm
     with start_cluster():
         resumed = make_model(max_iter=4).set_callbacks(Checkpoint(path, resume=True)).fit(*on_dask(*digits))
         assert_same_model(resumed, make_model(max_iter=4).fit(*on_dask(*digits)))
+
+
+def test_the_defaults_fit_a_dask_array(client, digits):
+    X, y = (array[:200] for array in digits)
+    model = DDLClassifier(random_state=0).fit(*on_dask(X, y, chunk=100))
+    assert model.score(X, y) > 0.9
+    assert not hasattr(model, "codes_")
+
+
+@pytest.fixture(scope="module")
+def default_fits():
+    return {}  # by the parameters that a case needs besides its own
+
+
+@pytest.mark.parametrize("case", list_cases("dask"), ids=lambda case: f"{case.name}={case.value}")
+def test_every_parameter_is_honoured_or_refused_on_dask(client, default_fits, case):
+    X, y = draw_samples()
+    data = da.from_array(X, chunks=(60, -1)), da.from_array(y, chunks=60)
+    quick = {} if case.name in ("max_iter", "tol") else {"max_iter": 1}
+    default, changed = (model.set_params(**quick) for model in case.make_models())
+    if case.dask == REFUSED:
+        with pytest.raises((TypeError, ValueError), match=case.name):
+            changed.fit(*data)
+        return
+    key = repr((case.others, quick))
+    if key not in default_fits:
+        default_fits[key] = default.fit(*data)
+    changed.fit(*data)
+    if case.name == "warm_start":  # the first fit has nothing to begin with
+        changed.fit(*data)
+    assert is_same(default_fits[key], changed, case.dask, X) == (case.dask == NOTHING)

@@ -404,7 +404,7 @@ def _adapt_coder(training: TrainingSet, settings: FitSettings, dictionary: Float
 
 
 def _estimate_weight(energies: Floats, facts: TrainingFacts, n_components: int) -> float:
-    """Return how much less the representation tells than white noise would let it.
+    """Return how much less informative the representation is than if the noise were white.
 
     Labels move codes, and codes move a sample along atoms.  The residuals there, relative to their mean over all
     directions, are what the white noise of the model gets wrong.

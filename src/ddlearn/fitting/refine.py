@@ -2,7 +2,7 @@ r"""Task-driven refinement: dictionary and classifiers follow the gradient of th
 
 The MAP fit codes training samples with their labels, while new samples are coded without.  Refinement starts from the
 fit and lowers the classification cost of codes as new samples have them, in mini-batches of training samples, which may
-be distorted anew each time they are used.
+be distorted differently each time they are used.
 
 The steps are Adam's (Kingma and Ba, 2015), with step sizes that decrease along a cosine.
 """

@@ -61,7 +61,7 @@ class Snapshot(NamedTuple):
 
 @dataclass(frozen=True)
 class Report:
-    """Tells the callbacks of an estimator that an iteration or epoch has ended."""
+    """Calls the callbacks of an estimator at the end of an iteration or epoch."""
 
     context: CallbackContext
     estimator: Any
