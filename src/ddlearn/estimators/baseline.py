@@ -39,13 +39,13 @@ class KSVD(DictionaryTransformer):
         Atoms in a code at most, the paper's T.  By default 5, for the elastic net 256, or all atoms if there are
         fewer.
     sparse_coder : {"omp", "ormp", "elastic_net"} or SparseCoder, default="ormp"
-        What finds codes.
+        How codes are found.
     dictionary_update : str or DictionaryUpdate, default="ksvd"
-        What improves the atoms: "ksvd", "exact_ksvd", "atom", "block_coordinate", "mod", or an object.
+        How the atoms are improved: "ksvd", "exact_ksvd", "atom", "block_coordinate", "mod", or an object.
     init : {"samples", "gaussian"} or array-like of shape (n_components, n_features), default="samples"
         The first dictionary.
     max_iter : int, default=20
-        Turns at most.
+        Iterations at most.
     tol : float, default=1e-4
         Stop when the error changes by less, relative to itself.
     sparse_output : bool, default=True
@@ -53,16 +53,16 @@ class KSVD(DictionaryTransformer):
     n_jobs : int or None, default=None
         Number of threads, after joblib's conventions.
     random_state : int, RandomState or None, default=None
-        Decides which samples become the first atoms.
+        Seed of the draw of the first atoms.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
         The atoms.
     error_ : ndarray of shape (n_iter + 1,)
-        The sum of squared residuals at the start and after each turn.
+        The sum of squared residuals at the start and after each iteration.
     n_iter_ : int
-        Turns done.
+        Iterations done.
     sparse_coder_ : SparseCoder
         The coder object.
     n_nonzero_coefs_ : int
@@ -181,7 +181,7 @@ class CodeClassifier(ClassifierMixin, BaseEstimator):
     loss : str or Loss, default="square"
         The classification cost.
     classifier_trainer : str or ClassifierTrainer, default="auto"
-        What trains for it.
+        How classifiers are trained.
     n_jobs : int or None, default=None
         Number of threads, after joblib's conventions.
 
@@ -190,7 +190,7 @@ class CodeClassifier(ClassifierMixin, BaseEstimator):
     classes_ : ndarray of shape (n_classes,)
         The classes.
     coef_ : ndarray of shape (n_classes, n_features)
-        One classifier a row.
+        One classifier per row.
     intercept_ : ndarray of shape (n_classes,)
         Their intercepts.
 
@@ -310,8 +310,8 @@ def make_baseline(
 ) -> Pipeline:
     """Return the paper's baseline: K-SVD, then one classifier per class on its codes, winner takes all.
 
-    Defaults are those of :class:`DDLClassifier`, so that the two differ in whether dictionary and classifiers know of
-    each other; and in when they stop, as K-SVD has an error to settle and no objective.
+    Defaults are those of :class:`DDLClassifier`, so that the two differ only in joint learning and in the stopping
+    rule, since K-SVD has an error and no objective.
 
     Parameters
     ----------
@@ -322,13 +322,13 @@ def make_baseline(
     loss : str or Loss, default="square"
         The classification cost.
     sparse_coder : {"omp", "ormp", "elastic_net"} or SparseCoder, default="ormp"
-        What finds codes; "omp" is what the paper used.
+        How codes are found; "omp" is what the paper used.
     max_iter : int, default=20
-        Turns of K-SVD at most.
+        Iterations of K-SVD at most.
     n_jobs : int or None, default=None
         Number of threads.
     random_state : int, RandomState or None, default=None
-        Decides which samples become the first atoms.
+        Seed of the draw of the first atoms.
 
     Returns
     -------

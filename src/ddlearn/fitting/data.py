@@ -69,20 +69,6 @@ class LabelSet:
 def find_labels(y: Any, unlabeled: Any) -> LabelSet:
     """Return the labels that occur in a target.
 
-    Parameters
-    ----------
-    y : array-like of shape (n_samples,) or (n_samples, n_classes)
-        The class of each sample, or a matrix of zeros and ones.
-    unlabeled : object
-        The value that marks a sample without label.
-
-    Returns
-    -------
-    LabelSet
-        The labels.
-
-    Examples
-    --------
     >>> find_labels(["b", "a", "?"], "?").values.tolist()
     ['a', 'b']
     """
@@ -108,26 +94,8 @@ def find_labels(y: Any, unlabeled: Any) -> LabelSet:
 
 
 def encode_labels(y: Any, classes: NDArray[Any], unlabeled: Any, is_multilabel: bool) -> NDArray[np.int8]:
-    """Return the labels of a target whose classes are known.
+    """Return labels of -1, 0 (unknown) and +1 for a target whose classes are known, one column per class.
 
-    Parameters
-    ----------
-    y : array-like of shape (n_samples,) or (n_samples, n_classes)
-        The class of each sample, or a matrix of zeros and ones.
-    classes : ndarray of shape (n_classes,)
-        All classes, in order.
-    unlabeled : object
-        The value that marks a sample without label.
-    is_multilabel : bool
-        Whether the target is a matrix of zeros and ones.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_classes)
-        -1, 0 where the label is unknown, and +1.
-
-    Examples
-    --------
     >>> encode_labels(["b", "?"], np.array(["a", "b"]), "?", False)
     array([[-1,  1],
            [ 0,  0]], dtype=int8)
@@ -188,28 +156,8 @@ class Targets(NamedTuple):
 
 
 def read_targets(y: Any, classes: Any, unlabeled: Any, known: Targets | None) -> tuple[Labels, Targets]:
-    """Return the labels of a batch.
+    """Return the labels of a batch, and what their columns mean; ``known`` are the targets of earlier batches.
 
-    Parameters
-    ----------
-    y : array-like of shape (n_samples,) or (n_samples, n_classes)
-        The class of each sample, or a matrix of zeros and ones.
-    classes : array-like of shape (n_classes,) or None
-        All classes, including those that the batch lacks.
-    unlabeled : object
-        The value that marks a sample without label.
-    known : Targets or None
-        The targets of earlier batches, if there were any.
-
-    Returns
-    -------
-    labels : ndarray of shape (n_samples, n_classes)
-        -1, 0 where the label is unknown, and +1.
-    targets : Targets
-        What the columns mean.
-
-    Examples
-    --------
     >>> labels, targets = read_targets(["b"], ["b", "a", "c"], None, None)
     >>> labels, targets.classes.tolist()
     (array([[-1,  1, -1]], dtype=int8), ['a', 'b', 'c'])
