@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from functools import wraps
 from itertools import chain
-from typing import Any, ParamSpec
+from operator import methodcaller
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from .classifiers.problem import LabelledCodes
 from .codes import RowCodes
 from .coding.coders import ORMP, SparseCoder
 from .coding.encoder import Encoder, resolve_sparse_coder
-from .coding.errors import ErrorFit, ErrorSearch, resolve_error_search
+from .coding.errors import ErrorSearch, resolve_error_search
 from .coding.masked import MaskedCoder
 from .dictionary import DictionaryUpdate, UpdatedDictionary, resolve_dictionary_update
 from .losses import LOSSES, Loss, resolve_loss
@@ -31,7 +31,6 @@ from .strategies import resolve
 
 Array = NDArray[np.floating]
 Trial = dict[str, Any]
-Arguments = ParamSpec("Arguments")
 
 _DOUBLE = np.dtype(np.float64)
 _DTYPES = (_DOUBLE, np.dtype(np.float32))
@@ -39,14 +38,8 @@ _DTYPES = (_DOUBLE, np.dtype(np.float32))
 _AGREEMENT = 1e-6
 
 
-def _select(find: Callable[Arguments, dict[str, Any]]) -> Callable[Arguments, Iterator[str]]:
-    """Turn a function that returns conditions by sentence into a generator of the sentences that apply."""
-
-    @wraps(find)
-    def select(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Iterator[str]:
-        yield from (sentence for sentence, is_wrong in find(*args, **kwargs).items() if is_wrong)
-
-    return select
+def _select(is_wrong: dict[str, Any]) -> list[str]:
+    return [sentence for sentence, applies in is_wrong.items() if applies]
 
 
 def _find_first(*stages: Iterable[str]) -> Iterator[str]:
@@ -65,27 +58,24 @@ def _differ(one: Any, other: Any, tolerance: float = _AGREEMENT) -> bool:
     return one is not other and not np.allclose(one, other, rtol=tolerance, atol=tolerance)
 
 
-def _find_changes(method: str, trial: Trial, untouched: Trial) -> Iterator[str]:
-    for name in trial:
-        if _differ(trial[name], untouched[name], 0):
-            yield f"{method} changes its argument {name} in place; work on a copy."
+def _find_changes(method: str, trial: Trial, untouched: Trial) -> list[str]:
+    changed = [name for name in trial if _differ(trial[name], untouched[name], 0)]
+    return [f"{method} changes its argument {name} in place; work on a copy." for name in changed]
 
 
-def _find_form_problems(name: str, array: Any, shape: tuple[int, ...], dtype: Any) -> Iterator[str]:
+def _find_form_problems(name: str, array: Any, shape: tuple[int, ...], dtype: Any) -> list[str]:
     if not isinstance(array, np.ndarray) or array.shape != shape:
-        yield f"{name} must be an array of shape {shape}, got {np.shape(array)}."
-    elif array.dtype != dtype:
-        yield f"{name} must have the dtype {np.dtype(dtype)}, got {array.dtype}; keep the dtype of the arguments."
-    elif not np.isfinite(array).all():
-        yield f"{name} holds NaN or infinity."
+        return [f"{name} must be an array of shape {shape}, got {np.shape(array)}."]
+    if array.dtype != dtype:
+        return [f"{name} must have the dtype {np.dtype(dtype)}, got {array.dtype}; keep the dtype of the arguments."]
+    return [] if np.isfinite(array).all() else [f"{name} holds NaN or infinity."]
 
 
 def _find_copy_problems(strategy: Any, base: type, run: Callable[[Any], Any]) -> Iterator[str]:
     """Clone and pickle the strategy, as grid searches and worker processes do, and compare what the copies return."""
-    copiers: dict[str, Callable] = {"cloned": clone, "pickled": lambda each: pickle.loads(pickle.dumps(each))}
-    for word, make_copy in copiers.items():
+    for word in ("cloned", "pickled"):
         try:
-            copy = make_copy(strategy)
+            copy = clone(strategy) if word == "cloned" else pickle.loads(pickle.dumps(strategy))
         except Exception as error:  # a plug-in may fail in any way; the report names it
             reason = f"{type(error).__name__}: {error}"
             yield f"it cannot be {word} ({reason}); derive from {base.__name__} and define the class in a module."
@@ -100,8 +90,7 @@ def _report(role: str, strategy: Any, base: type, problems: Iterable[str], run: 
         found = list(problems)
         found += _find_copy_problems(strategy, base, (lambda each: None) if found else run)  # wrong results say nothing
     if found:
-        lines = [f"- {problem}" for problem in dict.fromkeys(found)]
-        raise ValueError("\n".join([f"{strategy!r} is not a usable {role}:", *lines]))
+        raise ValueError("\n- ".join([f"{strategy!r} is not a usable {role}:", *dict.fromkeys(found)]))
 
 
 # Losses: densely around the margins that occur, then out to where exponentials overflow.
@@ -117,9 +106,9 @@ def _find_output_problems(loss: Loss, dtype: np.dtype) -> Iterator[str]:
         method, given = getattr(loss, name), margins.copy()
         result = method(given)
         yield from _find_changes(name, {"margin": given}, {"margin": margins})
-        if form := list(_find_form_problems(f"{name} of {dtype} margins up to 1000", result, margins.shape, dtype)):
-            yield from form
-        elif _differ(result[:1], method(margins[:1].copy())):
+        form = _find_form_problems(f"{name} of {dtype} margins up to 1000", result, margins.shape, dtype)
+        yield from form
+        if not form and _differ(result[:1], method(margins[:1].copy())):
             yield f"{name} is not element-wise: an element's result changes with the other elements."
 
 
@@ -144,9 +133,8 @@ def _find_derivative_problems(loss: Loss) -> Iterator[str]:
         "curvature is not the derivative of gradient at {}.": _differs_from_slope(loss.gradient, loss.curvature),
     }
     for sentence, wrong in is_wrong.items():
-        if wrong.any():
-            margins = _COMMON if len(wrong) == len(_COMMON) else _MARGINS
-            yield sentence.format(f"margin {margins[np.argmax(wrong)]:g}")
+        margins = _COMMON if len(wrong) == len(_COMMON) else _MARGINS
+        yield from (sentence.format(f"margin {margin:g}") for margin in margins[: len(wrong)][wrong][:1])
     if loss.is_quadratic and np.ptp(curvature) > 0:
         yield "is_quadratic is set, but the curvature is not constant."
 
@@ -196,21 +184,18 @@ def _adapt(coder: SparseCoder, dtype: np.dtype) -> SparseCoder:
     return coder if coder.is_adapted else coder.adapt(samples, atoms, _BUDGET)
 
 
-def _find_layout_problems(codes: RowCodes, shape: tuple[int, ...], dtype: np.dtype, n_components: int) -> Iterator[str]:
-    form = [*_find_form_problems("indices of codes", codes.indices, shape, np.int32)]
-    form += _find_form_problems("values of codes", codes.values, shape, dtype)
-    yield from _find_first(form, _find_order_problems(codes, n_components))
-
-
-@_select
-def _find_order_problems(codes: RowCodes, n_components: int) -> dict[str, Any]:
+def _find_layout_problems(codes: RowCodes, shape: tuple[int, ...], dtype: np.dtype, n_components: int) -> list[str]:
+    form = _find_form_problems("indices of codes", codes.indices, shape, np.int32)
+    if form := form + _find_form_problems("values of codes", codes.values, shape, dtype):
+        return form
     indices, is_used = codes.indices, codes.values != 0
     is_out_of_order = is_used[:, 1:] & (~is_used[:, :-1] | (np.diff(indices, axis=1) <= 0))
-    return {
+    is_wrong = {
         f"codes use atoms outside 0 to {n_components - 1}.": ((indices < 0) | (indices >= n_components)).any(),
         "codes: the used places of a row must come first, with their atoms ascending.": is_out_of_order.any(),
         "codes: unused places must hold index 0 and value 0.": indices[~is_used].any(),
     }
+    return _select(is_wrong)
 
 
 def _measure_cost(coder: SparseCoder, codes: RowCodes, terms: Trial) -> Array:
@@ -222,19 +207,19 @@ def _measure_cost(coder: SparseCoder, codes: RowCodes, terms: Trial) -> Array:
     return coder.measure_misfit(cost, codes)
 
 
-def _find_code_problems(coder: SparseCoder, terms: Trial, codes: RowCodes) -> Iterator[str]:
-    if layout := list(_find_layout_problems(codes, (7, _BUDGET), terms["gram"].dtype, 12)):
-        yield from layout
-        return
+def _find_code_problems(coder: SparseCoder, terms: Trial, codes: RowCodes) -> list[str]:
+    if layout := _find_layout_problems(codes, (7, _BUDGET), terms["gram"].dtype, 12):
+        return layout
     penalty, of_zeros = coder.measure_penalty(codes.values), coder.measure_penalty(np.zeros_like(codes.values))
-    if form := list(_find_form_problems("measure_penalty", penalty, (7,), codes.values.dtype)):
-        yield from form
-    elif np.any(of_zeros) or (penalty < 0).any():
-        yield "measure_penalty must be 0 for zero codes, and never negative."
-    elif penalty.any() and not coder.has_penalty:
-        yield "measure_penalty is not 0, but has_penalty is not set."
-    elif ((cost := _measure_cost(coder, codes, terms)) > 1e-5 * np.abs(cost).max()).any():
-        yield "a code costs more than the zero code does."
+    if form := _find_form_problems("measure_penalty", penalty, (7,), codes.values.dtype):
+        return form
+    cost = _measure_cost(coder, codes, terms)
+    is_wrong = {
+        "measure_penalty must be 0 for zero codes, and never negative.": np.any(of_zeros) or (penalty < 0).any(),
+        "measure_penalty is not 0, but has_penalty is not set.": penalty.any() and not coder.has_penalty,
+        "a code costs more than the zero code does.": (cost > 1e-5 * np.abs(cost).max()).any(),
+    }
+    return _select(is_wrong)[:1]
 
 
 def _find_row_problems(coder: SparseCoder, terms: Trial, codes: RowCodes) -> Iterator[str]:
@@ -273,7 +258,7 @@ def _find_direction_problems(coder: SparseCoder, atoms: Array, samples: Array, p
     directions = np.ascontiguousarray(basis.mT @ atoms.T)
     correlations = (samples - (basis @ (basis.mT @ samples[:, :, None]))[:, :, 0]) @ atoms.T
     codes = _encode(coder, plain | {"correlations": correlations}, directions=directions)
-    yield from (layout := list(_find_layout_problems(codes, (7, _BUDGET), atoms.dtype, 12)))
+    yield from (layout := _find_layout_problems(codes, (7, _BUDGET), atoms.dtype, 12))
     for i, own in enumerate(directions if not layout else ()):
         row = {"gram": plain["gram"] - own.T @ own, "correlations": correlations[[i]]}
         terms = plain | row | {name: plain[name][:1] for name in ("weight", "pull")}
@@ -332,68 +317,66 @@ def _draw_update(dtype: np.dtype) -> Trial:
     return {"X": X.astype(dtype), "codes": codes, "dictionary": dictionary.astype(dtype), "precision": precision}
 
 
-def _run_update(update: DictionaryUpdate, trial: Trial) -> UpdatedDictionary:
-    return update.update(*trial.values(), n_jobs=1)
-
-
 def _find_result_problems(update: DictionaryUpdate, dtype: np.dtype) -> Iterator[str]:
     trial = _draw_update(dtype)
-    result = _run_update(update, trial)
+    result = update.update(*trial.values(), n_jobs=1)
     yield from _find_changes("update", trial, _draw_update(dtype))
     if not isinstance(result, UpdatedDictionary) or np.ndim(result.replaced) != 1:
         yield "update must return an UpdatedDictionary whose replaced is an array of positions."
         return
     new, codes, _, atom_scale = result
-    form = [*_find_form_problems("dictionary", new, (9, 6), dtype), *_find_layout_problems(codes, (80, 2), dtype, 9)]
+    form = _find_form_problems("dictionary", new, (9, 6), dtype) + _find_layout_problems(codes, (80, 2), dtype, 9)
     form += _find_form_problems("atom_scale", atom_scale, (9,), dtype)
     yield from form
     if not form and not np.allclose(np.linalg.norm(new, axis=1), 1, atol=1e-5):
         yield "atoms do not have unit norm."
-    if not form and not np.array_equal(new, _run_update(update, trial).dictionary):
+    if not form and not np.array_equal(new, update.update(*trial.values(), n_jobs=1).dictionary):
         yield "two calls with the same arguments differ."
 
 
-@_select
-def _find_declared_problems(update: DictionaryUpdate) -> dict[str, Any]:
+def _find_declared_problems(update: Any) -> Iterator[str]:
+    """Compare the update with its declarations, an additive one also with the update from sums over the samples."""
     X, given, dictionary, precision = (trial := _draw_update(_DOUBLE)).values()
-    new, codes, replaced, atom_scale = _run_update(update, trial)
+    new, codes, replaced, atom_scale = update.update(*trial.values(), n_jobs=1)
     before, after = (each.to_csr(len(new)).toarray() for each in (given, codes))
     expected = before.copy()
     expected[:, replaced] = 0
     old_error, new_error = (precision @ ((X - x @ D) ** 2).sum(axis=1) for x, D in ((before, dictionary), (after, new)))
-    rises = update.is_monotone and new_error > old_error * (1 + 1e-10)
-    moves = update.is_monotone and not np.allclose(after / atom_scale, before)
     has_new_support = ((after != 0) != (expected != 0)).any()
     has_new_values = not update.updates_codes and not has_new_support and not np.array_equal(after, expected)
-    return {
+    is_wrong = {
         "codes still use replaced atoms; remove these entries.": after[:, replaced].any(),
         "the support of the codes changed; drop only the entries of replaced atoms.": has_new_support,
         "values of the codes changed, but updates_codes is not set.": has_new_values,
         "atom_scale must be positive, to divide classifier coefficients by it.": not (atom_scale > 0).all(),
-        f"is_monotone is set, but the weighted error rises from {old_error:.6g} to {new_error:.6g}.": rises,
-        "is_monotone is set, but codes / atom_scale differ from the old codes: margins would change.": moves,
     }
-
-
-@_select
-def _find_statistics_problems(update: Any) -> dict[str, Any]:
-    """Find out whether sums over samples lead an additive update to the dictionary that all samples at once do."""
+    if update.is_monotone:
+        is_wrong |= {
+            f"is_monotone is set, but the weighted error rises from {old_error:.6g} to {new_error:.6g}.": (
+                new_error > old_error * (1 + 1e-10)
+            ),
+            "is_monotone is set, but codes / atom_scale differ from the old codes: margins would change.": (
+                not np.allclose(after / atom_scale, before)
+            ),
+        }
     missing = [name for name in ("statistics", "update_from") if not hasattr(update, name)]
-    if missing or not update.is_additive:
-        return {f"is_additive is set, but it lacks {' and '.join(missing)}.": update.is_additive}
-    X, codes, dictionary, precision = (trial := _draw_update(_DOUBLE)).values()
-    whole, first, second = (
-        update.statistics(X[part], codes.rows(part), precision[part], len(dictionary), n_jobs=1)
-        for part in (slice(None), slice(0, 30), slice(30, None))
-    )
-    from_sums = [update.update_from(statistics, dictionary) for statistics in (whole, first + second)]
-    new, _, replaced, atom_scale = _run_update(update, trial)
-    (atoms, scale), remaining = from_sums[0], np.setdiff1d(np.arange(len(new)), replaced)
-    differs = _differ([atoms[remaining], scale], [new[remaining], atom_scale])
-    return {
-        "statistics do not add: two parts give another dictionary than all samples at once.": _differ(*from_sums),
-        "update_from gives another dictionary or atom_scale than update; mend it, or set is_additive = False.": differs,
-    }
+    if update.is_additive and missing:
+        is_wrong[f"is_additive is set, but it lacks {' and '.join(missing)}."] = True
+    elif update.is_additive:
+        whole, first, second = (
+            update.statistics(X[rows], given.rows(rows), precision[rows], len(dictionary), n_jobs=1)
+            for rows in (slice(None), slice(0, 30), slice(30, None))
+        )
+        (atoms, scale), of_parts = (update.update_from(each, dictionary) for each in (whole, first + second))
+        remaining = np.setdiff1d(np.arange(len(new)), replaced)
+        differs = _differ((atoms[remaining], scale), (new[remaining], atom_scale))
+        is_wrong |= {
+            "statistics do not add: two parts give another dictionary than all samples.": _differ(
+                (atoms, scale), of_parts
+            ),
+            "update_from gives another dictionary or atom_scale than update; mend it, or drop is_additive.": differs,
+        }
+    yield from _select(is_wrong)
 
 
 def check_dictionary_update(update: str | DictionaryUpdate) -> None:
@@ -414,11 +397,14 @@ def check_dictionary_update(update: str | DictionaryUpdate) -> None:
     """
     update = resolve_dictionary_update(update)
     trial, results = _draw_update(_DOUBLE), chain.from_iterable(_find_result_problems(update, each) for each in _DTYPES)
-    problems = _find_first(results, chain(_find_declared_problems(update), _find_statistics_problems(update)))
-    _report("dictionary update", update, DictionaryUpdate, problems, lambda each: _run_update(each, trial))
+    problems, run = (
+        _find_first(results, _find_declared_problems(update)),
+        methodcaller("update", *trial.values(), n_jobs=1),
+    )
+    _report("dictionary update", update, DictionaryUpdate, problems, run)
 
 
-def _draw_training(size: float, dtype: np.dtype = _DOUBLE) -> Trial:
+def _draw_training(loss: Loss, size: float = 0, dtype: np.dtype = _DOUBLE) -> Trial:
     """Return arguments of ``train``: 80 samples of 3 overlapping classes, 7 atoms, the last unused; starts by size."""
     rng, start = np.random.default_rng(0), np.random.default_rng(1)
     samples, classes = np.arange(80), np.arange(80) % 3
@@ -428,57 +414,49 @@ def _draw_training(size: float, dtype: np.dtype = _DOUBLE) -> Trial:
     return {
         "codes": RowCodes.from_csr(csr_array(dense), 2, dtype),
         "labels": np.where(classes[:, None] == np.arange(3), 1, -1).astype(dtype),
+        "loss": loss,
         "coef": (size * start.normal(size=(3, 7))).astype(dtype),
         "intercept": (size * start.normal(size=3)).astype(dtype),
     }
 
 
-def _train(trainer: ClassifierTrainer, loss: Loss, trial: Trial, **options: Any) -> tuple[Array, Array]:
-    codes, labels, coef, intercept = trial.values()
-    return trainer.train(codes, labels, loss, coef, intercept, **options)
-
-
 def _find_classifier_problems(trainer: ClassifierTrainer, loss: Loss) -> Iterator[str]:
     for dtype in _DTYPES:
-        trial = _draw_training(1, dtype)
-        coef, intercept = _train(trainer, loss, trial, fit_intercept=True, n_jobs=1)
-        yield from _find_changes("train", trial, _draw_training(1, dtype))
+        trial = _draw_training(loss, 1, dtype)
+        coef, intercept = trainer.train(*trial.values(), fit_intercept=True, n_jobs=1)
+        yield from _find_changes("train", trial, _draw_training(loss, 1, dtype))
         yield from _find_form_problems("coef", coef, (3, 7), dtype)
         yield from _find_form_problems("intercept", intercept, (3,), dtype)
 
 
-@_select
-def _find_descent_problems(trainer: ClassifierTrainer, loss: Loss, size: float) -> dict[str, Any]:
-    codes, labels, *start = (trial := _draw_training(size)).values()
-    x, trained = codes.to_csr(7), _train(trainer, loss, trial)
-    before, after = (loss.value(labels * (x @ w.T + b)).sum(axis=0) for w, b in (start, trained))
-    j = np.argmax(after - before)
-    return {
-        f"from coefficients of size {size:g} it raises the cost of a class from {before[j]:g} to {after[j]:g}; return "
-        "its classifier as it was if the new one costs more.": after[j] > before[j] * (1 + _AGREEMENT),
-        "from zero it does not lower the cost of every class.": size == 0 and not (after < before).all(),
-        "an atom that no sample uses must have the coefficient 0.": trained[0][:, -1].any(),
-    }
+def _find_descent_problems(trainer: ClassifierTrainer, loss: Loss) -> Iterator[str]:
+    for size in (0.0, 1.0, 100.0):
+        codes, labels, _, *start = (trial := _draw_training(loss, size)).values()
+        x, trained = codes.to_csr(7), trainer.train(*trial.values())
+        before, after = (loss.value(labels * (x @ w.T + b)).sum(axis=0) for w, b in (start, trained))
+        j = np.argmax(after - before)
+        is_wrong = {
+            f"from coefficients of size {size:g} it raises the cost of a class from {before[j]:g} to {after[j]:g}; "
+            "return its classifier as it was if the new one costs more.": after[j] > before[j] * (1 + _AGREEMENT),
+            "from zero it does not lower the cost of every class.": size == 0 and not (after < before).all(),
+            "an atom that no sample uses must have the coefficient 0.": trained[0][:, -1].any(),
+        }
+        yield from _select(is_wrong)
 
 
 def _find_symmetry_problems(trainer: ClassifierTrainer, loss: Loss) -> Iterator[str]:
-    codes, labels, *start = (trial := _draw_training(0)).values()
-    coef, intercept = whole = _train(trainer, loss, trial)
+    codes, labels, _, *start = (trial := _draw_training(loss)).values()
+    coef, intercept = whole = trainer.train(*trial.values())
     order, first, second = np.random.default_rng(2).permutation(80), slice(0, 33), slice(33, None)
-    partly = np.where(np.arange(80)[:, None] < 33, 0, labels)
-    of_second = _train(trainer, loss, trial | {"codes": codes.rows(second), "labels": labels[second]})
-    for changed, changed_labels, expected, sentence in (
-        (codes, -labels, (-coef, -intercept), "with all labels flipped its classifiers must flip too."),
-        (
-            codes,
-            labels[:, ::-1].copy(),
-            (coef[::-1], intercept[::-1]),
-            "its classifiers must follow the order of the classes.",
-        ),
-        (codes.rows(order), labels[order], whole, "its classifiers must not depend on the order of the samples."),
-        (codes, partly, of_second, "samples with the label 0 must not change anything."),
-    ):
-        if _differ(_train(trainer, loss, trial | {"codes": changed, "labels": changed_labels}), expected):
+    partly, swapped = np.where(np.arange(80)[:, None] < 33, 0, labels), labels[:, ::-1].copy()
+    of_second = trainer.train(*(trial | {"codes": codes.rows(second), "labels": labels[second]}).values())
+    for sentence, (changed, changed_labels, expected) in {
+        "with all labels flipped its classifiers must flip too.": (codes, -labels, (-coef, -intercept)),
+        "its classifiers must follow the order of the classes.": (codes, swapped, (coef[::-1], intercept[::-1])),
+        "its classifiers must not depend on the order of the samples.": (codes.rows(order), labels[order], whole),
+        "samples with the label 0 must not change anything.": (codes, partly, of_second),
+    }.items():
+        if _differ(trainer.train(*(trial | {"codes": changed, "labels": changed_labels}).values()), expected):
             yield sentence
     halves = LocalParts([LabelledCodes(codes.rows(rows), labels[rows]) for rows in (first, second)])
     if trainer.is_additive and _differ(trainer.train_on(halves, loss, *start, n_jobs=1), whole):
@@ -489,13 +467,13 @@ def _find_symmetry_problems(trainer: ClassifierTrainer, loss: Loss) -> Iterator[
 
 
 def _find_edge_problems(trainer: ClassifierTrainer, loss: Loss) -> Iterator[str]:
-    trial = _draw_training(0) | {"intercept": np.array([0.0, 1.0, 2.0])}
-    if not np.array_equal(_train(trainer, loss, trial, fit_intercept=False)[1], [0, 1, 2]):
+    trial = _draw_training(loss) | {"intercept": np.array([0.0, 1.0, 2.0])}
+    if not np.array_equal(trainer.train(*trial.values(), fit_intercept=False)[1], [0, 1, 2]):
         yield "with fit_intercept=False it must return the intercepts as they were."
     separable = RowCodes((np.arange(80) % 3)[:, None].astype(np.int32), np.ones((80, 1)))
-    trial = _draw_training(0) | {"codes": separable}
+    trial = _draw_training(loss) | {"codes": separable}
     for _ in range(30):  # as many warm starts as a long fit has
-        trial["coef"], trial["intercept"] = _train(trainer, loss, trial)
+        trial["coef"], trial["intercept"] = trainer.train(*trial.values())
     if not (np.isfinite(trial["coef"]).all() and np.isfinite(trial["intercept"]).all()):
         yield "classifiers of separable classes become infinite; limit the rounds or add a penalty."
 
@@ -503,8 +481,7 @@ def _find_edge_problems(trainer: ClassifierTrainer, loss: Loss) -> Iterator[str]
 def _find_trainer_problems(trainer: ClassifierTrainer, losses: list[Loss]) -> Iterator[str]:
     failing: dict[str, list[str]] = {}  # problem: the losses that show it
     for loss in losses:
-        later = [_find_descent_problems(trainer, loss, size) for size in (0.0, 1.0, 100.0)]
-        later += [_find_symmetry_problems(trainer, loss), _find_edge_problems(trainer, loss)]
+        later = (find(trainer, loss) for find in (_find_descent_problems, _find_symmetry_problems, _find_edge_problems))
         for problem in _find_first(_find_classifier_problems(trainer, loss), chain.from_iterable(later)):
             failing.setdefault(problem, []).append(repr(loss))
     yield from (f"{problem} (with {', '.join(names)})" for problem, names in failing.items())
@@ -534,45 +511,42 @@ def check_classifier_trainer(trainer: str | ClassifierTrainer, loss: str | Loss 
     if not losses:
         raise ValueError(f"{trainer!r} supports none of {sorted(LOSSES)}; pass check_classifier_trainer a loss.")
     resolve_trainer(trainer, losses[0])  # raises, and names other trainers, if it does not support the loss
-    trial, problems = _draw_training(0), _find_trainer_problems(trainer, losses)
-    _report("classifier trainer", trainer, ClassifierTrainer, problems, lambda each: _train(each, losses[0], trial))
+    problems, run = _find_trainer_problems(trainer, losses), methodcaller("train", *_draw_training(losses[0]).values())
+    _report("classifier trainer", trainer, ClassifierTrainer, problems, run)
 
 
-def _draw_errors() -> tuple[MaskedCoder, Trial]:
-    """Return a coder, and samples near atoms: a tenth of the features is missing, row 0 has no budget."""
+def _draw_errors() -> Trial:
+    """Return arguments of ``find``: samples near atoms, a tenth of the features missing, no budget for row 0."""
     rng = np.random.default_rng(0)
     dictionary = rng.standard_normal((20, 60))
     dictionary /= np.linalg.norm(dictionary, axis=1, keepdims=True)
     samples = dictionary[rng.integers(20, size=8)] + 0.01 * rng.standard_normal((8, 60))
-    trial = {"samples": samples, "is_known": rng.random((8, 60)) > 0.1, "budgets": np.append(0, np.full(7, 5))}
-    return MaskedCoder(Encoder.of(dictionary, ORMP(), 3)), trial | {"noise_scale": 0.01}
+    is_known, budgets = rng.random((8, 60)) > 0.1, np.append(0, np.full(7, 5))
+    coder = MaskedCoder(Encoder.of(dictionary, ORMP(), 3))
+    return {"coder": coder, "samples": samples, "is_known": is_known, "budgets": budgets, "noise_scale": 0.01}
 
 
-def _run_search(search: ErrorSearch, trial: Trial) -> ErrorFit:
-    return search.find(_draw_errors()[0], *trial.values())
-
-
-def _find_result_form_problems(search: ErrorSearch) -> Iterator[str]:
-    fit, is_kept, is_wrong = _run_search(search, _draw_errors()[1])
-    yield from _find_form_problems("is_kept", is_kept, (8, 60), bool)
-    yield from _find_form_problems("is_wrong", is_wrong, (8, 60), bool)
-    yield from _find_form_problems("residuals", fit.residuals, (8, 60), _DOUBLE)
-    yield from _find_form_problems("values of codes", fit.codes.values, (8, 3), _DOUBLE)
-
-
-@_select
-def _find_search_problems(search: ErrorSearch) -> dict[str, Any]:
-    coder, trial = _draw_errors()
-    samples, is_known, budgets, _ = trial.values()
-    fit, is_kept, is_wrong = _run_search(search, given := _draw_errors()[1])
+def _find_search_problems(search: ErrorSearch) -> Iterator[str]:
+    coder, samples, is_known, budgets, _ = (trial := _draw_errors()).values()
+    given = trial | {"samples": samples.copy(), "is_known": is_known.copy(), "budgets": budgets.copy()}
+    fit, is_kept, is_wrong = search.find(*given.values())
+    yield from _find_changes("find", given, trial)
+    form = _find_form_problems("is_kept", is_kept, (8, 60), bool)
+    form += _find_form_problems("is_wrong", is_wrong, (8, 60), bool)
+    form += _find_form_problems("residuals", fit.residuals, (8, 60), _DOUBLE)
+    form += _find_form_problems("values of codes", fit.codes.values, (8, 3), _DOUBLE)
+    if form:
+        yield from form
+        return
     plain = coder.solve(samples[:1], is_known[:1]).codes
-    filled = _run_search(search, trial | {"samples": np.where(is_known, samples, 1e3)})
-    return {
+    filled = search.find(*(trial | {"samples": np.where(is_known, samples, 1e3)}).values())
+    problems = {
         "it uses a missing feature, or calls one wrong.": ((is_kept | is_wrong) & ~is_known).any(),
         "it calls more features wrong than the budget of a row allows.": (is_wrong.sum(axis=1) > budgets).any(),
         "a row without budget must get the code that the coder gives it.": _differ(fit.codes.rows(slice(1)), plain),
         "its result depends on the values of missing features.": _differ(filled.is_wrong, is_wrong),
-    } | dict.fromkeys(_find_changes("find", given, _draw_errors()[1]), True)
+    }
+    yield from _select(problems)
 
 
 def check_error_search(error_search: str | ErrorSearch) -> None:
@@ -590,6 +564,5 @@ def check_error_search(error_search: str | ErrorSearch) -> None:
     >>> from ddlearn import AlternatingErrors, check_error_search
     >>> check_error_search(AlternatingErrors())
     """
-    search, (_, trial) = resolve_error_search(error_search), _draw_errors()
-    problems = _find_first(_find_result_form_problems(search), _find_search_problems(search))
-    _report("error search", search, ErrorSearch, problems, lambda each: _run_search(each, trial))
+    search, run = resolve_error_search(error_search), methodcaller("find", *_draw_errors().values())
+    _report("error search", search, ErrorSearch, _find_search_problems(search), run)

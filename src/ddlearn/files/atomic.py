@@ -31,7 +31,10 @@ def write_atomically(path: str | os.PathLike[str], data: bytes | bytearray) -> N
             temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise OSError(error.errno, f"Cannot write the file ({_explain(error, target)})", str(path)) from error
+        reason = f"{error.strerror}; an existing file is unchanged"
+        if isinstance(error, FileNotFoundError):
+            reason = f"the folder {target.parent} does not exist: create it first"
+        raise OSError(error.errno, f"Cannot write the file ({reason})", str(path)) from error
     _sync_folder(target.parent)
 
 
@@ -57,12 +60,6 @@ def _write_through(path: Path, data: bytes | bytearray, mode: int | None) -> Non
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _explain(error: OSError, target: Path) -> str:
-    if isinstance(error, FileNotFoundError):
-        return f"the folder {target.parent} does not exist: create it first"
-    return f"{error.strerror}; an existing file is unchanged"
 
 
 def _sync_folder(folder: Path) -> None:

@@ -52,7 +52,6 @@ _FREE_PARAMETERS = {"n_jobs", "max_iter", "inference", "robustness", "n_views", 
 _MODEL_ARRAYS = ("dictionary", "coef", "intercept", "class_cost")
 # Everything in a refinement that has the shape of its parameters.
 _REFINED = ("model", "average", "best", "gradient_mean", "gradient_square")
-_LONGEST_TEXT = 100
 
 
 class Checkpoint:
@@ -120,7 +119,11 @@ class Checkpoint:
         run: FitRun = metadata["run"]
         fingerprint = _take_fingerprint(estimator, run.training)
         if os.path.exists(self.path):
-            stored = self._read()
+            try:
+                stored = read_container(self.path, CHECKPOINT)
+            except ModelFileError as error:  # only a checkpoint may be replaced
+                advice = "It is left as it is: remove it, or give Checkpoint another path."
+                raise ModelFileError(f"{error} {advice}") from error
             if self.resume:
                 run.resume_from = self._restore(run, stored, fingerprint)
                 if estimator.random_state is None:  # the generator is NumPy's own, which must be left alone
@@ -142,13 +145,6 @@ class Checkpoint:
         if snapshot.is_last or n_done % self.every == 0:
             content, arrays = _encode_snapshot(snapshot)
             write_container(self.path, CHECKPOINT, {"fingerprint": fingerprint} | content, arrays)
-
-    def _read(self) -> Container:
-        """Return an existing checkpoint, which may be replaced later; any other file may not."""
-        try:
-            return read_container(self.path, CHECKPOINT)
-        except ModelFileError as error:
-            raise ModelFileError(f"{error} It is left as it is: remove it, or give Checkpoint another path.") from error
 
     def _restore(self, run: FitRun, stored: Container, fingerprint: Json) -> Snapshot:
         with blame_file(self.path):
@@ -180,8 +176,8 @@ def _encode_snapshot(snapshot: Snapshot) -> tuple[dict[str, Json], Arrays]:
         "random_numbers": encode("random_numbers", snapshot.rng, {}),
     }
     arrays = {name: getattr(progress.state.model, name) for name in _MODEL_ARRAYS}
-    arrays |= {"code_indices": rows.codes.indices, "code_values": rows.codes.values}
-    arrays["noise_variance"] = rows.noise_variance
+    codes = {"code_indices": rows.codes.indices, "code_values": rows.codes.values}
+    arrays |= codes | {"noise_variance": rows.noise_variance}
     if rows.positions is not None:
         arrays["positions"] = rows.positions
     if refinement is not None:
@@ -284,13 +280,12 @@ def _describe_parameter(name: str, value: Any) -> dict[str, Json]:
     arrays: Arrays = {}
     stored = encode_or_name(name, value, arrays)
     hashes = [[list(array.shape), array.dtype.str, _hash_rows(array)] for array in arrays.values()]
-    return {"value": [stored, *hashes], "text": textwrap.shorten(repr(value), _LONGEST_TEXT)}
+    return {"value": [stored, *hashes], "text": textwrap.shorten(repr(value), 100)}
 
 
 def _describe_data(n_rows: Sequence[int], n_columns: int, dtype: np.dtype, hashes: Sequence[str]) -> dict[str, Json]:
     digest = hashlib.sha256("".join(hashes).encode()).hexdigest()
-    shape = (sum(n_rows), n_columns)
-    text = f"{dtype} of shape {shape} in {len(n_rows)} parts with SHA-256 {digest[:8]}"
+    text = f"{dtype} of shape {(sum(n_rows), n_columns)} in {len(n_rows)} parts with SHA-256 {digest[:8]}"
     return {"value": [dtype.str, *n_rows, n_columns, digest], "text": text}
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -43,8 +44,7 @@ _OPTIONS: dict[str, type] = {
 _REGISTRIES: Any = (LOSSES, SPARSE_CODERS, DICTIONARY_UPDATES, CLASSIFIER_TRAINERS, ERROR_SEARCHES, INFERENCE_RULES)
 _COUNTERS = ("iteration", "epoch")  # fields that number the records of a history
 _CSR_PARTS = ("data", "indices", "indptr")
-_NUMBERS = "biuf"
-_DATES = "Mm"
+_NUMBERS, _DATES = "biuf", "Mm"  # kinds of dtypes
 # All strings of an array take the space of the longest; a few bytes of JSON must not allocate more than this.
 _MOST_STRING_BYTES = 2**28
 
@@ -56,13 +56,12 @@ class NotStorable(TypeError):
 def list_storable() -> dict[str, type]:
     """Return the classes whose objects a file can hold, by the name under which it stores them."""
     storable = dict(_OPTIONS)
-    for registry in _REGISTRIES:  # users may have registered classes of their own
-        for name, storable_class in registry.items():
-            if storable.setdefault(name, storable_class) is not storable_class:
-                raise ValueError(
-                    f"{name!r} is registered for {storable[name].__name__} and for {storable_class.__name__}, which "
-                    "files could not tell apart: register one of them under another name"
-                )
+    for name, added in chain.from_iterable(registry.items() for registry in _REGISTRIES):  # also those of users
+        if storable.setdefault(name, added) is not added:
+            raise ValueError(
+                f"{name!r} is registered for {storable[name].__name__} and for {added.__name__}, which files could not "
+                "tell apart: register one of them under another name"
+            )
     return storable
 
 
@@ -236,9 +235,11 @@ class Decoder:
         value = self.passed[name]
         if type(value).__name__ != stored["class"]:
             raise ValueError(f"its {name} is an object of the class {stored['class']}, but {name}={value!r} was passed")
-        if stored["parameters"] is None:
-            return value
-        return clone(value, safe=False).set_params(**self._decode_parameters(name, stored))
+        return (
+            value
+            if stored["parameters"] is None
+            else clone(value, safe=False).set_params(**self._decode_parameters(name, stored))
+        )
 
 
 def _decode_strings(stored: Json) -> NDArray[Any]:

@@ -102,11 +102,7 @@ def write_container(path: str | os.PathLike[str], kind: str, content: dict[str, 
 def read_container(
     path: str | os.PathLike[str], kind: str, upgrades: Mapping[int, Callable[[Json], Json]] | None = None
 ) -> Container:
-    """Read a file of that kind, or raise a ModelFileError that says what is wrong with it.
-
-    ``upgrades`` has a function for each earlier format version that can be read, which returns the content as the
-    present version has it.
-    """
+    """Read a file of that kind, or raise a ModelFileError; ``upgrades`` convert the content of earlier versions."""
     upgrades = upgrades or {}
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for a writer
@@ -117,9 +113,8 @@ def read_container(
         _check_kind(entry, kind, upgrades)
         data = header + file.read(status.st_size)
         _check_digest(data, entry)
-        content, arrays = entry["content"], _read_arrays(data, entry["by_columns"])
-        version = entry["format_version"]
-        return Container(content if version == FORMAT_VERSION else upgrades[version](content), arrays)
+        upgrade = upgrades.get(entry["format_version"], lambda content: content)
+        return Container(upgrade(entry["content"]), _read_arrays(data, entry["by_columns"]))
 
 
 def _read_header(file: BinaryIO, n_bytes: int) -> bytes:
@@ -175,9 +170,9 @@ def check_array(name: str, array: NDArray[Any], shape: tuple[int, ...], dtype: A
 
 def _check_digest(data: bytes, entry: dict[str, Any]) -> None:
     place = data.find(entry["sha256"].encode())
-    found = hashlib.sha256()
-    for part in (memoryview(data)[:place], _NO_DIGEST.encode(), memoryview(data)[place + len(_NO_DIGEST) :]):
-        found.update(part)
+    found = hashlib.sha256(memoryview(data)[:place])
+    found.update(_NO_DIGEST.encode())
+    found.update(memoryview(data)[place + len(_NO_DIGEST) :])
     if found.hexdigest() != entry["sha256"]:
         raise ValueError("it is damaged or truncated: its SHA-256 does not match its content")
 

@@ -27,8 +27,6 @@ from ..losses import resolve_loss
 from .codec import Decoder, decode_records, encode, encode_float, encode_or_name, encode_records, list_storable
 from .format import MODEL, Arrays, Container, Json, blame_file, check_array, read_container, write_container
 
-Sizes = dict[str, int]
-
 # The fitted attributes.  Arrays agree on sizes that have the same name.
 _SHAPES: dict[str, tuple[str, ...]] = {
     "components_": ("n_components", "n_features"),
@@ -50,11 +48,7 @@ _NUMBERS: dict[str, type] = {
     **dict.fromkeys(("converged_", "is_multilabel_"), bool),
 }
 _STRATEGIES: dict[str, Callable[[Any], Any]] = {"loss_": resolve_loss, "sparse_coder_": resolve_sparse_coder}
-_RECORDS: dict[str, Any] = {
-    "history_": IterationRecord,
-    "refinement_": EpochRecord,
-    "dictionary_sizes_": DictionarySize,
-}
+_RECORDS: Any = {"history_": IterationRecord, "refinement_": EpochRecord, "dictionary_sizes_": DictionarySize}
 _MODELS: dict[str, type[BaseEstimator]] = {cls.__name__: cls for cls in (DDLClassifier, KSVD, CodeClassifier)}
 _NAMES = {"n_features_in_", "feature_names_in_"}
 _ATTRIBUTES = {
@@ -197,15 +191,14 @@ def _restore(content: Json, decoder: Decoder) -> BaseEstimator:
     return model
 
 
-def _check_attributes(name: str, attributes: dict[str, Any]) -> Sizes:
+def _check_attributes(name: str, attributes: dict[str, Any]) -> dict[str, int]:
     """Check the attributes, also against each other; return the sizes."""
     missing, surplus = _ATTRIBUTES[name] - _OPTIONAL - set(attributes), set(attributes) - _ATTRIBUTES[name]
     if missing or surplus:
         raise ValueError(f"the attributes {sorted(missing)} are missing, and {sorted(surplus)} are not known")
     for key in attributes.keys() & _NUMBERS.keys():
-        value, is_kind = attributes[key], type(attributes[key]) is _NUMBERS[key]
-        if not is_kind or not 0 <= value < np.inf:
-            raise ValueError(f"{key} is {value!r}")
+        if type(attributes[key]) is not _NUMBERS[key] or not 0 <= attributes[key] < np.inf:
+            raise ValueError(f"{key} is {attributes[key]!r}")
     for key in attributes.keys() & _STRATEGIES.keys():
         if _STRATEGIES[key](attributes[key]) is not attributes[key]:  # raises if the object cannot be used
             raise TypeError(f"{key} is {attributes[key]!r}, which is not an object")
@@ -232,17 +225,16 @@ def _check_attributes(name: str, attributes: dict[str, Any]) -> Sizes:
     return sizes
 
 
-def _check_array(key: str, array: Any, sizes: Sizes, dtype: np.dtype) -> None:
+def _check_array(key: str, array: Any, sizes: dict[str, int], dtype: np.dtype) -> None:
     is_sparse = key == "codes_"
     if not isinstance(array, csr_array if is_sparse else np.ndarray) or len(array.shape) != len(_SHAPES[key]):
         raise TypeError(f"{key} is a {type(array).__name__} of shape {np.shape(array)}")
     for size, length in zip(_SHAPES[key], array.shape, strict=True):
         if sizes.setdefault(size, length) != length:
             raise ValueError(f"{key} has shape {array.shape}, but {size} is {sizes[size]}")
-    if key in _LABELS:
-        return
-    values: Any = array.data if is_sparse else array
-    check_array(key, values, values.shape, np.float64 if key in _ALWAYS_DOUBLE else dtype)
+    if key not in _LABELS:
+        values: Any = array.data if is_sparse else array
+        check_array(key, values, values.shape, np.float64 if key in _ALWAYS_DOUBLE else dtype)
 
 
 def _summarise(attributes: dict[str, Any]) -> dict[str, Json]:
@@ -259,9 +251,7 @@ def _summarise(attributes: dict[str, Any]) -> dict[str, Json]:
     return summary
 
 
-# -- format version 1 --------------------------------------------------------------------------------------------------
-
-# Parameters that have become parameters of an object.
+# Format version 1: parameters that have become parameters of an object.
 _GROUPED = {
     "scales": {"noise": "noise", "noise_floor": "noise_floor", "cost_floor": "cost_floor"},
     "coding": {"max_coding_iter": "max_iter", "coding_tol": "tol"},
