@@ -882,10 +882,10 @@ def test_a_fit_on_a_cluster_goes_on_from_its_checkpoint(parts, cluster, tmp_path
 def test_parts_without_options_start_a_cluster_of_one(parts):
     from ddlearn.cli import cluster
 
-    assert cluster.choose_cluster(str(parts / "X-*.npy"), None, None) == cluster.Cluster(None, 1)
-    assert cluster.choose_cluster(str(parts / "digits.zarr"), None, None) == cluster.Cluster(None, 1)
-    assert cluster.choose_cluster(str(parts / "X-0.npy"), None, None) is None
-    assert cluster.choose_cluster("usps:train", None, 3) == cluster.Cluster(None, 3)
+    assert cluster.count_workers(str(parts / "X-*.npy"), None, None) == 1
+    assert cluster.count_workers(str(parts / "digits.zarr"), None, None) == 1
+    assert cluster.count_workers(str(parts / "X-0.npy"), None, None) == 0
+    assert cluster.count_workers("usps:train", None, 3) == 3
 
 
 def test_small_data_are_spread_over_all_that_work(digits):
