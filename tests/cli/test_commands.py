@@ -153,25 +153,25 @@ def test_objects_are_options_if_they_have_a_shorthand(monkeypatch, tmp_path):
 
 def test_help_tells_what_the_docstring_tells():
     parameters = read_parameters()
-    assert parameters["max_iter"].description == "Outer iterations at most."
-    assert parameters["sparse_coder"].description.startswith("What finds codes: two pursuits")
+    assert parameters["max_iter"].description == "Outer iterations of fit at most."
+    assert parameters["sparse_coder"].description.startswith("How codes are found: two pursuits")
     assert parameters["sparse_coder"].words == ("omp", "ormp", "elastic_net")
     assert "object" not in parameters["loss"].description  # of no use in a shell
     help_text = " ".join(run("fit", "--help").stdout.replace("│", " ").split())
-    assert "Outer iterations at most. [default: (20)]" in help_text
+    assert "Outer iterations of fit at most. [default: (20)]" in help_text
 
 
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
         (["--loss", "logistic"], {"loss": "logistic"}),
-        (["--error-budget", "3"], {"error_budget": 3}),
-        (["--error-budget", "0.25"], {"error_budget": 0.25}),
+        (["--robustness", "3"], {"robustness": 3}),
+        (["--robustness", "0.25"], {"robustness": 0.25}),
         (["--tol", "1e-2"], {"tol": 0.01}),
-        (["--no-fit-intercept", "--refit"], {"fit_intercept": False, "refit": True}),
+        (["--no-fit-intercept", "--store-codes"], {"fit_intercept": False, "store_codes": True}),
         (["--image-shape", "4x16"], {"image_shape": [4, 16]}),
         (["--random-state", "7", "--n-jobs", "2"], {"random_state": 7, "n_jobs": 2}),
-        (["--refine", "1", "--jitter", "affine", "--n-views", "3"], {"refine": 1, "jitter": "affine", "n_views": 3}),
+        (["--refine", "1", "--n-views", "3"], {"refine": 1, "n_views": 3}),
     ],
 )
 def test_options_reach_the_model(folder, tmp_path, options, expected):
@@ -182,7 +182,7 @@ def test_options_reach_the_model(folder, tmp_path, options, expected):
     for name, value in expected.items():
         expected_value = tuple(value) if isinstance(value, list) else value
         assert parameters[name] == expected_value
-        assert type(parameters[name]) is type(expected_value)  # an error_budget of 3.0 would be a share
+        assert type(parameters[name]) is type(expected_value)  # a robustness of 3.0 would be a share
 
 
 def test_a_refined_fit_tells_its_error_on_samples_held_out(tmp_path):
@@ -204,8 +204,8 @@ def test_a_refined_fit_tells_its_error_on_samples_held_out(tmp_path):
 
 def test_info_shows_the_parameters_of_objects(digits, tmp_path):
     X, y = digits
-    model = DDLClassifier(40, max_iter=1, refine=Refiner(1, validation_fraction=0), image_shape=(8, 8), random_state=0)
-    model.set_params(jitter=Jitter(0.3)).fit(X[:400], y[:400])
+    refine = Refiner(1, validation_fraction=0, jitter=Jitter(0.3))
+    model = DDLClassifier(40, max_iter=1, refine=refine, image_shape=(8, 8), random_state=0).fit(X[:400], y[:400])
     save(model, tmp_path / "model.safetensors")
     shown = " ".join(run("info", tmp_path / "model.safetensors").stdout.replace("│", " ").split())
     assert "refine=refiner(" in shown
@@ -233,7 +233,8 @@ def test_presets_from_the_command_line(tmp_path, name):
     parameters = load(output).get_params(deep=False)
     given = {"n_components": 40, "max_iter": 2, "random_state": 0, "n_jobs": 1, "image_shape": (8, 8)}
     given |= {"refine": 1} if "--refine" in quick else {}
-    assert parameters.items() >= (PRESETS[name].parameters | PRESETS[name].of_images | given).items()
+    expected = PRESETS[name].parameters | PRESETS[name].of_images | given
+    assert {key: repr(parameters[key]) for key in expected} == {key: repr(value) for key, value in expected.items()}
 
 
 def test_a_configuration_file_wins_over_the_preset_and_the_command_line_over_both(folder, tmp_path):
@@ -243,7 +244,7 @@ def test_a_configuration_file_wins_over_the_preset_and_the_command_line_over_bot
     run(*command, "--preset", "accurate", "--max-iter", "1", "--refine", "1", "--n-components", "40")
     model = load(output)
     assert (model.sparse_coder, model.loss, model.max_iter) == ("elastic_net", "square", 1)
-    assert (model.jitter, model.n_views) == (None, 1)  # rows of an archive are not known to be images
+    assert (model.refine, model.n_views) == (1, 1)  # rows of an archive are not known to be images
     shown = run(*command, "--preset", "fast", "--max-iter", "1").stdout
     assert "preset fast, n_jobs=1, loss=square, max_iter=1" in shown
 
@@ -342,7 +343,6 @@ def test_nested_options_reach_the_objects_of_the_model(tmp_path):
     assert "did you mean 'refine.epochs'?" in failure
 
 
-@pytest.mark.xfail(strict=True, reason="strings are resolved by set_params after the merge of the new constructor")
 def test_nested_options_of_a_part_that_is_given_by_name(folder, tmp_path):
     run("fit", folder / "train.npz", "-o", tmp_path / "m", *QUICK, "--inference", "full",
         "--set", "inference.n_candidates=2")  # fmt: skip
@@ -692,7 +692,7 @@ def test_a_fit_goes_on_from_its_checkpoint(folder, tmp_path):
     assert load(resumed).n_iter_ == 4
     assert len(load(resumed).refinement_) == 3
     failure = run("fit", *options, "-o", resumed, "--checkpoint", checkpoint, "--resume", "--seed", "1", code=1)
-    assert "cannot be resumed, since it was another one: random_state was 0 and is 1 now" in failure.stderr
+    assert "cannot be resumed: random_state was 0 and is 1 now" in failure.stderr
 
 
 # -- clusters and data in parts ----------------------------------------------------------------------------------------
@@ -791,7 +791,6 @@ def test_data_in_parts_are_fitted_on_a_cluster(parts, cluster, digits, tmp_path)
     expected = DDLClassifier(40, max_iter=1, random_state=0, dictionary_update="block_coordinate").fit(X[:400], y[:400])
     on_cluster = ["--dask", cluster]
     facts, model = fit_digits(tmp_path, parts / "X-*.npy", "--labels", parts / "y-*.npy", *on_cluster)
-    assert facts["settings"]["dictionary_update"] == "block_coordinate"
     # The rows are cut elsewhere, so that sums are rounded in another order.
     assert facts["objective"] == pytest.approx(expected.history_[-1].objective, rel=0.02)
     assert abs(model.score(X[400:700], y[400:700]) - expected.score(X[400:700], y[400:700])) < 0.05
@@ -883,10 +882,10 @@ def test_a_fit_on_a_cluster_goes_on_from_its_checkpoint(parts, cluster, tmp_path
 def test_parts_without_options_start_a_cluster_of_one(parts):
     from ddlearn.cli import cluster
 
-    assert cluster.choose_cluster(str(parts / "X-*.npy"), None, None) == cluster.Cluster(None, 1)
-    assert cluster.choose_cluster(str(parts / "digits.zarr"), None, None) == cluster.Cluster(None, 1)
-    assert cluster.choose_cluster(str(parts / "X-0.npy"), None, None) is None
-    assert cluster.choose_cluster("usps:train", None, 3) == cluster.Cluster(None, 3)
+    assert cluster.count_workers(str(parts / "X-*.npy"), None, None) == 1
+    assert cluster.count_workers(str(parts / "digits.zarr"), None, None) == 1
+    assert cluster.count_workers(str(parts / "X-0.npy"), None, None) == 0
+    assert cluster.count_workers("usps:train", None, 3) == 3
 
 
 def test_small_data_are_spread_over_all_that_work(digits):
@@ -951,11 +950,11 @@ def test_what_a_cluster_cannot_do_is_told_in_a_line(folder, parts, cluster, tmp_
         (["fit", "train.npz", "-o", "m", "--lambda", "1"], 2, "--lambda"),
         (["fit", "train.npz", "-o", "m", "--inference", "slow"], 2, "--inference"),
         (["fit", "train.npz", "-o", "m", "--preset", "exact"], 2, "--preset"),
-        (["fit", "train.npz", "-o", "m", "--jitter", "blur"], 2, "--jitter"),
+        (["fit", "train.npz", "-o", "m", "--alignment", "blur"], 2, "--alignment"),
         (["fit", "train.npz", "-o", "m", "--refine", "often"], 2, "--refine"),
         (["fit", "train.npz", "-o", "m", "--refine", "-1"], 1, "epochs must be an integer of at least 0, got -1"),
-        (["fit", "test.npz", "-o", "m", "--jitter", "affine"], 1, "jitter distorts images"),
-        (["fit", "test.npz", "-o", "m", "--n-views", "2"], 1, "need a jitter"),
+        (["fit", "test.npz", "-o", "m", "--refine", "1", "--set", "refine.jitter=affine"], 1, "jitter distorts images"),
+        (["fit", "test.npz", "-o", "m", "--n-views", "2"], 1, "set image_shape=(height, width)"),
         (["fitt"], 2, "fit"),
         (["explain", "model.safetensors", "test.npz", "--row", "300"], 2, "has 300 samples, 0 to 299"),
         (["fit", "train.npz", "-o", "m", "--loss", "hinge"], 1, "'hinge' is not a known loss"),

@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from ddlearn.cli.reading import NAMED_SETS, DataError, find_empty_labels, read_data
+from ddlearn.cli.reading import NAMED_SETS, DataError, read_data
 from ddlearn.cli.reading.labels import LABEL_COLUMNS
+from ddlearn.cli.reading.parts import find_empty_labels
 from ddlearn.parallel import PART_ROWS
 
 pyarrow = pytest.importorskip("pyarrow")

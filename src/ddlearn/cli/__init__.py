@@ -1,9 +1,4 @@
-"""The command ``ddlearn``: fit, predict, evaluate, explain, report, info, demo, datasets.
-
-``commands`` has the commands, ``running`` turns them into commands of typer, ``options`` has the settings of the model
-and ``source`` the data, ``cluster`` the Dask cluster of a fit, ``model`` everything that is done with a model, and
-``tables`` and ``terminal`` show the results.
-"""
+"""The command ``ddlearn``: fit, predict, evaluate, explain, report, info, demo, datasets."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import signal
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 
@@ -32,38 +32,26 @@ Workers = Annotated[
 ]
 
 
-class Cluster(NamedTuple):
-    """An existing cluster, by its address, or one to start, by its number of processes."""
-
-    address: str | None
-    n_workers: int
-
-
-def choose_cluster(data: str, address: str | None, n_workers: int | None) -> Cluster | None:
-    """Return the cluster of the options, or the one that data in parts need; None is this process."""
+def count_workers(data: str, address: str | None, n_workers: int | None) -> int:
+    """Return the number of processes to start: data in parts need one; 0 without a cluster or for an existing one."""
     if address is not None and n_workers is not None:
         raise typer.BadParameter("--dask uses an existing cluster and --workers starts one: give only one of them.")
-    if address is None and n_workers is None:
-        from .reading import is_in_parts
+    from .reading.parts import is_in_parts
 
-        return Cluster(None, 1) if is_in_parts(data) else None
-    return Cluster(address, n_workers or 0)
+    return n_workers or int(address is None and is_in_parts(data))
 
 
 @contextmanager
-def open_client(terminal: Terminal, cluster: Cluster | None) -> Iterator[int | None]:
-    """Run the body on a cluster and yield its number of threads, or None without a cluster.
-
-    A cluster that was started here is closed in any case.
-    """
-    if cluster is None:
+def open_client(terminal: Terminal, address: str | None, n_workers: int) -> Iterator[int | None]:
+    """Run the body on a cluster, closed in any case if started here; yield its threads, or None without a cluster."""
+    if address is None and n_workers == 0:
         yield None
         return
-    from .reading import require
+    from .reading.samples import require
 
     distributed = require("distributed", "A fit on Dask", "dask")
-    connect = _start if cluster.address is None else _connect
-    with _quiet(), connect(distributed, cluster) as client:
+    connection = _start(distributed, n_workers) if address is None else _connect(distributed, address)
+    with _quiet(), connection as client:
         n_threads = sum(client.nthreads().values())
         if n_threads == 0:
             terminal.note("The cluster has no workers yet: the fit starts as soon as there are workers.")
@@ -71,14 +59,15 @@ def open_client(terminal: Terminal, cluster: Cluster | None) -> Iterator[int | N
 
 
 @contextmanager
-def _start(distributed: Any, cluster: Cluster) -> Iterator[Any]:
+def _start(distributed: Any, n_workers: int) -> Iterator[Any]:
     from dask.system import CPU_COUNT
 
     with ExitStack() as stack:
-        with _without_interrupts():
+        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited by its processes, which print no tracebacks
+        try:
             local = distributed.LocalCluster(
-                n_workers=cluster.n_workers,
-                threads_per_worker=max(1, CPU_COUNT // cluster.n_workers),
+                n_workers=n_workers,
+                threads_per_worker=max(1, CPU_COUNT // n_workers),
                 memory_limit=0,  # Dask would count mapped files, and copy them to another place on the same disk
                 dashboard_address="127.0.0.1:0",  # None would take a fixed port, and warn if it is in use
                 scheduler_kwargs={"dashboard": False},
@@ -87,43 +76,27 @@ def _start(distributed: Any, cluster: Cluster) -> Iterator[Any]:
             )
             stack.enter_context(local)
             client = stack.enter_context(distributed.Client(local))
+        finally:
+            signal.signal(signal.SIGINT, handler)
         yield client
 
 
 @contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Ignore Ctrl-C while a cluster starts, when it cannot be closed yet; its processes inherit this.
-
-    A terminal sends Ctrl-C to all processes, and each worker would print a traceback; this process closes them instead.
-    """
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _connect(distributed: Any, address: str) -> Iterator[Any]:
     try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-
-
-@contextmanager
-def _connect(distributed: Any, cluster: Cluster) -> Iterator[Any]:
-    try:
-        distributed.comm.resolve_address(cluster.address)  # a client prints a traceback for an invalid address
-        client = distributed.Client(cluster.address, timeout=SECONDS_TO_CONNECT)
+        distributed.comm.resolve_address(address)  # a client prints a traceback for an invalid address
+        client = distributed.Client(address, timeout=SECONDS_TO_CONNECT)
     except (OSError, ValueError) as error:
         raise ConnectionError(
-            f"no Dask scheduler answers at {cluster.address} ({error}): start one with `dask scheduler`, or give the "
+            f"no Dask scheduler answers at {address} ({error}): start one with `dask scheduler`, or give the "
             "address that it prints."
         ) from error
     with client:
-        _check_installed(client)
+        look = functools.partial(importlib.util.find_spec, "ddlearn")  # without it workers exit silently
+        for place, found in {"the scheduler": client.run_on_scheduler(look), **client.run(look)}.items():
+            if found is None:
+                raise ConnectionError(f"{place} has no ddlearn: install it for the scheduler and for all workers.")
         yield client
-
-
-def _check_installed(client: Any) -> None:
-    """Refuse clusters without ddlearn, whose workers would exit silently on their first task."""
-    look = functools.partial(importlib.util.find_spec, "ddlearn")
-    for place, found in {"the scheduler": client.run_on_scheduler(look), **client.run(look)}.items():
-        if found is None:
-            raise ConnectionError(f"{place} has no ddlearn: install it for the scheduler and for all workers.")
 
 
 @contextmanager

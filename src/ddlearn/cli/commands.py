@@ -1,8 +1,4 @@
-"""The commands: fit, predict, evaluate, explain, report, info, demo, datasets.
-
-Each reads, computes and prints.  NumPy, scikit-learn and the estimators are imported where they are needed, to keep
-help fast.
-"""
+"""The commands; NumPy, scikit-learn and the estimators are imported where they are needed, to keep help fast."""
 
 from __future__ import annotations
 
@@ -16,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.markup import escape
 
-from .cluster import Address, Workers, choose_cluster, open_client
+from . import tables
+from .cluster import Address, Workers, count_workers, open_client
 from .model import (
     Jobs,
     Model,
@@ -33,14 +30,6 @@ from .model import (
 from .options import OWN_DEFAULTS, merge_settings, read_parameters
 from .running import command
 from .source import SOURCE_OPTIONS, Source, read_source, refuse_parts, require_labels
-from .tables import (
-    draw_reasons,
-    make_error_tables,
-    make_facts_table,
-    make_fit_table,
-    make_reason_tables,
-    make_table,
-)
 from .terminal import Terminal
 
 if TYPE_CHECKING:
@@ -86,8 +75,8 @@ def fit(
     if resume and checkpoint is None:
         raise typer.BadParameter("--resume needs --checkpoint PATH.")
     _check_folder(output)
-    cluster = choose_cluster(source.data, dask, workers)
-    with open_client(terminal, cluster) as n_threads:
+    n_workers = count_workers(source.data, dask, workers)
+    with open_client(terminal, dask, n_workers) as n_threads:
         samples = read_source(terminal, source, n_chunks=n_threads)
         require_labels(samples, source.data)
         model = make_model(settings, samples, preset)
@@ -96,7 +85,7 @@ def fit(
 
     save(model, output)
     facts = summarize_fit(source.data, model, settings, seconds) | {"preset": preset, "file": output}
-    terminal.report(make_fit_table(facts, output.stat().st_size))
+    terminal.report(tables.make_fit_table(facts, output.stat().st_size))
     terminal.answer(facts)
 
 
@@ -136,7 +125,7 @@ def evaluate(terminal: Terminal, model: Model, source: Source, jobs: Jobs = -1) 
     fitted = load_model(model, jobs)
     samples = read_for_model(terminal, fitted, source)
     facts = measure_model(terminal, fitted, samples.X, require_labels(samples, source.data))
-    terminal.show(*make_error_tables(source.data, facts))
+    terminal.show(*tables.make_error_tables(source.data, facts))
     terminal.answer({"model": model, "data": source.data} | facts)
 
 
@@ -159,9 +148,9 @@ def explain(
     if picture and shape is None:
         raise ValueError(f"--picture needs images, and the samples of {source.data} are not known to be images.")
     facts = explain_sample(fitted, samples, row)
-    terminal.show(*make_reason_tables(facts))
+    terminal.show(*tables.make_reason_tables(facts))
     if picture:
-        terminal.show("", draw_reasons(terminal.out, fitted, samples.X[row], facts, shape))
+        terminal.show("", tables.draw_reasons(terminal.out, fitted, samples.X[row], facts, shape))
     terminal.answer(facts)
 
 
@@ -179,17 +168,16 @@ def report(
 ) -> None:
     """Write a page for a browser: errors, atoms, training, and samples to explore or to draw."""
     _check_page(output)
-    if source is None:
-        _refuse_options_of_data(context)
-    else:
+    if source is not None:
         refuse_parts(source, "report")
+    elif given := [one.opts[0] for one in context.command.params if _is_given(one, context)]:
+        raise typer.BadParameter(f"{', '.join(given)} is for reading DATA, but there is none: give it after MODEL.")
     fitted = load_model(model, jobs)
     name = model.name if source is None else source.data
     samples = None if source is None else read_for_model(terminal, fitted, source)
     if samples is not None and samples.labels is not None:
         match_labels(terminal, fitted, require_labels(samples, name))
-    facts = _write_page(terminal, fitted, samples, output, title or model.stem, name)
-    terminal.answer({"model": model} | facts)
+    terminal.answer({"model": model} | _write_page(terminal, fitted, samples, output, title or model.stem, name))
 
 
 @command
@@ -205,7 +193,7 @@ def info(terminal: Terminal, model: Model) -> None:
     facts |= content["summary"] | {"settings": given}
     rows = {name: _to_cell(value) for name, value in facts.items()}
     rows["arrays"] = ", ".join(f"{name} {'x'.join(map(str, array.shape))}" for name, array in sorted(arrays.items()))
-    terminal.show(make_facts_table(None, rows))
+    terminal.show(tables.make_facts_table(None, rows))
     terminal.answer(facts)
 
 
@@ -232,8 +220,10 @@ def demo(
     errors = measure_model(terminal, model, X_test, y_test)
     test = samples._replace(X=X_test, labels=y_test)
     reasons = explain_sample(model, test, 0)
-    terminal.show(make_fit_table(fit_facts), "", *make_error_tables("the other digits", errors), "")
-    terminal.show(*make_reason_tables(reasons), "", draw_reasons(terminal.out, model, X_test[0], reasons, (8, 8)))
+    terminal.show(tables.make_fit_table(fit_facts), "", *tables.make_error_tables("the other digits", errors), "")
+    terminal.show(
+        *tables.make_reason_tables(reasons), "", tables.draw_reasons(terminal.out, model, X_test[0], reasons, (8, 8))
+    )
     terminal.show("")
     facts = {"fit": fit_facts, "evaluate": errors, "explain": reasons}
     if output is not None:
@@ -249,12 +239,12 @@ def datasets(terminal: Terminal) -> None:
     from .reading import NAMED_SETS
 
     found = find_datasets()
-    table = make_table(None, ("name", "DATA", "where", "size", "checksum"), n_text=3)
+    shown = tables.make_table(None, ("name", "DATA", "where", "size", "checksum"), n_text=3)
     for name, (_, all_parts) in NAMED_SETS.items():
         facts, parts = found[name], ", ".join(f"{name}:{part}" if part else name for part in all_parts)
         size = "" if facts["bytes"] is None else f"{facts['bytes'] / 1e6:.1f} MB"
-        table.add_row(name, parts, escape(facts["where"] or "missing"), size, escape(facts["checksum"]))
-    terminal.show(table)
+        shown.add_row(name, parts, escape(facts["where"] or "missing"), size, escape(facts["checksum"]))
+    terminal.show(shown)
     for facts in found.values():
         if facts["advice"]:
             terminal.show("", escape(facts["advice"]))
@@ -270,7 +260,7 @@ def _check_folder(output: Path) -> None:
 
 
 def _check_page(output: Path) -> None:
-    """Fail before the work, and before a page overwrites a model whose name was given by mistake."""
+    """Fail before a page overwrites a model whose name was given by mistake."""
     _check_folder(output)
     if output.suffix.lower() not in (".html", ".htm"):
         raise typer.BadParameter(
@@ -279,14 +269,8 @@ def _check_page(output: Path) -> None:
         )
 
 
-def _refuse_options_of_data(context: typer.Context) -> None:
-    given = [
-        option.opts[0]
-        for option in context.command.params
-        if option.name in SOURCE_OPTIONS and context.params[option.name] not in (None, False)
-    ]
-    if given:
-        raise typer.BadParameter(f"{', '.join(given)} is for reading DATA, but there is none: give it after MODEL.")
+def _is_given(option: Any, context: typer.Context) -> bool:
+    return option.name in SOURCE_OPTIONS and context.params[option.name] not in (None, False)
 
 
 def _write_predictions(file: Any, rows: Iterable[tuple[Any, Any, float]]) -> None:

@@ -29,6 +29,7 @@ Jobs = Annotated[int, typer.Option("--jobs", "--n-jobs", help="Number of threads
 def make_model(settings: dict[str, Any], samples: Samples, preset: str | None = None) -> DDLClassifier:
     """Make a classifier; the shape of images and the type of the unlabelled marker come from the samples."""
     from ..estimators.classifier import DDLClassifier
+    from .reading.samples import suggest
 
     nested = {name: value for name, value in settings.items() if "__" in name}
     own = {name: value for name, value in settings.items() if name not in nested}
@@ -38,13 +39,6 @@ def make_model(settings: dict[str, Any], samples: Samples, preset: str | None = 
     if isinstance(marker, str) and samples.labels is not None and samples.labels.dtype.kind in "iu":
         own["unlabeled"] = int(parse_number(marker))
     model = DDLClassifier(**own) if preset is None else DDLClassifier.from_preset(preset, **own)
-    return _set_nested(model, nested)
-
-
-def _set_nested(model: DDLClassifier, nested: dict[str, Any]) -> DDLClassifier:
-    """Set parameters of strategy objects, such as ``inference__n_candidates``."""
-    from .reading import suggest
-
     try:
         return model.set_params(**nested)
     except ValueError as error:
@@ -89,6 +83,8 @@ class _FitProgress:
     def setup(self, estimator: Any, context: Any) -> None:
         """Do nothing."""
 
+    on_fit_task_end = teardown = setup
+
     def on_fit_task_begin(self, estimator: Any, context: Any, *, metadata: dict[str, Any] | None) -> None:
         """Register for iterations and epochs, which is cheaper than a callback, for which the fit makes a model."""
         if metadata is None:  # an iteration begins
@@ -112,12 +108,6 @@ class _FitProgress:
             result += f"  held-out error {record.validation_error:.2%}"
         self.bar.update(self.refining, completed=record.epoch, result=result)
 
-    def on_fit_task_end(self, estimator: Any, context: Any) -> None:
-        """Do nothing."""
-
-    def teardown(self, estimator: Any, context: Any) -> None:
-        """Do nothing."""
-
 
 def load_model(path: Path, jobs: int) -> DDLClassifier:
     """Load a classifier with one label per sample."""
@@ -132,13 +122,16 @@ def load_model(path: Path, jobs: int) -> DDLClassifier:
 def read_for_model(terminal: Terminal, model: DDLClassifier, source: Source) -> Samples:
     """Read samples for a model: images of its size, columns in its order."""
     if source.image_size is None:
-        size, colour = _guess_images(model, source.colour)
-        source = replace(source, image_size=size, colour=colour)
+        side = math.isqrt(model.n_features_in_ // 3)
+        if model.image_shape is not None:  # of grey images; colour images are assumed square
+            source = replace(source, image_size=tuple(model.image_shape), colour=False)
+        elif 3 * side**2 == model.n_features_in_:
+            source = replace(source, image_size=(side, side), colour=True)
     samples = read_source(terminal, source, model.n_features_in_)
     names, expected = samples.feature_names, list(getattr(model, "feature_names_in_", ()))
     if not names or not expected or names == expected:
         return samples
-    from .reading import DataError, list_differences
+    from .reading.samples import DataError, list_differences
 
     if differences := list_differences(names, expected):
         raise DataError(f"{source.data} has other columns than the model was fitted to: {differences}.")
@@ -147,20 +140,11 @@ def read_for_model(terminal: Terminal, model: DDLClassifier, source: Source) -> 
     return samples._replace(X=samples.X[:, [names.index(name) for name in expected]])
 
 
-def _guess_images(model: DDLClassifier, colour: bool) -> tuple[tuple[int, int] | None, bool]:
-    """Return the size of the model's images, which is stored for grey images; colour images are assumed square."""
-    if model.image_shape is not None:
-        height, width = model.image_shape
-        return (height, width), False
-    side = math.isqrt(model.n_features_in_ // 3)
-    return ((side, side), True) if 3 * side**2 == model.n_features_in_ else (None, colour)
-
-
 def predict_best(terminal: Terminal, model: DDLClassifier, X: Any) -> tuple[Any, Any]:
     """Return the position of the best class of each row, and its probability, with one chunk in memory at a time."""
     import numpy as np
 
-    from .reading import iterate_chunks
+    from .reading.parts import iterate_chunks
 
     with terminal.progress("{task.completed:,}/{task.total:,}") as bar:
         task = bar.add_task("predicting", total=len(X))
@@ -211,7 +195,7 @@ def match_labels(terminal: Terminal, model: DDLClassifier, labels: Any) -> tuple
     import numpy as np
 
     from ..show.errors import check_labels, match_types
-    from .reading import iterate_chunks
+    from .reading.parts import iterate_chunks
 
     labels = np.concatenate(list(iterate_chunks(labels)))
     if labels.dtype.kind == "O":

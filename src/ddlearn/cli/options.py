@@ -22,7 +22,7 @@ from rich.markup import escape
 
 ALIASES = {"random_state": "seed", "n_jobs": "jobs"}  # shorter names
 OWN_DEFAULTS = {"n_jobs": -1}  # a program usually has the machine to itself
-NO_OPTIONS = frozenset({"warm_start", "forgetting", "sparse_output"})  # without a meaning on the command line
+NO_OPTIONS = frozenset({"warm_start", "sparse_output"})  # without a meaning on the command line
 
 _NESTED = "__"  # separates the names of nested parameters in scikit-learn's set_params
 _SIZE = "tuple[int, int]"
@@ -46,11 +46,6 @@ class Parameter(NamedTuple):
     description: str
     words: tuple[str, ...]  # the texts in the docstring's type, and "none" to override another default
 
-    @property
-    def is_number(self) -> bool:
-        """Whether it is a number, or one of the words instead."""
-        return bool({"int", "float"} & {*self.kinds})
-
 
 @functools.cache
 def read_parameters() -> dict[str, Parameter]:
@@ -64,7 +59,9 @@ def parse_parameters(source: str) -> dict[str, Parameter]:
     tree = ast.parse(source)
     class_ = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "DDLClassifier")
     constructor = next(node for node in class_.body if isinstance(node, ast.FunctionDef) and node.name == "__init__")
-    described = _read_descriptions(ast.get_docstring(class_) or "")
+    section = re.split(r"\n\n?(?:Parameters|Attributes)\n-+\n", ast.get_docstring(class_) or "")[1]
+    entries = re.findall(r"^(\w+) : (.*)\n((?:[ \t]+.*\n?|\n)+)", section + "\n", re.MULTILINE)
+    described = {name: (type_.split(", default=")[0], text) for name, type_, text in entries}
     arguments = [*constructor.args.args[1:], *constructor.args.kwonlyargs]
     defaults = [*constructor.args.defaults, *constructor.args.kw_defaults]
     parameters = {}
@@ -72,27 +69,18 @@ def parse_parameters(source: str) -> dict[str, Parameter]:
         types = ast.unparse(argument.annotation).split(" | ") if argument.annotation else ["Any"]
         kinds = tuple(type_ for type_ in types if type_ in _VALUE_TYPES)
         default = ast.literal_eval(node) if node else None
-        description, words = described[argument.arg]
+        type_, text = described[argument.arg]
+        words = tuple(re.findall(r'"(\w+)"', type_))
         if "None" in types and default is not None:
             words = (*words, "none")
         default = OWN_DEFAULTS.get(argument.arg, default)
-        parameters[argument.arg] = Parameter(argument.arg, kinds, default, description, words)
+        parameters[argument.arg] = Parameter(argument.arg, kinds, default, _to_plain_text(text), words)
     return parameters
 
 
 def read_options() -> dict[str, Parameter]:
     """Return the parameters that are options; those that can only be objects are left to ``--set``."""
     return {name: one for name, one in read_parameters().items() if one.kinds and name not in NO_OPTIONS}
-
-
-def _read_descriptions(docstring: str) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Return the description of each parameter in a numpydoc docstring as plain text, and the texts in its type."""
-    section = re.split(r"\n\n?(?:Parameters|Attributes)\n-+\n", docstring)[1]
-    entries = re.findall(r"^(\w+) : (.*)\n((?:[ \t]+.*\n?|\n)+)", section + "\n", re.MULTILINE)
-    return {
-        name: (_to_plain_text(text), tuple(re.findall(r'"(\w+)"', type_.split(", default=")[0])))
-        for name, type_, text in entries
-    }
 
 
 def _to_plain_text(text: str) -> str:
@@ -110,14 +98,15 @@ def make_option(parameter: Parameter) -> inspect.Parameter:
     type_: Any = str
     parser: Any = None
     metavar = None
+    is_number = "int" in parameter.kinds or "float" in parameter.kinds
     if "bool" in parameter.kinds:
         names, type_ = [f"--{flag}/--no-{flag}"], bool
     elif _SIZE in parameter.kinds:
         parser, metavar = parse_size, "HxW"
-    elif parameter.is_number and (parameter.words or "float" in parameter.kinds):
+    elif is_number and (parameter.words or "float" in parameter.kinds):
         parser = functools.partial(_parse_number_or_word, parameter.words)
         metavar = "|".join(["NUMBER", *parameter.words])
-    elif parameter.is_number:
+    elif is_number:
         type_ = int
     elif parameter.words:
         type_ = Literal.__getitem__(parameter.words)
@@ -134,21 +123,16 @@ def make_option(parameter: Parameter) -> inspect.Parameter:
     )
 
 
-def parse_number(text: str) -> int | float:
-    """Return an integer if possible: an error_budget of 1 and of 1.0 are different."""
+def parse_number(text: str, words: Iterable[str] = ()) -> int | float:
+    """Return an integer if possible: a robustness of 1 and of 1.0 are different; `words` are for the message."""
     try:
         return int(text) if re.fullmatch(r"[+-]?\d+", text) else float(text)
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a number.") from None
+        raise typer.BadParameter(" or ".join([f"{text!r} is not a number", *words]) + ".") from None
 
 
 def _parse_number_or_word(words: tuple[str, ...], text: str) -> int | float | str:
-    if text in words:
-        return text
-    try:
-        return parse_number(text)
-    except typer.BadParameter:
-        raise typer.BadParameter(" or ".join([f"{text!r} is not a number", *words]) + ".") from None
+    return text if text in words else parse_number(text, words)
 
 
 def parse_size(text: str) -> tuple[int, int]:
@@ -172,22 +156,17 @@ def parse_value(text: str) -> Any:
 
 
 def merge_settings(config: Path | None, given: dict[str, Any], nested: Iterable[str] = ()) -> dict[str, Any]:
-    """Join the settings of the configuration file and of the command line, which takes precedence.
-
-    `nested` are the texts of ``--set``; the name ``inference.n_candidates`` becomes ``inference__n_candidates``.
-    """
+    """Join the settings of the configuration file and of the command line, with the texts of ``--set`` last."""
     parameters = read_options()
     settings = OWN_DEFAULTS | ({} if config is None else _read_config(config))
     settings |= {name: value for name, value in given.items() if value is not None}
     settings |= {name: None for name, value in settings.items() if value == "none" and "none" in parameters[name].words}
-    return settings | dict(map(_parse_assignment, nested))
-
-
-def _parse_assignment(text: str) -> tuple[str, Any]:
-    match = re.fullmatch(r"(\w[\w-]*(?:\.\w[\w-]*)+)=(.*)", text)
-    if match is None:
-        raise typer.BadParameter(f"--set {text}: write NAME.OPTION=VALUE, such as inference.n_candidates=3.")
-    return _to_parameter_name(match[1]), parse_value(match[2])
+    for text in nested:
+        match = re.fullmatch(r"(\w[\w-]*(?:\.\w[\w-]*)+)=(.*)", text)
+        if match is None:
+            raise typer.BadParameter(f"--set {text}: write NAME.OPTION=VALUE, such as inference.n_candidates=3.")
+        settings[_to_parameter_name(match[1])] = parse_value(match[2])
+    return settings
 
 
 def _to_parameter_name(name: str) -> str:
@@ -211,7 +190,7 @@ def _read_config(path: Path) -> dict[str, Any]:
         elif key in full_names:
             settings[full_names[key]] = _check_value(parameters[full_names[key]], value, str(path))
         else:
-            from .reading import suggest
+            from .reading.samples import suggest
 
             raise typer.BadParameter(
                 f"{path}: there is no option {key!r} among {', '.join(sorted(full_names))}{suggest(key, full_names)}"

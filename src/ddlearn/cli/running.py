@@ -27,14 +27,9 @@ def _share(
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a function for typer that calls a command with a terminal and reports errors.
-
-    The parameter `source` becomes DATA and the options for reading it, and `settings` the options of the model.  DATA
-    is optional if `source` has a default.
-    """
-    own = {
-        name: one for name, one in inspect.signature(function, eval_str=True).parameters.items() if name != "terminal"
-    }
+    """Return a function for typer that calls a command with a terminal, its options expanded, and reports errors."""
+    own = dict(inspect.signature(function, eval_str=True).parameters)
+    del own["terminal"]
 
     @functools.wraps(function)
     def run(*, quiet: bool, as_json: bool, debug: bool, **options: Any) -> None:
@@ -46,15 +41,13 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             options["settings"] = {name: options.pop(name) for name in read_options()}
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_: terminal.note(f"Warning: {message}")
-            # The commands compare names themselves.
-            warnings.filterwarnings("ignore", "X does not have valid feature names")
+            warnings.filterwarnings("ignore", "X does not have valid feature names")  # commands compare names
             try:
                 function(terminal, **options)
             except KeyboardInterrupt:
                 terminal.fail("interrupted.")
                 raise typer.Exit(INTERRUPTED) from None
-            # typer handles exits, wrong usage and a closed pipe.
-            except (typer.Exit, typer.BadParameter, BrokenPipeError):
+            except (typer.Exit, typer.BadParameter, BrokenPipeError):  # handled by typer
                 raise
             except Exception as error:
                 if debug:
@@ -69,7 +62,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _expand(parameter: inspect.Parameter) -> list[inspect.Parameter]:
-    """Return the options for a parameter of a command."""
+    """Return the options for a parameter: `source` is DATA, optional with a default, `settings` is the model's."""
     if parameter.name == "source":
         data, *how = SOURCE_OPTIONS.values()
         return [data if parameter.default is inspect.Parameter.empty else data.replace(default=None), *how]

@@ -84,7 +84,8 @@ def read_source(
 
 def require_labels(samples: Samples, data: str) -> Any:
     """Return the labels, or raise an error if there are none or some are empty."""
-    from .reading import DataError, find_empty_labels
+    from .reading.parts import find_empty_labels
+    from .reading.samples import DataError
 
     if samples.labels is None:
         raise DataError(f"{data} has no labels: give --labels FILE or, for images, one sub-folder per class.")
@@ -99,7 +100,8 @@ def require_labels(samples: Samples, data: str) -> Any:
 
 def refuse_parts(source: Source, command: str) -> None:
     """Fail for data in parts if a command needs all samples in memory."""
-    from .reading import DataError, is_in_parts
+    from .reading.parts import is_in_parts
+    from .reading.samples import DataError
 
     if is_in_parts(source.data):
         raise DataError(

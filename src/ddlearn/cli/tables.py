@@ -52,21 +52,15 @@ def make_fit_table(facts: dict[str, Any], n_bytes: int | None = None) -> Table:
         "label-free error": f"{facts['label_free_error']:.2%} (codes computed as for new samples)",
     }
     if "refinement" in facts:
-        rows["refinement"] = _describe_refinement(facts["refinement"])
+        refinement = facts["refinement"]
+        rows["refinement"] = f"{refinement['n_epochs']} epochs, best after epoch {refinement['best_epoch']}"
+        if not math.isnan(refinement["validation_error"]):
+            after, before = refinement["validation_error"], refinement["validation_error_before"]
+            rows["refinement"] += f": held-out error {after:.2%}, before refinement {before:.2%}"
     rows["time"] = f"{facts['seconds']:.1f} s"
     if n_bytes is not None:
         rows["file"] = f"{facts['file']} ({n_bytes / 1e6:.1f} MB)"
     return make_facts_table("Fitted", rows)
-
-
-def _describe_refinement(facts: dict[str, Any]) -> str:
-    epochs = f"{facts['n_epochs']} epochs, best after epoch {facts['best_epoch']}"
-    if math.isnan(facts["validation_error"]):
-        return epochs
-    return (
-        f"{epochs}: held-out error {facts['validation_error']:.2%}, before refinement "
-        f"{facts['validation_error_before']:.2%}"
-    )
 
 
 def make_error_tables(data: str, facts: dict[str, Any]) -> list[Any]:
@@ -82,12 +76,9 @@ def make_error_tables(data: str, facts: dict[str, Any]) -> list[Any]:
         names, facts["n_samples_of_class"], facts["precision"], facts["recall"], facts["f1"], strict=True
     ):
         precision, recall, f1 = map(float, scores)
-        table.add_row(name, f"{support:,}", *map(_percent, (1 - recall, precision, recall, f1)))
+        shares = (1 - recall, precision, recall, f1)
+        table.add_row(name, f"{support:,}", *("-" if math.isnan(share) else f"{share:.1%}" for share in shares))
     return [summary, "", table, "", _make_confusion_table(names, facts["confusion"])]
-
-
-def _percent(share: float) -> str:
-    return "-" if math.isnan(share) else f"{share:.1%}"
 
 
 def _make_confusion_table(names: list[str], confusion: Any) -> Table:

@@ -1,9 +1,7 @@
 """Digits that come with scikit-learn, three public image sets (USPS, MNIST, Extended Yale B) and a planted problem.
 
-The public sets are files.  Loaders search the folder named by the environment variable ``DDLEARN_DATA``, then the cache
-``~/.cache/ddlearn`` (or ``$XDG_CACHE_HOME/ddlearn``), and otherwise download into the cache, which needs
-``pip install "ddlearn[data]"``.  A set is either one NumPy archive or the files of its original distribution, and is
-used only if its checksum is correct.
+Loaders search the folder named by the environment variable ``DDLEARN_DATA``, then the cache ``~/.cache/ddlearn`` (or
+``$XDG_CACHE_HOME/ddlearn``), and otherwise download into the cache, which needs ``pip install "ddlearn[data]"``.
 """
 
 from .files import CorruptDatasetError, DatasetNotFoundError, find_datasets

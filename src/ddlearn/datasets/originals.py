@@ -75,9 +75,8 @@ def _halve(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return ((total + 2) // 4).astype(np.uint8)
 
 
-# Of an archive, the checksum of the file; archives have no public address and are only found in folders.  Of an
-# original file, the checksum of the arrays converted from it (files.py), computed from our archive: no checksums of the
-# original files themselves are published, and files from any mirror, compressed in any way, are accepted.
+# Of an archive, the checksum of the file; of an original file, that of the arrays converted from it (files.py), so that
+# files from any mirror, compressed in any way, are accepted.
 SHA256 = {
     "usps.npz": "5ef472409c949aacd83a55ec0470fc65a5a1f9933360e7035a442e0dec6896c7",
     "zip.train.gz": "f175e99738c3e6e022f1f5b124cfee0c4819251805ba25557da6a6ba215f2357",
@@ -91,8 +90,7 @@ SHA256 = {
     "CroppedYale.zip": "89040d9012ce1dad6aa332bfd793ccb1b1009744e0321757bf88682f7466f603",
 }
 
-# The addresses are those in wide use (one of torchvision's for MNIST, the book's page for USPS, the authors' page for
-# the faces).  None has been tested, and the faces are reported to be gone from theirs
+# Addresses in wide use; none has been tested, and the faces are reported to be gone from theirs
 # (tensorly/Proceedings_IEEE_companion_notebooks, issue 6).
 SOURCES = {
     "usps": Source(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,16 +12,18 @@ from sklearn.utils import Bunch, check_random_state
 
 from .files import load_arrays
 
+Folder: TypeAlias = str | os.PathLike[str]
+Loaded: TypeAlias = Bunch | tuple[NDArray[Any], NDArray[Any]]  # with return_X_y
+
 # Sides of the square blocks that divide the stored 96 x 84 faces evenly, by the size that they result in.
 _YALEB_SIZES: dict[Any, int] = {(96 // side, 84 // side): side for side in (1, 2, 3, 4, 6, 12)}
 
-# Angles in degrees between light and camera axis that separate the lighting subsets.  The literature states 12, 25, 50
-# and 77; these values avoid rounding at exactly 25 and 50 degrees and keep the two lights at 51.1 degrees in subset 3,
-# which gives the usual counts.
+# Degrees between light and camera axis that separate the lighting subsets: 12, 25, 50 and 77 in the literature, changed
+# to avoid rounding at exactly 25 and 50 and to keep the two lights at 51.1 degrees in subset 3, as the usual counts do.
 _LIGHTING_CUTS = (12, 25.5, 52, 77)
 
 
-def load_digits_images(*, return_X_y: bool = False) -> Bunch | tuple[NDArray[Any], NDArray[Any]]:
+def load_digits_images(*, return_X_y: bool = False) -> Loaded:
     """Load scikit-learn's digits: 1797 images of 8 x 8 pixels, which need no file.
 
     Parameters
@@ -57,9 +59,7 @@ def load_digits_images(*, return_X_y: bool = False) -> Bunch | tuple[NDArray[Any
     )
 
 
-def load_usps(
-    *, subset: str = "all", data_home: str | os.PathLike[str] | None = None, return_X_y: bool = False
-) -> Bunch | tuple[NDArray[Any], NDArray[Any]]:
+def load_usps(*, subset: str = "all", data_home: Folder | None = None, return_X_y: bool = False) -> Loaded:
     """Load the USPS digits: 7291 training and 2007 test images of 16 x 16 pixels, in the official order.
 
     Parameters
@@ -74,8 +74,7 @@ def load_usps(
     Returns
     -------
     Bunch, or tuple of two ndarrays
-        With ``data``, float32 of shape (n_samples, 256), pixels from 0 (background) to 1 (ink); ``images``, the same
-        values of shape (n_samples, 16, 16); ``image_shape``; ``target``, the digits; ``target_names``; and ``DESCR``.
+        As from :func:`load_digits_images`, with ``data`` of shape (n_samples, 256).
 
     Notes
     -----
@@ -98,9 +97,7 @@ def load_usps(
     )
 
 
-def load_mnist(
-    *, subset: str = "all", data_home: str | os.PathLike[str] | None = None, return_X_y: bool = False
-) -> Bunch | tuple[NDArray[Any], NDArray[Any]]:
+def load_mnist(*, subset: str = "all", data_home: Folder | None = None, return_X_y: bool = False) -> Loaded:
     """Load the MNIST digits: 60000 training and 10000 test images of 28 x 28 pixels, in the official order.
 
     Parameters
@@ -115,8 +112,7 @@ def load_mnist(
     Returns
     -------
     Bunch, or tuple of two ndarrays
-        With ``data``, float32 of shape (n_samples, 784), pixels from 0 (background) to 1 (ink); ``images``, the same
-        values of shape (n_samples, 28, 28); ``image_shape``; ``target``, the digits; ``target_names``; and ``DESCR``.
+        As from :func:`load_digits_images`, with ``data`` of shape (n_samples, 784).
 
     Notes
     -----
@@ -147,9 +143,9 @@ def load_yaleb(
     train_lights: ArrayLike = (1, 2),
     test_lights: ArrayLike = (3,),
     random_state: int = 0,
-    data_home: str | os.PathLike[str] | None = None,
+    data_home: Folder | None = None,
     return_X_y: bool = False,
-) -> Bunch | tuple[NDArray[Any], NDArray[Any]]:
+) -> Loaded:
     """Load the Extended Yale Face Database B, cropped: 2414 faces of 38 people under 64 lights.
 
     Parameters
@@ -201,16 +197,15 @@ def load_yaleb(
     person, azimuth, elevation = arrays["y"], arrays["azimuth"], arrays["elevation"]
     angle = np.degrees(np.arccos(np.cos(np.radians(azimuth)) * np.cos(np.radians(elevation))))
     lighting = 1 + np.digitize(angle, _LIGHTING_CUTS).astype(np.int64)
-    if split == "half":
-        in_train = _draw_halves(person, random_state)
+    in_train, in_test = (np.isin(lighting, chosen) for chosen in lights)
+    if split != "lighting":
+        in_train = _draw_halves(person, random_state) if split == "half" else np.ones(len(person), bool)
         in_test = ~in_train
-    elif split == "lighting":
-        in_train, in_test = (np.isin(lighting, chosen) for chosen in lights)
-    else:
-        in_train = in_test = np.ones(len(person), bool)
     rows = np.flatnonzero({"train": in_train, "test": in_test, "all": in_train | in_test}[subset])
+    side = _YALEB_SIZES[tuple(size)]
+    blocks = arrays["X"][rows].reshape(len(rows), size[0], side, size[1], side)
     return _bundle(
-        _average_blocks(arrays["X"][rows], _YALEB_SIZES[tuple(size)]),
+        _scale(blocks.sum(axis=(2, 4), dtype=np.uint16), 255 * side**2),  # at most 144 * 255, which uint16 holds
         person[rows],
         "Extended Yale B, cropped: 2414 frontal faces of 38 people under 64 lights, 0 (black) to 1 (white), after "
         "Georghiades et al., IEEE TPAMI 23(6), 2001, and Lee et al., IEEE TPAMI 27(5), 2005. For research.",
@@ -223,7 +218,7 @@ def load_yaleb(
     )
 
 
-def _load_parts(name: str, subset: str, data_home: str | os.PathLike[str] | None) -> list[NDArray[Any]]:
+def _load_parts(name: str, subset: str, data_home: Folder | None) -> list[NDArray[Any]]:
     """Return X and y of a subset of an official split."""
     _check_subset(subset)
     arrays = load_arrays(name, data_home)
@@ -232,20 +227,15 @@ def _load_parts(name: str, subset: str, data_home: str | os.PathLike[str] | None
 
 
 def _bundle(
-    images: NDArray[np.float32],
-    target: NDArray[Any],
-    description: str,
-    return_X_y: bool,
-    **more: NDArray[Any],
-) -> Bunch | tuple[NDArray[Any], NDArray[Any]]:
+    images: NDArray[np.float32], target: NDArray[Any], description: str, return_X_y: bool, **more: NDArray[Any]
+) -> Loaded:
     """Return images as rows of pixels with their labels; digits unless ``more`` has other names of the classes."""
     data = images.reshape(len(images), -1)
     more = {"target_names": np.arange(10)} | more
     target = target.astype(np.int64)  # files hold uint8, in which differences of labels overflow
     if return_X_y:
         return data, target
-    shown = {"images": images, "image_shape": images.shape[1:], "DESCR": description}
-    return Bunch(data=data, target=target, **shown, **more)
+    return Bunch(data=data, target=target, images=images, image_shape=images.shape[1:], DESCR=description, **more)
 
 
 def _scale(values: NDArray[Any], white: float) -> NDArray[np.float32]:
@@ -289,9 +279,3 @@ def _draw_halves(person: NDArray[np.integer], random_state: int) -> NDArray[np.b
         rows = rng.permutation(np.flatnonzero(person == one))
         in_train[rows[: (len(rows) + 1) // 2]] = True
     return in_train
-
-
-def _average_blocks(images: NDArray[np.uint8], side: int) -> NDArray[np.float32]:
-    count, height, width = images.shape
-    blocks = images.reshape(count, height // side, side, width // side, side)
-    return _scale(blocks.sum(axis=(2, 4), dtype=np.uint16), 255 * side**2)  # at most 144 * 255, which uint16 holds

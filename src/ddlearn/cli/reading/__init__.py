@@ -15,14 +15,8 @@ from .arrays import read_npy, read_npz
 from .images import IMAGE_SUFFIXES, read_images
 from .labels import read_labels
 from .parquet import read_parquet
-from .parts import PART_SUFFIXES, read_parts, spread
-from .parts import find_empty_labels as find_empty_labels  # the names that the commands import
-from .parts import is_in_parts as is_in_parts
-from .parts import iterate_chunks as iterate_chunks
-from .samples import DataError, Samples, as_data_error, name_column
-from .samples import list_differences as list_differences
-from .samples import require as require
-from .samples import suggest as suggest
+from .parts import PART_SUFFIXES, is_in_parts, read_parts, spread
+from .samples import DataError, Samples, as_data_error, name_column, suggest
 from .text_tables import SPARSE_SUFFIXES, TEXT_TABLES, read_csv, read_svmlight
 
 __all__ = ["DataError", "Samples", "read_data"]
@@ -62,14 +56,12 @@ def read_data(
     ----------
     path : str or path
         A file ``.npz``, ``.npy``, ``.csv`` (also ``.tsv``, ``.txt``), ``.parquet``, ``.svm`` (also ``.libsvm``,
-        ``.svmlight``) or an image; a folder of images, with one sub-folder per class or none; or one of the data sets
-        "digits", "usps", "mnist" and "yaleb", with the part after a colon, as in "usps:train".  Many files ``.npy``,
-        ``.npz`` or ``.parquet``, as in ``parts/X-*.npy``, and Zarr stores become Dask arrays, whose rows are read when
-        they are needed; files are in the order of their names, with part-2 before part-10.  A store is an array, or a
-        group with arrays named as in an ``.npz``.
+        ``.svmlight``) or an image; a folder of images, with one sub-folder per class or none; or a data set, such as
+        "digits" or "usps:train".  Many files, as in ``parts/X-*.npy``, and Zarr stores become Dask arrays, whose rows
+        are read when they are needed; files are in the order of their names, with part-2 before part-10.
     labels : str, path or None, default=None
-        A file of labels, ``.npy``, or ``.csv`` or ``.txt`` with one label per line.  For data in parts also Zarr, and
-        as many files of labels as of samples, in the same order.
+        A file of labels, ``.npy``, or ``.csv`` or ``.txt`` with one label per line; for data in parts also Zarr, or one
+        file per part.
     label_column : str or None, default=None
         The column of a table with the labels: its name, its number from 0, or "last".  By default the one named label,
         labels, class, target or y, or else the last one.
@@ -83,8 +75,7 @@ def read_data(
     strict : bool, default=False
         Whether a broken image is an error, or is skipped and listed.
     n_chunks : int or None, default=None
-        If not None, return Dask arrays with at least this number of chunks, if there are enough rows, for a fit on a
-        cluster.  Files ``.npy``, ``.npz``, ``.parquet`` and Zarr are then read by the workers.
+        If not None, return Dask arrays with at least this number of chunks, if there are enough rows.
 
     Returns
     -------
@@ -96,8 +87,7 @@ def read_data(
     Raises
     ------
     DataError
-        If a file cannot be read, or has text or infinite values instead of numbers, or if parts do not fit together.
-        Rows of Dask arrays are checked when they are computed.
+        If data cannot be read or are not finite numbers; rows of Dask arrays are checked when they are computed.
 
     Examples
     --------
@@ -111,40 +101,26 @@ def read_data(
     >>> read_data("digits", n_chunks=2).X.chunks
     ((898, 899), (64,))
     """
-    source = Path(path)
+    source, suffix = Path(path), Path(path).suffix.lower()
     if labels is not None and label_column is not None:
         raise DataError(f"{path}: labels are given by {labels} and by column {label_column!r}: give only one of them.")
-    has_lazy_format = source.is_file() and source.suffix.lower() in PART_SUFFIXES
-    if is_in_parts(path) or (n_chunks is not None and has_lazy_format):
+    if is_in_parts(path) or (n_chunks is not None and source.is_file() and suffix in PART_SUFFIXES):
         samples = read_parts(path, labels, label_column, n_features)
     else:
-        samples = _read_into_memory(source, labels, label_column, n_features, image_size, colour, strict)
-    return samples if n_chunks is None else spread(samples, n_chunks)
-
-
-def _read_into_memory(
-    source: Path,
-    labels: str | os.PathLike[str] | None,
-    label_column: str | None,
-    n_features: int | None,
-    image_size: tuple[int, int] | None,
-    colour: bool,
-    strict: bool,
-) -> Samples:
-    if label_column is not None and source.suffix.lower() not in {*TEXT_TABLES, ".parquet"}:
-        raise DataError(f"{source}: only tables (.csv, .parquet) have a label column, here {label_column!r}.")
-    if not source.exists():
-        samples = _load_named(os.fspath(source))
-    else:
-        with as_data_error(source):
-            if source.is_dir() or source.suffix.lower() in IMAGE_SUFFIXES:
+        if label_column is not None and suffix not in {*TEXT_TABLES, ".parquet"}:
+            raise DataError(f"{source}: only tables (.csv, .parquet) have a label column, here {label_column!r}.")
+        if not source.exists():
+            samples = _load_named(os.fspath(path))
+        elif source.is_dir() or suffix in IMAGE_SUFFIXES:
+            with as_data_error(source):
                 samples = read_images(source, image_size, colour, strict)
-            else:
+        else:
+            with as_data_error(source):
                 samples = _read_file(source, labels is None, label_column, n_features)
-    if labels is not None:
-        samples = samples._replace(labels=read_labels(Path(labels), len(samples.X)))
-    _check_samples(source, samples)
-    return samples
+        if labels is not None:
+            samples = samples._replace(labels=read_labels(Path(labels), len(samples.X)))
+        _check_samples(source, samples)
+    return samples if n_chunks is None else spread(samples, n_chunks)
 
 
 def _load_named(text: str) -> Samples:

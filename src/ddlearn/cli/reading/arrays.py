@@ -22,11 +22,9 @@ _LABEL_ARRAYS = ("y", "target", "labels")
 
 def read_npz(path: Path) -> Samples:
     """Read an archive with samples and perhaps labels."""
-    _check_npz(path)
-    with np.load(path, allow_pickle=False) as archive:
-        samples_name, labels_name = _choose_arrays(path, list(archive))
-        labels = None if labels_name is None else to_labels(archive[labels_name], f"{path}, array {labels_name!r}")
-        return to_rows(archive[samples_name], f"{path}, array {samples_name!r}")._replace(labels=labels)
+    file = inspect_npz(path)
+    labels = None if file.labels is None else to_labels(file.labels.chunks[0].read(), file.labels.place)
+    return to_rows(file.samples.chunks[0].read(), file.samples.place)._replace(labels=labels)
 
 
 def read_npy(path: Path) -> Samples:
@@ -36,7 +34,7 @@ def read_npy(path: Path) -> Samples:
 
 def inspect_npz(path: Path) -> LazyFile:
     """Read the headers of an archive; each of its arrays is one chunk, since it is compressed as a whole."""
-    _check_npz(path)
+    check_magic(path, b"PK\x03\x04", "archive (.npz)", "numpy.savez_compressed(path, X=samples, y=labels)")
     with zipfile.ZipFile(path) as archive:
         names = [name.removesuffix(".npy") for name in archive.namelist()]
         samples, labels = _choose_arrays(path, names)
@@ -52,7 +50,7 @@ def inspect_npy(path: Path) -> LazyArray:
 
 def inspect_zarr(path: Path) -> LazyFile:
     """Read the metadata of a store of samples: one array, or a group with samples and perhaps labels."""
-    _, names = _open_zarr(path)
+    names = _list_zarr(path)
     if names is None:
         return LazyFile(path, _inspect_zarr_array(path, None))
     samples, labels = _choose_arrays(path, names)
@@ -62,11 +60,9 @@ def inspect_zarr(path: Path) -> LazyFile:
 
 def inspect_zarr_labels(path: Path) -> LazyArray:
     """Read the metadata of a store of labels."""
-    _, names = _open_zarr(path)
-    if names is None:
-        return _inspect_zarr_array(path, None)
-    name = next((name for name in _LABEL_ARRAYS if name in names), None)
-    if name is None:
+    names = _list_zarr(path)
+    name = next((name for name in _LABEL_ARRAYS if name in (names or ())), None)
+    if names is not None and name is None:
         known, expected = ", ".join(names) or "none", ", ".join(_LABEL_ARRAYS)
         raise DataError(f"{path} has the arrays {known}; labels must be called {expected}.")
     return _inspect_zarr_array(path, name)
@@ -104,10 +100,6 @@ def _choose_arrays(path: Path, names: Collection[str]) -> tuple[str, str | None]
     return samples, labels
 
 
-def _check_npz(path: Path) -> None:
-    check_magic(path, b"PK\x03\x04", "archive (.npz)", "numpy.savez_compressed(path, X=samples, y=labels)")
-
-
 def _inspect_member(path: Path, archive: zipfile.ZipFile, name: str) -> LazyArray:
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     with archive.open(f"{name}.npy") as member:
@@ -130,14 +122,14 @@ def _load_npy(path: Path, start: int, stop: int) -> NDArray[Any]:
     return np.asarray(_open_npy(path)[start:stop])  # still on disk, but of the plain type that Dask expects
 
 
-def _open_zarr(path: Path) -> tuple[Any, list[str] | None]:
-    """Return an array or a group, and the names of the arrays in a group."""
+def _list_zarr(path: Path) -> list[str] | None:
+    """Return the names of the arrays in a group, or None if the store is one array."""
     node = require("zarr", path, "dask").open(path, mode="r")
-    return node, None if hasattr(node, "shape") else sorted(node.array_keys())
+    return None if hasattr(node, "shape") else sorted(node.array_keys())
 
 
 def _open_zarr_array(path: Path, name: str | None) -> Any:
-    node, _ = _open_zarr(path)
+    node = require("zarr", path, "dask").open(path, mode="r")
     array = node if name is None else node[name]
     stored = array.metadata.to_dict()
     codecs = [stored.get(kind) for kind in ("codecs", "filters", "compressor")]

@@ -27,25 +27,20 @@ def find_label_column(
     n_features: int | None,
 ) -> int | None:
     """Return the number of the label column of a table, or None if it has none."""
-    if label_column is not None:
-        return _resolve_column(path, names, n_columns, label_column)
-    if not has_labels or n_columns == n_features:
-        return None
-    named = [number for number, name in enumerate(names or []) if name.lower() in LABEL_COLUMNS]
-    return named[0] if named else n_columns - 1
-
-
-def _resolve_column(path: Path, names: list[str] | None, n_columns: int, wanted: str) -> int:
-    if names and wanted in names:
-        return names.index(wanted)
-    if wanted == "last":
+    if label_column is None:
+        if not has_labels or n_columns == n_features:
+            return None
+        return next((number for number, name in enumerate(names or []) if name.lower() in LABEL_COLUMNS), n_columns - 1)
+    if names and label_column in names:
+        return names.index(label_column)
+    if label_column == "last":
         return n_columns - 1
-    if re.fullmatch(r"-?\d+", wanted) and -n_columns <= int(wanted) < n_columns:
-        return int(wanted) % n_columns
+    if re.fullmatch(r"-?\d+", label_column) and -n_columns <= int(label_column) < n_columns:
+        return int(label_column) % n_columns
     known = f"; its columns are {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}" if names else ""
     raise DataError(
-        f"{path} has no column {wanted!r} among its {n_columns}{known}. Give a column by its name, its number from 0, "
-        f"or 'last'{suggest(wanted, names or [])}"
+        f"{path} has no column {label_column!r} among its {n_columns}{known}. Give a column by its name, its number "
+        f"from 0, or 'last'{suggest(label_column, names or [])}"
     )
 
 

@@ -26,14 +26,6 @@ class _Layout(NamedTuple):
     dtype: np.dtype  # common to all features
 
 
-class _Run(NamedTuple):
-    """Row groups that are read together."""
-
-    groups: list[int]
-    start: int
-    n_rows: int
-
-
 def read_parquet(path: Path, has_labels: bool, label_column: str | None, n_features: int | None) -> Samples:
     """Read a table into one array of float32, or of float64 if a column needs it, one record batch at a time."""
     with _open_parquet(path) as table:
@@ -52,10 +44,15 @@ def inspect_parquet(path: Path, has_labels: bool, label_column: str | None, n_fe
     with _open_parquet(path) as table:
         schema, metadata = table.schema_arrow, table.metadata
         layout = _inspect_columns(path, schema, has_labels, label_column, n_features)
-        runs = _join_groups([metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)])
+    sizes = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
 
     def cut(load: Callable[..., NDArray[Any]], *row_shape: int) -> list[LazyChunk]:
-        return [LazyChunk(path, run.start, (run.n_rows, *row_shape), partial(load, path, layout, run)) for run in runs]
+        return [
+            LazyChunk(
+                path, sum(sizes[: run[0]]), (sum(sizes[i] for i in run), *row_shape), partial(load, path, layout, run)
+            )
+            for run in _join_groups(sizes)
+        ]
 
     n_rows, n_columns = metadata.num_rows, len(layout.features)
     samples = LazyArray(str(path), (n_rows, n_columns), layout.dtype, cut(_load_features, n_columns))
@@ -80,16 +77,14 @@ def _inspect_columns(
     return _Layout(schema.names, features, label, np.result_type(np.float32, *dtypes))
 
 
-def _join_groups(sizes: list[int]) -> list[_Run]:
+def _join_groups(sizes: list[int]) -> list[list[int]]:
     """Return the row groups to read together, with at most PART_ROWS rows unless one group has more."""
-    runs: list[_Run] = []
-    start = 0
+    runs: list[list[int]] = []
     for group, n_rows in enumerate(sizes):
-        if runs and runs[-1].n_rows + n_rows <= PART_ROWS:
-            runs[-1] = runs[-1]._replace(groups=[*runs[-1].groups, group], n_rows=runs[-1].n_rows + n_rows)
+        if runs and sum(sizes[one] for one in runs[-1]) + n_rows <= PART_ROWS:
+            runs[-1].append(group)
         else:
-            runs.append(_Run([group], start, n_rows))
-        start += n_rows
+            runs.append([group])
     return runs
 
 
@@ -113,16 +108,16 @@ def _read_column(table: Any, names: list[str], column: int, groups: list[int] | 
         yield batch.column(batch.schema.names.index(name) if is_unique else column)
 
 
-def _load_features(path: Path, layout: _Layout, run: _Run) -> NDArray[np.floating]:
+def _load_features(path: Path, layout: _Layout, groups: list[int]) -> NDArray[np.floating]:
     with _open_parquet(path) as table:
-        return _read_features(table, layout, run.groups)
+        return _read_features(table, layout, groups)
 
 
-def _load_labels(path: Path, layout: _Layout, run: _Run) -> NDArray[Any]:
+def _load_labels(path: Path, layout: _Layout, groups: list[int]) -> NDArray[Any]:
     assert layout.label is not None
     with _open_parquet(path) as table:
         is_number = _get_label_dtype(table.schema_arrow.field(layout.label)).kind != "U"
-        columns = _read_column(table, layout.names, layout.label, run.groups)
+        columns = _read_column(table, layout.names, layout.label, groups)
         if is_number:
             return np.concatenate([column.to_numpy(zero_copy_only=False) for column in columns])
         return np.array([text.strip() for column in columns for text in _to_texts(column)])

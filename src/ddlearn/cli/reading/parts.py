@@ -1,7 +1,4 @@
-"""Data in parts, such as ``parts/X-*.npy`` or a Zarr store, as Dask arrays whose rows are read when they are needed.
-
-Only headers are read here.  Errors in the rows are raised by the task that reads them.
-"""
+"""Data in parts, such as ``parts/X-*.npy`` or a Zarr store, as Dask arrays: only headers are read here."""
 
 from __future__ import annotations
 
@@ -33,13 +30,7 @@ PART_SUFFIXES = (*_ARRAY_INSPECTORS, ".parquet")
 
 
 def is_in_parts(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is a pattern of files, with ``*``, ``?`` or ``[``, or a Zarr store.
-
-    Examples
-    --------
-    >>> is_in_parts("parts/X-*.npy"), is_in_parts("X.npy")
-    (True, False)
-    """
+    """Whether a path is a pattern of files, with ``*``, ``?`` or ``[``, or a Zarr store."""
     if Path(path).exists():
         return Path(path).suffix.lower() == ".zarr"
     return _GLOB.search(os.fspath(path)) is not None
@@ -107,12 +98,11 @@ def _find_parts(pattern: str | os.PathLike[str]) -> list[Path]:
     found = [text] if os.path.exists(text) else glob.glob(text, recursive=True)
     if not found:
         raise DataError(f"{text}: there is no such file.")
-    return [Path(path).absolute() for path in sorted(found, key=_to_natural_order)]
 
+    def split(path: str) -> list[Any]:  # into text and numbers in alternation, to have part-2 before part-10
+        return [int(text) if number % 2 else text for number, text in enumerate(re.split(r"([0-9]+)", path))]
 
-def _to_natural_order(path: str) -> list[Any]:
-    """Return a sort key with part-2 before part-10: text and numbers in alternation."""
-    return [int(text) if number % 2 else text for number, text in enumerate(re.split(r"([0-9]+)", path))]
+    return [Path(path).absolute() for path in sorted(found, key=split)]
 
 
 def _inspect(path: Path, has_labels: bool, label_column: str | None, n_features: int | None) -> LazyFile:
@@ -156,7 +146,12 @@ def _read_label_parts(pattern: str | os.PathLike[str], files: Sequence[LazyFile]
         texts = read_labels(paths[0], n_samples)
         _check_count(str(paths[0]), len(texts), os.fspath(pattern), n_samples)
         return _cut(texts)
-    labels = [_inspect_labels(path) for path in paths]
+    labels = []
+    for path in paths:
+        if path.suffix.lower() not in _LABEL_INSPECTORS:
+            raise DataError(f"{path}: parts of labels must be {', '.join(_LABEL_INSPECTORS)}, not {path.suffix!r}.")
+        with as_data_error(path):
+            labels.append(_LABEL_INSPECTORS[path.suffix.lower()](path))
     if len(labels) == len(files):
         for one, file in zip(labels, files, strict=True):
             _check_count(one.place, one.n_rows, file.samples.place, file.samples.n_rows)
@@ -168,14 +163,6 @@ def _read_label_parts(pattern: str | os.PathLike[str], files: Sequence[LazyFile]
             f"{files[0].path}; give one for each, or one for all."
         )
     return _assemble_labels(labels)
-
-
-def _inspect_labels(path: Path) -> LazyArray:
-    suffix = path.suffix.lower()
-    if suffix not in _LABEL_INSPECTORS:
-        raise DataError(f"{path}: parts of labels must be {', '.join(_LABEL_INSPECTORS)}, not {suffix!r}.")
-    with as_data_error(path):
-        return _LABEL_INSPECTORS[suffix](path)
 
 
 def _check_count(labels: str, n_labels: int, samples: str, n_samples: int) -> None:
