@@ -356,7 +356,7 @@ class AdditiveUpdate(_UpdateWithUpkeep):
     Examples
     --------
     >>> import numpy as np
-    >>> from ddlearn.dictionary import AdditiveUpdate, check_dictionary_update
+    >>> from ddlearn.dictionary import AdditiveUpdate
     >>> class Frozen(AdditiveUpdate):
     ...     def update_from(self, statistics, dictionary):
     ...         return dictionary, np.ones(len(dictionary), dictionary.dtype)
