@@ -17,17 +17,6 @@ from sklearn.base import BaseEstimator
 
 from .strategies import resolve
 
-__all__ = [
-    "LOSSES",
-    "Exponential",
-    "Logistic",
-    "Loss",
-    "SmoothHinge",
-    "SoftplusHinge",
-    "Square",
-    "resolve_loss",
-]
-
 Margins = NDArray[np.floating]
 
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from ddlearn.kernels.classifiers import add_gradient, add_hessian
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
@@ -19,7 +18,7 @@ from ddlearn.classifiers import (
 )
 from ddlearn.classifiers.problem import LabelledCodes, scale_ridge
 from ddlearn.codes import RowCodes
-from ddlearn.kernels.codes import score_class
+from ddlearn.kernels.codes import add_gradient, add_hessian, score_class
 from ddlearn.losses import (
     LOSSES,
     Logistic,

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ..codes import Floats
 from ..losses import Loss
 from ..parallel import LocalParts
 from .problem import (
@@ -24,7 +25,6 @@ from .problem import (
     CodeSummary,
     Expansion,
     ExpansionRequest,
-    Floats,
     mean_curvature,
     summarise_and_expand,
 )

@@ -17,19 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from ..codes import RowCodes
+from ..codes import Floats, RowCodes
 from ..kernels.codes import add_gradient, add_hessian, score_class
 from ..losses import Loss
 from ..parallel import Parts, map_blocks
 
-Floats = NDArray[np.floating]
 Solver = Callable[[Floats], Floats]
 SampleWeights = Callable[[Floats, Floats], Floats]  # weights from the loss's derivatives at the margins
 
 # Shares of the mean diagonal, tried in turn until the Hessian has a Cholesky factor.
 _JITTERS = (0.0, 1e-12, 1e-9, 1e-6, 1e-3, 1.0)
-
-
 # A step must bring this share of the decrease that its slope predicts (Armijo's rule with its usual constant).
 _SUFFICIENT_DECREASE = 1e-4
 # 2^-40 of a step is lost in the rounding of the classifier.

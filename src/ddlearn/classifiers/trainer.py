@@ -15,11 +15,11 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_scalar
 
-from ..codes import RowCodes
+from ..codes import Floats, RowCodes
 from ..losses import Loss, resolve_loss
 from ..parallel import LocalParts, Parts
 from ..strategies import resolve
-from .problem import ClassifierPart, Floats, LabelledCodes, Rounds, train_in_rounds
+from .problem import ClassifierPart, LabelledCodes, Rounds, train_in_rounds
 
 
 def _check_arrays(codes: RowCodes, labels: Floats, coef: Floats, intercept: Floats) -> None:
@@ -180,12 +180,8 @@ class SquareLev(ClassifierTrainer):
 
     Parameters
     ----------
-    ridge : float, default=1e-3
-        Penalty on the coefficients, relative to the mean diagonal entry of the Hessian.  The intercept has none.
-    max_rounds : int, default=10
-        Maximum number of base learners per class; one is enough.
-    tol : float, default=1e-4
-        A class is done when the predicted decrease of the next round is below this share of its cost.
+    ridge, max_rounds, tol : float, int, float
+        As for :class:`ClassifierTrainer`; one round is enough.
 
     References
     ----------
@@ -217,12 +213,8 @@ class AdaBoost(ClassifierTrainer):
 
     Parameters
     ----------
-    ridge : float, default=1e-3
-        Penalty on the coefficients, relative to the mean diagonal entry of the Hessian.  The intercept has none.
-    max_rounds : int, default=10
-        Maximum number of base learners per class.
-    tol : float, default=1e-4
-        A class is done when the predicted decrease of the next round is below this share of its cost.
+    ridge, max_rounds, tol : float, int, float
+        As for :class:`ClassifierTrainer`.
 
     References
     ----------
@@ -249,12 +241,8 @@ class Newton(ClassifierTrainer):
 
     Parameters
     ----------
-    ridge : float, default=1e-3
-        Penalty on the coefficients, relative to the mean diagonal entry of the Hessian.  The intercept has none.
-    max_rounds : int, default=10
-        Maximum number of steps per class.
-    tol : float, default=1e-4
-        A class is done when the predicted decrease of the next round is below this share of its cost.
+    ridge, max_rounds, tol : float, int, float
+        As for :class:`ClassifierTrainer`.
     z_max : float, default=4.0
         The largest working response of a sample.
 
@@ -290,12 +278,8 @@ class LogitBoost(Newton):
 
     Parameters
     ----------
-    ridge : float, default=1e-3
-        Penalty on the coefficients, relative to the mean diagonal entry of the Hessian.  The intercept has none.
-    max_rounds : int, default=10
-        Maximum number of base learners per class.
-    tol : float, default=1e-4
-        A class is done when the predicted decrease of the next round is below this share of its cost.
+    ridge, max_rounds, tol : float, int, float
+        As for :class:`ClassifierTrainer`.
     z_max : float, default=4.0
         The largest working response; the original recommends 2 to 4.
 
@@ -324,12 +308,8 @@ class LinearSVM(Newton):
 
     Parameters
     ----------
-    ridge : float, default=1e-3
-        Penalty on the coefficients, relative to the mean diagonal entry of the Hessian.  The intercept has none.
-    max_rounds : int, default=10
-        Maximum number of steps per class.
-    tol : float, default=1e-4
-        A class is done when the predicted decrease of the next round is below this share of its cost.
+    ridge, max_rounds, tol : float, int, float
+        As for :class:`ClassifierTrainer`.
     z_max : float, default=4.0
         The largest working response of a sample.
 

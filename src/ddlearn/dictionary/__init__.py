@@ -12,50 +12,22 @@ or both.  In code :math:`1/\sigma_i^2` is ``precision``, rows are samples and at
 ``initial`` draws the first atoms, ``updates`` improves them, ``upkeep`` replaces useless ones.
 """
 
-from .initial import (
-    INITIAL_DICTIONARIES,
-    draw_dictionary,
-    init_dictionary,
-    order_candidates,
-)
-from .updates import (
-    DICTIONARY_UPDATES,
-    AdditiveUpdate,
-    AtomUpdate,
-    BlockCoordinateUpdate,
-    CodeStatistics,
-    DictionaryUpdate,
-    ExactKSVDUpdate,
-    KSVDUpdate,
-    MODUpdate,
-    UpdatedDictionary,
-    WeightedKSVDUpdate,
-    resolve_dictionary_update,
-)
-from .upkeep import (
-    WorstSamples,
-    count_users,
-    rank_of_worst,
-)
-
-__all__ = [
-    "DICTIONARY_UPDATES",
-    "INITIAL_DICTIONARIES",
-    "AdditiveUpdate",
-    "AtomUpdate",
-    "BlockCoordinateUpdate",
-    "CodeStatistics",
-    "DictionaryUpdate",
-    "ExactKSVDUpdate",
-    "KSVDUpdate",
-    "MODUpdate",
-    "UpdatedDictionary",
-    "WeightedKSVDUpdate",
-    "WorstSamples",
-    "count_users",
-    "draw_dictionary",
-    "init_dictionary",
-    "order_candidates",
-    "rank_of_worst",
-    "resolve_dictionary_update",
-]
+from .initial import INITIAL_DICTIONARIES as INITIAL_DICTIONARIES
+from .initial import draw_dictionary as draw_dictionary
+from .initial import init_dictionary as init_dictionary
+from .initial import order_candidates as order_candidates
+from .updates import DICTIONARY_UPDATES as DICTIONARY_UPDATES
+from .updates import AdditiveUpdate as AdditiveUpdate
+from .updates import AtomUpdate as AtomUpdate
+from .updates import BlockCoordinateUpdate as BlockCoordinateUpdate
+from .updates import CodeStatistics as CodeStatistics
+from .updates import DictionaryUpdate as DictionaryUpdate
+from .updates import ExactKSVDUpdate as ExactKSVDUpdate
+from .updates import KSVDUpdate as KSVDUpdate
+from .updates import MODUpdate as MODUpdate
+from .updates import UpdatedDictionary as UpdatedDictionary
+from .updates import WeightedKSVDUpdate as WeightedKSVDUpdate
+from .updates import resolve_dictionary_update as resolve_dictionary_update
+from .upkeep import WorstSamples as WorstSamples
+from .upkeep import count_users as count_users
+from .upkeep import rank_of_worst as rank_of_worst

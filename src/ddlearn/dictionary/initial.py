@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Floats = NDArray[np.floating]
+from ..codes import Floats
+
 # Both of NumPy's generators will do: only methods that they share are called.
 RandomNumbers = np.random.RandomState | np.random.Generator
 
@@ -116,31 +117,13 @@ def draw_dictionary(
 def init_dictionary(
     init: str | ArrayLike, X: Floats, class_index: NDArray[np.integer] | None, n_components: int, rng: RandomNumbers
 ) -> Floats:
-    """Return the first atoms.
+    """Return the first atoms, of unit norm and in the dtype of ``X``.
 
-    Parameters
-    ----------
-    init : {"samples", "gaussian"} or array-like of shape (n_components, n_features)
-        "samples" draws training samples, the same number from each class (one more or less when it does not divide), no
-        direction twice and no zero rows; unlabelled samples only when there are too few labelled ones.  If there are
-        too few samples, the remaining atoms are random combinations of two samples with a tenth of Gaussian noise.
-        "gaussian" draws zero-mean Gaussian vectors.  The rows of an array are normalised.
-    X : ndarray of shape (n_samples, n_features)
-        The training samples.
-    class_index : ndarray of shape (n_samples,) of int, or None
-        The class of each sample, -1 if it is unlabelled; None when there are no classes.
-    n_components : int
-        Number of atoms.
-    rng : numpy.random.RandomState or numpy.random.Generator
-        Source of randomness.
+    "samples" draws training samples, the same number from each class (one more or less when it does not divide), no
+    direction twice and no zero rows; unlabelled samples (class -1) only when there are too few labelled ones.  If there
+    are too few samples, the remaining atoms are random combinations of two samples with a tenth of Gaussian noise.
+    "gaussian" draws zero-mean Gaussian vectors.  The rows of an array are normalised.
 
-    Returns
-    -------
-    ndarray of shape (n_components, n_features)
-        Atoms of unit norm, in the dtype of ``X``.
-
-    Examples
-    --------
     >>> X = np.array([[0.0, 2.0], [3.0, 0.0], [0.0, 0.0]])
     >>> np.sort(init_dictionary("samples", X, np.array([0, 1, 1]), 2, np.random.RandomState(0)), axis=0)
     array([[0., 0.],

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, eigh
 from sklearn.base import BaseEstimator
 
-from ..codes import RowCodes
+from ..codes import Floats, RowCodes
 from ..kernels import sweep as kernel
 from ..parallel import effective_n_jobs, map_blocks, single_threaded_blas
 from ..strategies import resolve
-from .upkeep import FindWorst, Floats, insert_samples, replace_useless
+from .upkeep import FindWorst, insert_samples, replace_useless
 
 # Below this norm an atom of the least squares solution has vanished, and no scale of its codes could make up for it.
 _VANISHED = 1e-6
@@ -237,10 +237,8 @@ class WeightedKSVDUpdate(KSVDUpdate):
 
     Parameters
     ----------
-    max_coherence : float, default=0.99
-        Two atoms whose inner product exceeds this in size are near-duplicates.
-    outlier_fraction : float, default=0.01
-        Share of the samples, those of largest error, that never become atoms.
+    max_coherence, outlier_fraction : float
+        As for :class:`KSVDUpdate`.
 
     Examples
     --------
@@ -260,10 +258,8 @@ class ExactKSVDUpdate(_UpdateWithUpkeep):
 
     Parameters
     ----------
-    max_coherence : float, default=0.99
-        Two atoms whose inner product exceeds this in size are near-duplicates.
-    outlier_fraction : float, default=0.01
-        Share of the samples, those of largest error, that never become atoms.
+    max_coherence, outlier_fraction : float
+        As for :class:`KSVDUpdate`.
 
     Examples
     --------
@@ -360,7 +356,7 @@ class AdditiveUpdate(_UpdateWithUpkeep):
     Examples
     --------
     >>> import numpy as np
-    >>> from ddlearn.dictionary import AdditiveUpdate, check_dictionary_update
+    >>> from ddlearn.dictionary import AdditiveUpdate
     >>> class Frozen(AdditiveUpdate):
     ...     def update_from(self, statistics, dictionary):
     ...         return dictionary, np.ones(len(dictionary), dictionary.dtype)
@@ -433,10 +429,8 @@ class AtomUpdate(AdditiveUpdate):
     ----------
     n_sweeps : int, default=1
         Number of sweeps over all atoms.
-    max_coherence : float, default=0.99
-        A sample that resembles an atom more than this does not replace another one.
-    outlier_fraction : float, default=0.01
-        Share of the samples, those of largest error, that never become atoms.
+    max_coherence, outlier_fraction : float
+        As for :class:`AdditiveUpdate`.
 
     Examples
     --------
@@ -468,10 +462,8 @@ class BlockCoordinateUpdate(AtomUpdate):
     ----------
     n_sweeps : int, default=3
         Number of sweeps over all atoms.  On digits the third gains less than a millionth of the first.
-    max_coherence : float, default=0.99
-        A sample that resembles an atom more than this does not replace another one.
-    outlier_fraction : float, default=0.01
-        Share of the samples, those of largest error, that never become atoms.
+    max_coherence, outlier_fraction : float
+        As for :class:`AdditiveUpdate`.
 
     Examples
     --------
@@ -496,10 +488,8 @@ class MODUpdate(AdditiveUpdate):
 
     Parameters
     ----------
-    max_coherence : float, default=0.99
-        A sample that resembles an atom more than this does not replace another one.
-    outlier_fraction : float, default=0.01
-        Share of the samples, those of largest error, that never become atoms.
+    max_coherence, outlier_fraction : float
+        As for :class:`AdditiveUpdate`.
 
     Examples
     --------

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from ..codes import RowCodes
+from ..codes import Floats, RowCodes
 from ..objective import measure_residuals
 
-Floats = NDArray[np.floating]
 Positions = NDArray[np.intp]
 
 # Samples considered for each atom to be replaced; those that resemble another atom are skipped.

@@ -19,8 +19,7 @@ scaled down by s <= 1 until it is feasible for the dual, is
 
     gap = (1 - s)^2 |r|^2 / 2 + l1 |x|_1 - s x'A'r,        A'r = c - Qx - l2 x.
 
-Helpers get arrays, not the workspace: to take an array out of a tuple may cost an atomic reference count, and there are
-many small calls here.
+The smallest helpers get arrays, not the workspace: to take an array out of it may cost an atomic reference count.
 """
 
 from typing import NamedTuple
@@ -205,24 +204,12 @@ def _take_step(active_gram, active_slope, coefficient, used, step, longest, n_us
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _solve_signed(
-    active,
-    active_gram,
-    active_slope,
-    coefficient,
-    used,
-    factored,
-    factor,
-    column,
-    step,
-    n_active,
-    n_factored,
-    l1,
-    l2,
-    pivot_floor,
-):
+def _solve_signed(workspace, n_active, n_factored, l1, l2, pivot_floor):
     # Move the coefficients in use to the minimum for their signs, dropping those that become zero on the way. The
     # factor is kept as far as the atoms in it are still the same; return how many there are.
+    active, active_gram, active_slope = workspace.active, workspace.active_gram, workspace.active_slope
+    coefficient, used, factored = workspace.coefficient, workspace.used, workspace.factored
+    factor, column, step = workspace.factor, workspace.column, workspace.step
     zero = l1 - l1
     one = zero + 1
     while True:
@@ -252,25 +239,11 @@ def _solve_signed(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _apply(
-    gram,
-    coef,
-    directions,
-    first_direction,
-    n_directions,
-    active,
-    coefficient,
-    applied,
-    active_coef,
-    weighted,
-    class_weight,
-    n_active,
-    n_weighted,
-    factors,
-    chosen,
-    slope,
-):
+def _apply(gram, coef, directions, first_direction, n_directions, workspace, n_active, n_weighted):
     # slope -= Q (coefficient - applied), over all atoms.
+    slope, factors, chosen = workspace.slope, workspace.factors, workspace.chosen
+    active, coefficient, applied = workspace.active, workspace.coefficient, workspace.applied
+    active_coef, weighted, class_weight = workspace.active_coef, workspace.weighted, workspace.class_weight
     zero = slope.dtype.type(0)
     n_changed = 0
     for a in range(n_active):
@@ -301,8 +274,11 @@ def _apply(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _drop_zeros(active, coefficient, applied, inverse, active_gram, active_coef, kept, n_active, n_columns):
+def _drop_zeros(workspace, n_active, n_columns):
     # Atoms without coefficient leave the active set; the others move up, which overwrites no place still to be read.
+    active, coefficient, applied = workspace.active, workspace.coefficient, workspace.applied
+    inverse, active_gram, active_coef = workspace.inverse, workspace.active_gram, workspace.active_coef
+    kept = workspace.used
     n_kept = 0
     for a in range(n_active):
         if coefficient[a] != 0:
@@ -324,27 +300,11 @@ def _drop_zeros(active, coefficient, applied, inverse, active_gram, active_coef,
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _enter(
-    gram,
-    coef,
-    directions,
-    first_direction,
-    n_directions,
-    active,
-    coefficient,
-    applied,
-    inverse,
-    active_gram,
-    active_coef,
-    weighted,
-    class_weight,
-    n_active,
-    n_weighted,
-    l2,
-    atom,
-    start,
-):
+def _enter(gram, coef, directions, first_direction, n_directions, workspace, n_active, n_weighted, l2, atom, start):
     # The atom joins the active set with coefficient `start`, which the slopes know nothing of yet.
+    active, coefficient, applied = workspace.active, workspace.coefficient, workspace.applied
+    inverse, active_gram, active_coef = workspace.inverse, workspace.active_gram, workspace.active_coef
+    weighted, class_weight = workspace.weighted, workspace.class_weight
     zero = gram.dtype.type(0)
     one = gram.dtype.type(1)
     active[n_active] = atom
@@ -460,10 +420,7 @@ def solve_elastic_net_rows(
     correlation, slope = workspace.correlation, workspace.slope
     size, ordered, largest = workspace.size, workspace.ordered, workspace.largest
     active, coefficient, applied = workspace.active, workspace.coefficient, workspace.applied
-    inverse, active_slope = workspace.inverse, workspace.active_slope
-    active_gram, active_coef = workspace.active_gram, workspace.active_coef
-    used, factored, factor = workspace.used, workspace.factored, workspace.factor
-    column, step = workspace.column, workspace.step
+    inverse, active_slope, active_gram = workspace.inverse, workspace.active_slope, workspace.active_gram
     weighted, class_weight = workspace.weighted, workspace.class_weight
     factors, chosen = workspace.factors, workspace.chosen
 
@@ -503,14 +460,7 @@ def solve_elastic_net_rows(
                 directions,
                 first_direction,
                 n_directions,
-                active,
-                coefficient,
-                applied,
-                inverse,
-                active_gram,
-                active_coef,
-                weighted,
-                class_weight,
+                workspace,
                 n_active,
                 n_weighted,
                 l2,
@@ -521,41 +471,14 @@ def solve_elastic_net_rows(
         n_factored = 0
         is_settled = False
         for _ in range(max_rounds):
-            _apply(
-                gram,
-                coef,
-                directions,
-                first_direction,
-                n_directions,
-                active,
-                coefficient,
-                applied,
-                active_coef,
-                weighted,
-                class_weight,
-                n_active,
-                n_weighted,
-                factors,
-                chosen,
-                slope,
-            )
+            _apply(gram, coef, directions, first_direction, n_directions, workspace, n_active, n_weighted)
             top = _size_slopes(slope, active, n_active, is_positive, size, ordered, largest)
             gaps[i] = _measure_gap(
                 slope, correlation, active, coefficient, n_active, size[top], energy, l1, l2, is_positive
             )
             if gaps[i] <= tolerances[i]:
                 break
-            n_active = _drop_zeros(
-                active,
-                coefficient,
-                applied,
-                inverse,
-                active_gram,
-                active_coef,
-                used,
-                n_active,
-                n_weighted + n_directions,
-            )
+            n_active = _drop_zeros(workspace, n_active, n_weighted + n_directions)
             n_before = n_active
             n_most = min(budget, n_active + _FEWEST_ENTERING + n_active // _ACTIVE_PER_ENTERING)
             entry = l1 + _ENTERING_SHARE * (size[top] - l1)
@@ -566,14 +489,7 @@ def solve_elastic_net_rows(
                     directions,
                     first_direction,
                     n_directions,
-                    active,
-                    coefficient,
-                    applied,
-                    inverse,
-                    active_gram,
-                    active_coef,
-                    weighted,
-                    class_weight,
+                    workspace,
                     n_active,
                     n_weighted,
                     l2,
@@ -589,21 +505,6 @@ def solve_elastic_net_rows(
             for a in range(n_active):
                 active_slope[a] = slope[active[a]]
             _visit_active(active_gram, active_slope, coefficient, inverse, n_active, l1, is_positive)
-            n_factored = _solve_signed(
-                active,
-                active_gram,
-                active_slope,
-                coefficient,
-                used,
-                factored,
-                factor,
-                column,
-                step,
-                n_active,
-                n_factored,
-                l1,
-                l2,
-                pivot_floor,
-            )
+            n_factored = _solve_signed(workspace, n_active, n_factored, l1, l2, pivot_floor)
             is_settled = not _has_moved(coefficient, applied, n_active, rounding)
         store_row(i, active, coefficient, n_active, indices, values)

@@ -185,13 +185,7 @@ class _Graph:
 
 
 class ClusterSession:
-    """Submits tasks to a cluster, and sends each value that all parts share only once.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        Of the cluster.
-    """
+    """Submits tasks to a cluster, and sends each value that all parts share only once."""
 
     def __init__(self, client: Client):
         self.client = client
@@ -237,15 +231,7 @@ class ClusterSession:
 
 
 class DaskParts(Parts[Part]):
-    """Parts on workers.
-
-    Parameters
-    ----------
-    session : ClusterSession
-        Of the cluster.
-    futures : list of Future
-        The parts.
-    """
+    """Parts on workers."""
 
     def __init__(self, session: ClusterSession, futures: Sequence[Future]):
         self.session = session
@@ -306,20 +292,15 @@ class DaskParts(Parts[Part]):
 def pair_chunks(X: Any, y: Any) -> DaskParts[tuple[Any, Any]]:
     """Return the chunks of rows of a Dask array and of its target, each pair in one place.
 
-    Parameters
-    ----------
-    X : dask.array.Array of shape (n_samples, n_features)
-        Samples; chunks of columns are joined.
-    y : dask.array.Array or array-like of shape (n_samples,) or (n_samples, n_classes)
-        Their labels; chunked like X unless sizes are known.
-
-    Returns
-    -------
-    DaskParts
-        Pairs of arrays.
+    Chunks of columns are joined.  A target whose chunks have unknown sizes must be chunked like the array.
     """
     client = require_client()
-    X, y = _align_chunks(X, y)
+    if X.ndim != 2 or np.isnan(X.shape[1]) or X.shape[1] == 0:
+        raise ValueError(f"X must have rows of samples and a known number of features, got shape {X.shape}.")
+    if X.dtype.kind not in "buif":
+        raise ValueError(f"X holds {X.dtype}, not real numbers.")
+    X = X.rechunk({1: -1})
+    y = chunk_like(X, y)
     session, graph = ClusterSession(client), _Graph(_pair)
     with _explain_loss(client):
         chunks = client.compute([chunk for array in (X, y) for chunk in array.to_delayed().ravel().tolist()])
@@ -331,16 +312,6 @@ def pair_chunks(X: Any, y: Any) -> DaskParts[tuple[Any, Any]]:
 
 def _pair(samples: Any, target: Any) -> tuple[Any, Any]:
     return samples, target
-
-
-def _align_chunks(X: Any, y: Any) -> tuple[Any, Any]:
-    """Return both arrays in the same chunks of whole rows; raise if that is not possible."""
-    if X.ndim != 2 or np.isnan(X.shape[1]) or X.shape[1] == 0:
-        raise ValueError(f"X must have rows of samples and a known number of features, got shape {X.shape}.")
-    if X.dtype.kind not in "buif":
-        raise ValueError(f"X holds {X.dtype}, not real numbers.")
-    X = X.rechunk({1: -1})
-    return X, chunk_like(X, y)
 
 
 def chunk_like(X: Any, y: Any) -> Any:

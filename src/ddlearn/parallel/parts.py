@@ -94,13 +94,6 @@ class Parts(ABC, Generic[Part]):
 class LocalParts(Parts[Part]):
     """Parts in this process, one after another; a step may use threads.
 
-    Parameters
-    ----------
-    parts : sequence
-        The parts.
-
-    Examples
-    --------
     >>> parts = LocalParts([[1, 2], [3]])
     >>> parts.add_up(lambda part, factor: factor * sum(part), 10)
     60
@@ -151,29 +144,13 @@ def _count_digits(numbers: Floats, digit: _Digit) -> NDArray[np.int64]:
 
 
 def select_ranks(parts: Parts[Floats], ranks: list[int], dtype: np.dtype) -> Floats:
-    """Return the numbers of given ranks, counted from 0 for the smallest, among all numbers of all parts.
+    """Return the numbers of given ranks, counted from 0 for the smallest, among all numbers (none negative or NaN).
 
     The bits of a nonnegative floating-point number, read as an integer, are in the order of the numbers.  So the number
     of a given rank is found digit by digit: count how many numbers have each value of their first sixteen bits, take
     the value in which the rank falls, and continue with the next sixteen bits of those.  A pass brings back 65536
-    counts, however many numbers there are; two or four passes are enough.
+    counts, however many numbers there are; two passes are enough for float32, four for float64.
 
-    Parameters
-    ----------
-    parts : Parts of ndarray
-        Numbers, none negative and none NaN.
-    ranks : list of int
-        Each below the number of all numbers.
-    dtype : numpy.dtype
-        That of the numbers, float32 or float64.
-
-    Returns
-    -------
-    ndarray of shape (n_ranks,)
-        Some of the numbers.
-
-    Examples
-    --------
     >>> parts = LocalParts([np.array([3.0, 1.0]), np.array([2.0])])
     >>> select_ranks(parts, [0, 1], np.dtype(float))
     array([1., 2.])

@@ -17,27 +17,12 @@ Result = TypeVar("Result")
 def map_processes(
     work: Callable[[Item], Result], items: Sequence[Item], *, n_processes: int
 ) -> Iterator[tuple[int, Result]]:
-    """Call ``work(item)`` for every item in several processes, and yield results as they come.
+    """Call ``work(item)`` for every item in several processes, and yield positions and results as they come.
 
     For items of seconds to minutes, such as fits, which then run on one thread each.  When an item fails, those not
-    begun are dropped, and the error is raised.
+    begun are dropped, and the error is raised.  ``n_processes`` is a maximum, as in joblib; 1 is this process, which
+    pickles nothing.
 
-    Parameters
-    ----------
-    work : callable
-        Takes an item; both must be picklable if there are several processes.
-    items : sequence
-        The items, begun in this order.
-    n_processes : int
-        Maximum number of processes, as in joblib; 1 is this process.
-
-    Yields
-    ------
-    tuple of int and object
-        The position of an item, and its result.
-
-    Examples
-    --------
     >>> list(map_processes(len, ["a", "bc"], n_processes=1))
     [(0, 1), (1, 2)]
     """
@@ -52,9 +37,7 @@ def map_processes(
         for future in as_completed(positions):
             yield positions[future], future.result()
     finally:
-        pool.shutdown(
-            cancel_futures=True
-        )  # waits for items that have begun, so that the caller does not begin them again
+        pool.shutdown(cancel_futures=True)  # waits for items that have begun, lest the caller begin them again
 
 
 def _use_one_thread() -> None:

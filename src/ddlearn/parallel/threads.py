@@ -27,24 +27,8 @@ TILE_ROWS = 256
 
 
 def split_rows(n_rows: int, block_rows: int = TILE_ROWS, *, unit: int = TILE_ROWS) -> list[slice]:
-    """Cut rows into consecutive blocks of whole tiles.
+    """Cut rows into consecutive blocks of ``block_rows``, rounded up to whole tiles of ``unit`` rows.
 
-    Parameters
-    ----------
-    n_rows : int
-        Number of rows.
-    block_rows : int, default=TILE_ROWS
-        Rows per block, rounded up to whole tiles.
-    unit : int, default=TILE_ROWS
-        Rows per tile.
-
-    Returns
-    -------
-    list of slice
-        The blocks in order; the last may be shorter.
-
-    Examples
-    --------
     >>> split_rows(600)
     [slice(0, 256, None), slice(256, 512, None), slice(512, 600, None)]
     """
@@ -99,25 +83,8 @@ def map_blocks(
 
     The calling thread works too, so calls from several threads, or from inside another map, never wait for each other.
     When a block fails, or on Ctrl-C, the other threads stop after their current block, and the error is raised.
+    ``make_workspace`` is called once per thread, for arrays that all its blocks overwrite.
 
-    Parameters
-    ----------
-    work : callable
-        Takes a block of rows and the calling thread's workspace.
-    blocks : list of slice
-        From :func:`split_rows`.
-    make_workspace : callable
-        Called once per thread, for arrays that all its blocks overwrite.
-    n_jobs : int or None, default=None
-        Number of threads, as in joblib: None is 1 unless a ``joblib.parallel_config`` says otherwise, -1 all cores.
-
-    Returns
-    -------
-    list
-        One result per block.
-
-    Examples
-    --------
     >>> map_blocks(lambda block, _: block.stop - block.start, split_rows(600), lambda: None, n_jobs=2)
     [256, 256, 88]
     """
