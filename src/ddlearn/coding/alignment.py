@@ -228,7 +228,7 @@ class Registration:
         step = max(_LARGEST_TANGENTS // (n_parameters * samples.shape[1]), 1)
         runs = [slice(start, start + step) for start in range(0, len(samples), step)]
         views = [self._register(samples[run], is_known[run], parameters[run], problem, n_rounds) for run in runs]
-        return views[0] if len(views) == 1 else View(*map(np.concatenate, zip(*views, strict=True)))
+        return views[0] if len(views) == 1 else View._make(map(np.concatenate, zip(*views, strict=True)))
 
     def register_all(
         self, X: Floats, problem: RowProblem, parameters: Floats | None, n_rounds: int | None, n_jobs: int | None
@@ -259,7 +259,7 @@ class Registration:
         for _ in range(self.alignment.n_rounds if n_rounds is None else n_rounds):
             if active.size == 0:
                 break
-            here = View(*(array[active] for array in view))
+            here = View._make(array[active] for array in view)
             there, residuals = self._move(here, samples[active], is_known[active], damping[active], problem)
             new_cost = problem.measure_cost(residuals, there.is_known)
             new_cost += damping[active] * np.vecdot(there.parameters, there.parameters)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from numbers import Integral
-from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -27,6 +26,9 @@ _ROUNDING_ERRORS_OF_RESIDUAL = 4
 # An atom is linearly dependent on others if a smaller fraction of its squared norm lies outside their span: half the
 # digits and a margin, since coefficients lose twice as many digits as this fraction.
 PIVOT_FLOOR = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
+
+RowArrays = tuple[Floats, Floats, Floats, Floats, Floats, Floats]  # from Gram matrix to directions
+Sizes = tuple[int, int, int, int, np.dtype]  # of a workspace
 
 
 class SparseCoder(BaseEstimator, ABC):
@@ -187,7 +189,7 @@ class KernelCoder(SparseCoder):
         return codes
 
     @abstractmethod
-    def _solve(self, problem: tuple[Floats, ...], energies: Floats | None, sizes: Any, codes: RowCodes) -> None:
+    def _solve(self, problem: RowArrays, energies: Floats | None, sizes: Sizes, codes: RowCodes) -> None:
         """Overwrite codes, starting from them if the kernel can; `sizes` are those of its workspace."""
 
 
@@ -199,7 +201,7 @@ class _Pursuit(KernelCoder):
     def __init__(self, tol: float | None = None):
         self.tol = tol
 
-    def _solve(self, problem: tuple[Floats, ...], energies: Floats | None, sizes: Any, codes: RowCodes) -> None:
+    def _solve(self, problem: RowArrays, energies: Floats | None, sizes: Sizes, codes: RowCodes) -> None:
         n_rows, dtype = len(codes.values), codes.values.dtype
         if energies is None:
             energies, tolerances = np.zeros(n_rows, dtype), np.full(n_rows, -np.inf, dtype)

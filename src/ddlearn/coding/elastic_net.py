@@ -18,7 +18,6 @@ By default :math:`\alpha` is estimated from the noise.  The correlations of whit
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -26,7 +25,7 @@ from sklearn.base import clone
 from ..codes import Floats, RowCodes
 from ..kernels.elastic_net import make_elastic_net_workspace, solve_elastic_net_rows
 from ..strategies import check_number
-from .coders import PIVOT_FLOOR, KernelCoder
+from .coders import PIVOT_FLOOR, KernelCoder, RowArrays, Sizes
 
 # A smaller change, in multiples of the machine epsilon and relative to the largest coefficient, is a rounding error.
 _ROUNDING_ERRORS_OF_COEFFICIENT = 4
@@ -132,7 +131,7 @@ class ElasticNet(KernelCoder):
         lasso, ridge = (values.dtype.type(number) for number in (self._get_alpha() * self.l1_ratio, self.ridge))
         return lasso * np.abs(values).sum(axis=1) + ridge / 2 * np.vecdot(values, values)
 
-    def _solve(self, problem: tuple[Floats, ...], energies: Floats | None, sizes: Any, codes: RowCodes) -> None:
+    def _solve(self, problem: RowArrays, energies: Floats | None, sizes: Sizes, codes: RowCodes) -> None:
         self._check_parameters()
         dtype = codes.values.dtype
         if energies is None:
