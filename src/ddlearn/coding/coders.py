@@ -145,7 +145,7 @@ class SparseCoder(BaseEstimator, ABC):
 
 
 def check_budget(n_nonzero_coefs: int | None, n_components: int, sparse_coder: SparseCoder | None = None) -> int:
-    """Return T as an int, by default the coder's own but at most the number of atoms, or raise."""
+    """Return T as an int; by default that of the coder, or all atoms if there are fewer."""
     if n_nonzero_coefs is None:
         return min((sparse_coder or SparseCoder).default_budget, n_components)
     if not isinstance(n_nonzero_coefs, Integral) or isinstance(n_nonzero_coefs, bool) or n_nonzero_coefs < 1:
@@ -219,7 +219,7 @@ class OMP(_Pursuit):
     Parameters
     ----------
     tol : float or None, default=None
-        Stop when the squared norm of the residual is no larger; only in traditional sparse coding.
+        Stop when the squared norm of the residual is at most tol; only in traditional sparse coding.
 
     See Also
     --------
@@ -243,7 +243,7 @@ class ORMP(_Pursuit):
     Parameters
     ----------
     tol : float or None, default=None
-        Stop when the squared norm of the residual is no larger; only in traditional sparse coding.
+        Stop when the squared norm of the residual is at most tol; only in traditional sparse coding.
 
     See Also
     --------

@@ -68,7 +68,7 @@ class DiscriminativeCoding(BaseEstimator):
         self.tol = tol
 
     def check_parameters(self) -> None:
-        """Raise unless both are numbers of at least 0."""
+        """Raise an error unless both are numbers of at least 0."""
         check_number("max_iter of the coding", self.max_iter, Integral)
         check_number("tol of the coding", self.tol, Real)
 
@@ -267,11 +267,11 @@ def _check_model(dictionary: Floats, coef: ArrayLike, intercept: ArrayLike, clas
             "pass one row per class, one column per atom."
         )
     intercept = _fill(intercept, len(coef), "intercept", "classes", dictionary.dtype)
-    class_cost = _fill(class_cost, len(coef), "class_cost", "classes", dictionary.dtype, above=0)
+    class_cost = _fill(class_cost, len(coef), "class_cost", "classes", dictionary.dtype, positive=True)
     return Model(dictionary, coef, intercept, class_cost)
 
 
-def _fill(values: ArrayLike, length: int, name: str, what: str, dtype: np.dtype, *, above: float = -np.inf) -> Floats:
+def _fill(values: ArrayLike, length: int, name: str, what: str, dtype: np.dtype, *, positive: bool = False) -> Floats:
     """Return one finite value per class or sample; a scalar is repeated."""
     array = np.asarray(values, dtype=dtype)
     if array.shape not in {(), (length,)}:
@@ -279,7 +279,7 @@ def _fill(values: ArrayLike, length: int, name: str, what: str, dtype: np.dtype,
     if not np.isfinite(array).all():
         raise ValueError(f"{name} contains values that are not finite: {array[~np.isfinite(array)][:3]}.")
     array = np.ascontiguousarray(np.broadcast_to(array, (length,)))
-    if (array <= above).any():
+    if positive and (array <= 0).any():
         worst = int(np.argmin(array))
         raise ValueError(f"{name} must be positive, got {array[worst]:g} at position {worst}: set a floor on it.")
     return array
@@ -390,7 +390,7 @@ def discriminative_encode(
     n_nonzero_coefs = check_budget(n_nonzero_coefs, n_components, coder)
     model = _check_model(dictionary, coef, intercept, class_cost)
     labels = _check_labels(labels, n_samples, len(model.coef), X.dtype)
-    noise_variance = _fill(noise_variance, n_samples, "noise_variance", "samples", X.dtype, above=0)
+    noise_variance = _fill(noise_variance, n_samples, "noise_variance", "samples", X.dtype, positive=True)
     check_number("max_coding_iter", max_coding_iter, Integral)
     check_number("coding_tol", coding_tol, Real)
     if init_codes is not None:

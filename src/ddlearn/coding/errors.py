@@ -141,7 +141,7 @@ class AlternatingErrors(ErrorSearch):
         self.max_iter = max_iter
 
     def check_parameters(self) -> None:
-        """Raise unless all parameters are numbers of at least 0."""
+        """Raise an error unless all parameters are numbers of at least 0."""
         check_number("trim", self.trim, Real)
         check_number("threshold", self.threshold, Real)
         check_number("max_iter", self.max_iter, Integral)
@@ -211,7 +211,7 @@ class GreedyErrors(ErrorSearch):
         self.threshold = threshold
 
     def check_parameters(self) -> None:
-        """Raise unless the threshold is a number of at least 0."""
+        """Raise an error unless the threshold is a number of at least 0."""
         check_number("threshold", self.threshold, Real)
 
     def find(
