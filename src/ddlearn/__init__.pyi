@@ -67,14 +67,14 @@ from .objective import MapObjective as MapObjective
 from .objective import Scales as Scales
 from .objective import map_objective as map_objective
 from .parallel import LostClusterError as LostClusterError
-from .show.displays import ClassCostDisplay as ClassCostDisplay
-from .show.displays import CodeDisplay as CodeDisplay
-from .show.displays import ConfusionDisplay as ConfusionDisplay
-from .show.displays import ConvergenceDisplay as ConvergenceDisplay
-from .show.displays import DictionaryDisplay as DictionaryDisplay
-from .show.displays import EvidenceDisplay as EvidenceDisplay
-from .show.displays import LossDisplay as LossDisplay
-from .show.displays import NoiseDisplay as NoiseDisplay
-from .show.report import write_report as write_report
+from .show.displays.code import CodeDisplay as CodeDisplay
+from .show.displays.confusion import ConfusionDisplay as ConfusionDisplay
+from .show.displays.convergence import ConvergenceDisplay as ConvergenceDisplay
+from .show.displays.dictionary import DictionaryDisplay as DictionaryDisplay
+from .show.displays.evidence import EvidenceDisplay as EvidenceDisplay
+from .show.displays.losses import LossDisplay as LossDisplay
+from .show.displays.scales import ClassCostDisplay as ClassCostDisplay
+from .show.displays.scales import NoiseDisplay as NoiseDisplay
+from .show.report.writing import write_report as write_report
 
 __version__: str

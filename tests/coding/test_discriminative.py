@@ -348,10 +348,10 @@ def test_read_only_arguments():
     ("change", "message"),
     [
         ({"labels": np.ones((60, 3))}, r"labels has shape \(60, 3\), expected \(60, 4\)"),
-        ({"labels": np.full((60, 4), 2)}, "labels holds 2 in row 0, column 0"),
+        ({"labels": np.full((60, 4), 2)}, "labels contains 2 in row 0, column 0"),
         ({"coef": np.ones((4, 29))}, "coef has 29 columns, but there are 30 atoms"),
         ({"intercept": np.ones(3)}, "intercept has shape"),
-        ({"intercept": np.nan}, "intercept holds values that are not finite"),
+        ({"intercept": np.nan}, "intercept contains values that are not finite"),
         ({"noise_variance": 0.0}, "noise_variance must be positive, got 0"),
         ({"noise_variance": np.ones(59)}, "noise_variance has shape .*60 samples"),
         ({"class_cost": [1.0, 1.0, -2.0, 1.0]}, "class_cost must be positive, got -2 at position 2"),

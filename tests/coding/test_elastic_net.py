@@ -94,7 +94,7 @@ def test_errors_name_the_value(parameters, message):
 
 def test_without_alpha_and_without_samples_it_says_what_to_do():
     X, D = draw()
-    with pytest.raises(ValueError, match="give a number, or use what adapt returns"):
+    with pytest.raises(ValueError, match="pass a number, or use the coder that adapt returns"):
         Encoder.of(D, ElasticNet(), 50).encode(X)
 
 

@@ -156,8 +156,8 @@ def test_atoms_take_the_dtype_of_the_samples():
         ({"X": np.empty((0, 20))}, "0 sample"),
         ({"X": np.ones(20)}, "Expected 2D array"),
         ({"dictionary": np.full((40, 20), np.inf)}, "dictionary contains infinity"),
-        ({"X": np.full((3, 20), 1e200)}, "values as large as 1e[+]200, whose squares leave the range of float64"),
-        ({"X": np.full((3, 20), 1e-30, np.float32)}, "leave the range of float32: rescale"),
+        ({"X": np.full((3, 20), 1e200)}, "values as large as 1e[+]200, whose squares are out of the range of float64"),
+        ({"X": np.full((3, 20), 1e-30, np.float32)}, "are out of the range of float32: rescale"),
     ],
     ids=str,
 )

@@ -61,7 +61,7 @@ def test_a_budget_is_a_number_of_features_or_a_share_of_the_known_ones_and_leave
     ("robustness", "message"),
     [
         (Robustness(20), "error_budget=20 leaves none of the 20 features to be right"),
-        (Robustness(1.0), "error_budget=1.0 is a share of the features and must be below 1"),
+        (Robustness(1.0), "error_budget=1.0 is a fraction of the features and must be below 1"),
         (Robustness(-1), "error_budget must be a number of features .* got -1"),
         (Robustness("all"), "error_budget must be a number of features .* got 'all'"),
         (Robustness(True), "error_budget must be a number of features .* got True"),
@@ -80,5 +80,5 @@ def test_a_mask_may_be_that_of_one_sample():
     one = np.array([True, False, False, True])
     np.testing.assert_array_equal(check_mask(one, (3, 4)), np.tile(one, (3, 1)))
     for wrong in (np.zeros(3, bool), np.zeros((3, 4)), np.zeros((4, 3), bool)):
-        with pytest.raises(ValueError, match=r"mask must hold True where a feature is missing, .* \(3, 4\)"):
+        with pytest.raises(ValueError, match=r"mask must be True where a feature is missing, .* \(3, 4\)"):
             check_mask(wrong, (3, 4))

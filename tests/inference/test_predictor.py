@@ -196,10 +196,10 @@ def test_a_sample_without_any_known_feature_is_classified_by_the_prior(model, sp
     ("changes", "message"),
     [
         ({"robustness": 64}, "error_budget=64 leaves none of the 64 features to be right"),
-        ({"robustness": 1.0}, "error_budget=1.0 is a share of the features and must be below 1"),
+        ({"robustness": 1.0}, "error_budget=1.0 is a fraction of the features and must be below 1"),
         ({"robustness": -1}, "error_budget must be a number of features .* got -1"),
         ({"robustness": float("nan")}, "error_budget must be a number of features .* got nan"),
-        ({"robustness": float("inf")}, "error_budget=inf is a share of the features"),
+        ({"robustness": float("inf")}, "error_budget=inf is a fraction of the features"),
         ({"robustness": Robustness(error_search="magic")}, "'magic' is not a known error search"),
         (
             {"robustness": Robustness(missing="ignore")},
@@ -236,7 +236,7 @@ def test_settings_that_cannot_be_are_refused_by_fit_and_when_they_are_changed(mo
 )
 def test_masks_of_the_wrong_shape_or_kind_are_refused(model, split, mask):
     with pytest.raises(
-        ValueError, match=r"mask must hold True where a feature is missing, in the shape of X, \(400, 64"
+        ValueError, match=r"mask must be True where a feature is missing, in the shape of X, \(400, 64"
     ):
         model.predict(split[2], mask)
 

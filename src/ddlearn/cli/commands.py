@@ -282,7 +282,7 @@ def _write_predictions(file: Any, rows: Iterable[tuple[Any, Any, float]]) -> Non
 def _write_page(
     terminal: Terminal, model: DDLClassifier, samples: Samples | None, output: Path, title: str, name: str
 ) -> dict[str, Any]:
-    from ..show.report import write_report
+    from ..show.report.writing import write_report
 
     shown: dict[str, Any] = {}
     if samples is not None:

@@ -1,19 +1,19 @@
 r"""Registration of images to the dictionary while they are coded (after Wagner et al., PAMI 2012).
 
-An image :math:`y` is seen through a map of the plane, :math:`y \circ \tau`, near the identity.  Each round takes the
-tangents :math:`J = \partial (y \circ \tau) / \partial \tau` of the image as it is seen now, finds code and move
-together (``masked.py``), moves, and looks again:
+An image :math:`y` is warped by a map of the plane near the identity, :math:`y \circ \tau`.  Each round computes the
+tangents :math:`J = \partial (y \circ \tau) / \partial \tau` of the warped image, solves for code and move together
+(``masked.py``), and warps the image anew:
 
 .. math:: \min_{x, \delta} \|y \circ \tau + J^T \delta - D^T x\|^2 + \lambda \|y\|^2 \|\tau + \delta\|^2 .
 
-All parameters are counted in pixels, those of rotation, scale and shear in pixels of movement at the border, so that
-one damping :math:`\lambda` suits them all.  A round that does not lower the cost of an image is undone, and ends the
-image's registration.
+The unit of all parameters is the pixel; rotation, scale and shear are measured by the movement at the border, so that
+one damping :math:`\lambda` suits them all.  A round that does not lower the cost of an image is undone, and is the last
+of this image.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import NamedTuple
 
@@ -28,18 +28,18 @@ from ..strategies import check_number
 from .coders import SparseCoder
 from .masked import RowProblem, Tangents, combine
 
-# Beyond these limits an image could be made to look like another one.
+# Beyond these limits an image could be warped into one of another class.
 _LARGEST_ANGLE = np.deg2rad(15)
 _LARGEST_SCALING = 0.15
 _LARGEST_TANGENTS = 2**21  # values in the tangents of the images that are registered at a time: 16 MB
-_MOST_MISSING = 0.5  # share of missing pixels in one that is seen, above which it is missing too
-_ROUNDING_ERRORS = 10  # a cost that is lower by less, relative to the energy of the image, is not lower
-_LARGEST_STEP = 1.0  # pixels; beyond, tangents say little about the image
+_MOST_MISSING = 0.5  # a warped pixel is missing if a larger fraction of it comes from missing pixels
+_ROUNDING_ERRORS = 10  # smaller decreases of the cost, relative to the squared norm of the image, do not count
+_LARGEST_STEP = 1.0  # pixels; beyond, tangents are a poor approximation of the image
 _SIDE_PER_PIXEL_OF_SHIFT = 9  # shifts of up to 2 pixels for images of 16, 3 for images of 28
 
 
 class Transform(NamedTuple):
-    """A family of maps: the affine map of given parameters, its derivatives, and the largest parameters."""
+    """A family of affine maps: the map for given parameters, its derivatives, and the kinds of the parameters."""
 
     to_affine: Callable[[Floats], Floats]  # (n, n_parameters) -> (n, 2, 3) less the identity
     derivatives: Callable[[Floats], Floats]  # (n, n_parameters) -> (n, n_parameters, 2, 3)
@@ -88,34 +88,18 @@ TRANSFORMS: dict[str, Transform] = {
 
 
 class View(NamedTuple):
-    """Images seen through their maps."""
+    """Images warped by their maps."""
 
     parameters: Floats  # (n_rows, n_parameters) in pixels
     samples: Floats  # (n_rows, n_features)
-    is_known: Flags  # (n_rows, n_features) whether a pixel shows more of known pixels than of missing ones
-    slopes: Floats  # (2, n_rows, n_features) of the images where the samples show them
-
-    def rows(self, rows: NDArray[np.intp]) -> View:
-        return View(self.parameters[rows], self.samples[rows], self.is_known[rows], self.slopes[:, rows])
-
-    @classmethod
-    def join(cls, views: Sequence[View]) -> View:
-        """Return the rows of all views as one."""
-        parameters, samples, is_known, slopes = zip(*views, strict=True)
-        return cls(
-            np.concatenate(parameters),
-            np.concatenate(samples),
-            np.concatenate(is_known),
-            np.concatenate(slopes, axis=1),
-        )
+    is_known: Flags  # (n_rows, n_features)
+    slopes_u: Floats  # (n_rows, n_features) derivatives of the images along columns at the places that samples show
+    slopes_v: Floats  # (n_rows, n_features) along rows
 
     def put(self, rows: NDArray[np.intp], other: View, chosen: Flags) -> None:
         """Overwrite some rows with those of `other` that are chosen."""
-        rows = rows[chosen]
-        self.parameters[rows] = other.parameters[chosen]
-        self.samples[rows] = other.samples[chosen]
-        self.is_known[rows] = other.is_known[chosen]
-        self.slopes[:, rows] = other.slopes[:, chosen]
+        for mine, theirs in zip(self, other, strict=True):
+            mine[rows[chosen]] = theirs[chosen]
 
 
 class Alignment(BaseEstimator):
@@ -124,17 +108,17 @@ class Alignment(BaseEstimator):
     Parameters
     ----------
     transform : {"translation", "euclidean", "similarity", "affine"}, default="affine"
-        The maps to try: shifts; shifts and rotations; those and one scale; all linear maps and shifts.
+        The family of maps: shifts; shifts and rotations; these and one scale; all affine maps.
     n_rounds : int, default=3
-        Rounds at most; each takes the tangents and moves the image.
+        Largest number of rounds; each computes the tangents and moves the image.
     damping : float, default=0.003
-        The cost of a movement by one pixel, relative to the squared norm of the image.
+        Cost of a movement by one pixel, relative to the squared norm of the image.
     tol : float, default=0.2
-        Registration of an image ends when a round moves it by no more than this many pixels.
+        An image is done when a round moves it by at most this many pixels.
     max_shift : float or None, default=None
-        The largest shift in pixels, along columns and along rows; by default a ninth of the shorter side: 2 for images
-        of 16 x 16, 3 for 28 x 28.  Scales are limited to 0.85 to 1.15 and angles to 15 degrees (of affine maps, the
-        entries of the matrix on the diagonal and beside it).
+        Largest shift in pixels, along columns and along rows; by default a ninth of the shorter side: 2 for images of
+        16 x 16, 3 for 28 x 28.  Scales are limited to 0.85 to 1.15 and angles to 15 degrees (for affine maps, the
+        entries of the matrix on and off the diagonal).
     training : bool, default=False
         Whether training images are registered too, by one round in each iteration.  ``codes_`` and ``noise_variance_``
         are then those of the registered images.
@@ -164,7 +148,7 @@ class Alignment(BaseEstimator):
         self.training = training
 
     def check_parameters(self) -> None:
-        """Raise unless all parameters make sense."""
+        """Raise an error if a parameter is invalid."""
         if self.transform not in TRANSFORMS:
             raise ValueError(f"transform={self.transform!r} is not known; choose one of {sorted(TRANSFORMS)}.")
         if not isinstance(self.n_rounds, Integral) or self.n_rounds < 1:
@@ -177,18 +161,19 @@ class Alignment(BaseEstimator):
                 raise ValueError(f"{name} must be a number above 0, got {value!r}.")
 
 
-class Frame:
-    """The plane of the images and the maps of one family, in pixels."""
+class Registration:
+    """Registers blocks of images of one shape; the alignment has been checked."""
 
-    def __init__(self, transform: Transform, image_shape: tuple[int, int], max_shift: float | None):
+    def __init__(self, alignment: Alignment, image_shape: tuple[int, int]):
         height, width = image_shape
         half_side = max(max(image_shape) - 1, 1) / 2
+        max_shift = alignment.max_shift
         if max_shift is None:
             max_shift = max(round(min(image_shape) / _SIDE_PER_PIXEL_OF_SHIFT), 1)
         units = {"shift": 1.0, "scaling": 1 / half_side, "angle": 1 / half_side}
         largest = {"shift": max_shift, "scaling": _LARGEST_SCALING, "angle": _LARGEST_ANGLE}
-        self.transform = transform
-        self.image_shape = image_shape
+        transform = TRANSFORMS[alignment.transform]
+        self.alignment, self.transform, self.image_shape = alignment, transform, image_shape
         self.units = np.array([units[kind] for kind in transform.limits])  # natural parameters per pixel of movement
         self.largest = np.array([largest[kind] / units[kind] for kind in transform.limits])
         row, column = np.mgrid[:height, :width]
@@ -199,42 +184,34 @@ class Frame:
     def to_affine(self, parameters: Floats) -> Floats:
         return self.transform.to_affine(parameters * self.units) + _IDENTITY
 
-    def look(self, samples: Floats, is_known: Flags, parameters: Floats) -> View:
-        """Show the images through their maps."""
+    def _warp(self, samples: Floats, is_known: Flags, parameters: Floats) -> View:
         affine = self.to_affine(parameters)
-        seen, slopes_u, slopes_v = warp_images(samples, affine, self.image_shape)
+        warped, *slopes = warp_images(samples, affine, self.image_shape)
         if not is_known.all():
             share_missing, _, _ = warp_images((~is_known).astype(samples.dtype), affine, self.image_shape)
             is_known = share_missing < _MOST_MISSING
-        return View(parameters, seen, is_known, np.stack([slopes_u, slopes_v]))
+        return View(parameters, warped, is_known, *slopes)
 
-    def move(
+    def _move(
         self, here: View, samples: Floats, is_known: Flags, damping: Floats, problem: RowProblem
     ) -> tuple[View, Floats]:
-        """Return the view after the best move, and what the codes that go with it leave over there."""
+        """Return the view after the best move, and its residuals with the codes found before the move."""
         derivatives = self._differentiate(here)
         fit = problem.fit(here.samples, here.is_known, Tangents(derivatives, damping, here.parameters))
         reconstruction = here.samples + combine(fit.moves, derivatives) - fit.residuals
         step = np.clip(fit.moves, -_LARGEST_STEP, _LARGEST_STEP)
         parameters = np.clip(here.parameters + step, -self.largest, self.largest).astype(samples.dtype)
-        there = self.look(samples, is_known, parameters)
+        there = self._warp(samples, is_known, parameters)
         return there, there.samples - reconstruction
 
     def _differentiate(self, view: View) -> Floats:
-        """Return the derivatives of the samples by the parameters, (n_rows, n_parameters, n_features)."""
+        """Return the derivatives of the samples with respect to the parameters, (n_rows, n_parameters, n_features)."""
         dtype = view.samples.dtype
         maps = self.transform.derivatives(view.parameters * self.units) * self.units[:, None, None]
         derivatives = np.empty((*view.parameters.shape, view.samples.shape[1]), dtype)
-        differentiate_rows(view.slopes, self.coordinates.astype(dtype), maps.astype(dtype), derivatives)
+        slopes = np.stack([view.slopes_u, view.slopes_v])
+        differentiate_rows(slopes, self.coordinates.astype(dtype), maps.astype(dtype), derivatives)
         return derivatives
-
-
-class Registration:
-    """Registers blocks of images of one shape; the alignment has been checked."""
-
-    def __init__(self, alignment: Alignment, image_shape: tuple[int, int]):
-        self.alignment = alignment
-        self.frame = Frame(TRANSFORMS[alignment.transform], image_shape, alignment.max_shift)
 
     def register(
         self,
@@ -245,18 +222,18 @@ class Registration:
         n_rounds: int | None = None,
     ) -> View:
         """Register the rows of a block, starting from given parameters or from the identity."""
-        n_parameters = len(self.frame.units)
+        n_parameters = len(self.units)
         if parameters is None:
             parameters = np.zeros((len(samples), n_parameters), samples.dtype)
         step = max(_LARGEST_TANGENTS // (n_parameters * samples.shape[1]), 1)
-        parts = [slice(start, start + step) for start in range(0, len(samples), step)]
-        views = [self._register(samples[part], is_known[part], parameters[part], problem, n_rounds) for part in parts]
-        return views[0] if len(views) == 1 else View.join(views)
+        runs = [slice(start, start + step) for start in range(0, len(samples), step)]
+        views = [self._register(samples[run], is_known[run], parameters[run], problem, n_rounds) for run in runs]
+        return views[0] if len(views) == 1 else View._make(map(np.concatenate, zip(*views, strict=True)))
 
     def register_all(
         self, X: Floats, problem: RowProblem, parameters: Floats | None, n_rounds: int | None, n_jobs: int | None
     ) -> tuple[Floats, Floats]:
-        """Return complete images as they are seen after some more rounds, and their parameters."""
+        """Return complete images after some more rounds, and their parameters."""
 
         def work(block: slice, _: None) -> View:
             before = None if parameters is None else parameters[block]
@@ -268,28 +245,26 @@ class Registration:
     def _register(
         self, samples: Floats, is_known: Flags, parameters: Floats, problem: RowProblem, n_rounds: int | None
     ) -> View:
-        frame = self.frame
         energies = np.vecdot(samples, samples)
         damping = self.alignment.damping * np.where(energies > 0, energies, 1)  # a blank image stays where it is
         rounding = _ROUNDING_ERRORS * np.finfo(samples.dtype).eps * energies
-        view = frame.look(samples, is_known, parameters)
+        view = self._warp(samples, is_known, parameters)
         residuals = problem.fit(view.samples, view.is_known, None).residuals
         if not is_known.all():
-            # What is missing is filled with what the code expects there, or it would spoil its neighbours when the
-            # image moves. (Only complete images start from somewhere else than the identity.)
+            # Missing pixels are replaced by their reconstruction, since they affect their neighbors when the image
+            # moves. (Only complete images start from maps other than the identity.)
             samples = np.where(is_known, samples, view.samples - residuals)
         cost = problem.measure_cost(residuals, view.is_known) + damping * np.vecdot(parameters, parameters)
         active = np.arange(len(samples))
         for _ in range(self.alignment.n_rounds if n_rounds is None else n_rounds):
             if active.size == 0:
                 break
-            there, residuals = frame.move(
-                view.rows(active), samples[active], is_known[active], damping[active], problem
-            )
+            here = View._make(array[active] for array in view)
+            there, residuals = self._move(here, samples[active], is_known[active], damping[active], problem)
             new_cost = problem.measure_cost(residuals, there.is_known)
             new_cost += damping[active] * np.vecdot(there.parameters, there.parameters)
             is_lower = new_cost < cost[active] - rounding[active]
-            is_moving = np.abs(there.parameters - view.parameters[active]).max(axis=1) > self.alignment.tol
+            is_moving = np.abs(there.parameters - here.parameters).max(axis=1) > self.alignment.tol
             view.put(active, there, is_lower)
             cost[active[is_lower]] = new_cost[is_lower]
             active = active[is_lower & is_moving]
@@ -297,7 +272,7 @@ class Registration:
 
 
 def warp_images(samples: Floats, affine: Floats, image_shape: tuple[int, int]) -> tuple[Floats, Floats, Floats]:
-    """Return images seen through affine maps, and their slopes along columns and rows, one image a row."""
+    """Return images warped by affine maps, and their derivatives along columns and rows, one row per image."""
     images = np.ascontiguousarray(samples).reshape(-1, *image_shape)
     warped, slopes_u, slopes_v = np.empty((3, *images.shape), samples.dtype)
     warp_rows(images, affine.astype(np.float64), warped, slopes_u, slopes_v)
@@ -308,7 +283,7 @@ def warp_images(samples: Floats, affine: Floats, image_shape: tuple[int, int]) -
 def resolve_alignment(
     alignment: str | Alignment | None, image_shape: tuple[int, int] | None, n_features: int, sparse_coder: SparseCoder
 ) -> Registration | None:
-    """Return the registration to use, or None if alignment is off; raise if coder or image_shape do not allow it."""
+    """Return the registration, or None without alignment; raise an error if coder or image_shape do not fit."""
     if image_shape is not None:
         check_image_shape(image_shape, n_features)
     if alignment is None:
@@ -331,7 +306,7 @@ def resolve_alignment(
 
 
 def check_image_shape(image_shape: tuple[int, int], n_features: int) -> None:
-    """Raise unless rows with this number of features can be images of that shape."""
+    """Raise an error unless rows with this number of features can be images of this shape."""
     is_pair = isinstance(image_shape, tuple | list) and len(image_shape) == 2
     if not is_pair or not all(
         isinstance(side, Integral) and type(side) is not bool and side > 0 for side in image_shape
@@ -341,5 +316,5 @@ def check_image_shape(image_shape: tuple[int, int], n_features: int) -> None:
     if height * width != n_features:
         raise ValueError(
             f"image_shape={tuple(image_shape)} has {height} x {width} = {height * width} pixels, but X has "
-            f"{n_features} features: give the height and width of the images in X."
+            f"{n_features} features: pass the height and width of the images in X."
         )

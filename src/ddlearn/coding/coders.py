@@ -19,13 +19,16 @@ from sklearn.base import BaseEstimator, clone
 from ..codes import Floats, RowCodes
 from ..kernels.pursuit import make_pursuit_workspace, pursue_rows
 
-# A correlation this many rounding errors small, relative to the sample's largest, is a rounding error itself; so is a
-# squared residual, the difference of the sample's energy and what the atoms explain, relative to that energy.
+# A correlation, relative to the largest one of the sample, and a squared residual, relative to the squared norm of the
+# sample, are rounding errors below these multiples of the machine epsilon.
 _ROUNDING_ERRORS_OF_CORRELATION = 100
 _ROUNDING_ERRORS_OF_RESIDUAL = 4
-# An atom depends on others when a smaller share than this of its squared norm lies outside their span: half the digits
-# and a margin, since coefficients lose twice as many digits as the share has.
+# An atom is linearly dependent on others if a smaller fraction of its squared norm lies outside their span: half the
+# digits and a margin, since coefficients lose twice as many digits as this fraction.
 PIVOT_FLOOR = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
+
+RowArrays = tuple[Floats, Floats, Floats, Floats, Floats, Floats]  # from Gram matrix to directions
+Sizes = tuple[int, int, int, int, np.dtype]  # of a workspace
 
 
 class SparseCoder(BaseEstimator, ABC):
@@ -38,13 +41,13 @@ class SparseCoder(BaseEstimator, ABC):
         \quad\text{subject to}\quad \|x\|_0 \le T,
 
     with the row's correlations :math:`c`, class weights :math:`h` and class pull :math:`p`.  A coder that sets
-    ``projects_directions`` also takes directions :math:`B`, different in each row, which alignment projects out of the
-    problem; the others are never given any.  Weights may be negative, as those of missing features are, but the matrix
-    in brackets never has a negative eigenvalue.
+    ``projects_directions`` also accepts directions :math:`B`, different in each row, which alignment projects out of
+    the problem.  Weights may be negative, as for missing features, but the matrix in brackets is always positive
+    semidefinite.
 
-    A coder that declares ``has_penalty`` adds a penalty on the code, in units of half the squared residual, which
-    ``measure_penalty`` returns.  One that declares ``starts_from_codes`` is given the codes that samples already have.
-    One with a parameter to be estimated from the data is asked to :meth:`adapt` when a fit has its first dictionary.
+    A coder that sets ``has_penalty`` adds a penalty on the code, see :meth:`measure_penalty`.  A coder that sets
+    ``starts_from_codes`` receives the current codes of the samples.  A coder with parameters to be estimated from data
+    implements :meth:`adapt`.
 
     Examples
     --------
@@ -59,9 +62,9 @@ class SparseCoder(BaseEstimator, ABC):
     projects_directions = False
     starts_from_codes = False
     has_penalty = False
-    ridge = 0.0  # what a penalty adds to the squared norms of the atoms
-    is_adapted = True  # False while a parameter has to be estimated from the data
-    default_budget = 5  # the default of n_nonzero_coefs
+    ridge = 0.0  # added by a penalty to the squared norms of the atoms
+    is_adapted = True  # False while a parameter has to be estimated from data
+    default_budget = 5  # default of n_nonzero_coefs
 
     @abstractmethod
     def encode(
@@ -77,7 +80,7 @@ class SparseCoder(BaseEstimator, ABC):
         directions: Floats | None = None,
         init_codes: RowCodes | None = None,
     ) -> RowCodes:
-        """Return the codes of some rows; all arrays are C-contiguous and of one dtype.
+        """Return the codes of a block of rows; all arrays are C-contiguous and of one dtype.
 
         Parameters
         ----------
@@ -94,93 +97,47 @@ class SparseCoder(BaseEstimator, ABC):
         n_nonzero_coefs : int
             The budget T.
         energies : ndarray of shape (n_rows,) or None, default=None
-            Squared norms of the samples, given where a coder may stop on the residual: in traditional sparse coding,
-            whether or not features are left out.
+            Squared norms of the samples, passed where a coder may stop on the residual: in traditional sparse coding,
+            with or without missing features.
         directions : ndarray of shape (n_rows, n_directions, n_components) or None, default=None
-            Directions to project out, given only to coders that set ``projects_directions``.
+            Directions to project out, passed only to coders that set ``projects_directions``.
         init_codes : RowCodes or None, default=None
-            Codes to begin with, given only to coders that set ``starts_from_codes``.
+            Codes to start from, passed only to coders that set ``starts_from_codes``.
 
         Returns
         -------
         RowCodes
-            At most T entries a row.
+            At most T entries per row.
         """
 
     def measure_penalty(self, values: Floats) -> Floats:
-        """Return the penalty on the codes of some rows, in units of half the squared residual.
-
-        Parameters
-        ----------
-        values : ndarray of shape (n_rows, n_places)
-            The coefficients, in any order.
-
-        Returns
-        -------
-        ndarray of shape (n_rows,)
-            The penalty, zero unless the coder declares ``has_penalty``.
-        """
+        """Return the penalty on each row of coefficients, in units of half the squared residual; 0 by default."""
         return np.zeros(len(values), values.dtype)
 
     def measure_misfit(self, squared_residuals: Floats, codes: RowCodes) -> Floats:
-        """Return what coding lowers: squared residuals plus twice the penalty.
-
-        Parameters
-        ----------
-        squared_residuals : ndarray of shape (n_rows,)
-            Of the samples.
-        codes : RowCodes
-            Their codes.
-
-        Returns
-        -------
-        ndarray of shape (n_rows,)
-            The misfits.
-        """
+        """Return the cost that coding minimizes, per row: the squared residual plus twice the penalty."""
         return squared_residuals + 2 * self.measure_penalty(codes.values) if self.has_penalty else squared_residuals
 
     def adapt(self, samples: Floats, dictionary: Floats, n_nonzero_coefs: int) -> SparseCoder:
-        """Return a coder whose open parameters have been estimated from the data.
+        """Return a coder whose open parameters are estimated from data, or itself if there are none.
 
         Parameters
         ----------
         samples : ndarray of shape (n_samples, n_features)
-            Some of the samples to be coded, about a thousand at most.
+            Some of the samples to be coded, at most about 1000.
         dictionary : ndarray of shape (n_components, n_features)
-            The first dictionary.
+            The initial dictionary.
         n_nonzero_coefs : int
             The budget T.
-
-        Returns
-        -------
-        SparseCoder
-            This coder, if there is nothing to estimate.
         """
         return self
 
     def learned_parameters(self) -> dict[str, float]:
-        """Return the numeric parameters, which files store for :meth:`with_learned_parameters`.
-
-        Returns
-        -------
-        dict
-            Values by name.
-        """
+        """Return the numeric parameters by name, which files store for :meth:`with_learned_parameters`."""
         return {name: value for name, value in self.get_params().items() if type(value) is float}
 
     def with_learned_parameters(self, values: dict[str, float]) -> SparseCoder:
-        """Return a coder that has adapted before with the parameters it had then.
-
-        Parameters
-        ----------
-        values : dict
-            From :meth:`learned_parameters`.
-
-        Returns
-        -------
-        SparseCoder
-            This coder, if it has nothing to estimate.
-        """
+        """Return a coder with the parameters of an earlier :meth:`adapt`, or itself if it has no open parameters."""
         if self.is_adapted:
             return self
         known = self.get_params()
@@ -188,7 +145,7 @@ class SparseCoder(BaseEstimator, ABC):
 
 
 def check_budget(n_nonzero_coefs: int | None, n_components: int, sparse_coder: SparseCoder | None = None) -> int:
-    """Return T as an int, by default the coder's own but at most the number of atoms, or raise."""
+    """Return T as an int; by default that of the coder, or all atoms if there are fewer."""
     if n_nonzero_coefs is None:
         return min((sparse_coder or SparseCoder).default_budget, n_components)
     if not isinstance(n_nonzero_coefs, Integral) or isinstance(n_nonzero_coefs, bool) or n_nonzero_coefs < 1:
@@ -201,14 +158,10 @@ def check_budget(n_nonzero_coefs: int | None, n_components: int, sparse_coder: S
     return int(n_nonzero_coefs)
 
 
-class _Pursuit(SparseCoder):
-    """What OMP and ORMP share: a greedy choice of atoms, least squares on those chosen."""
+class KernelCoder(SparseCoder):
+    """A coder whose row problems are solved by a kernel."""
 
     projects_directions = True
-    uses_residual_norm: bool
-
-    def __init__(self, tol: float | None = None):
-        self.tol = tol
 
     def encode(
         self,
@@ -223,35 +176,41 @@ class _Pursuit(SparseCoder):
         directions: Floats | None = None,
         init_codes: RowCodes | None = None,
     ) -> RowCodes:
-        dtype = gram.dtype
         n_rows, n_components = correlations.shape
-        directions = np.empty((n_rows, 0, n_components), dtype) if directions is None else directions
+        n_directions = 0 if directions is None else directions.shape[1]
+        directions = np.empty((0, n_components), gram.dtype) if directions is None else directions
+        problem = gram, correlations, coef, weight, pull, directions.reshape(-1, n_components)
+        sizes = n_nonzero_coefs, n_components, len(coef), n_directions, gram.dtype
+        shape = n_rows, n_nonzero_coefs
+        codes = RowCodes(np.zeros(shape, np.int32), np.zeros(shape, gram.dtype))
+        if init_codes is not None:
+            codes.indices[:], codes.values[:] = init_codes
+        self._solve(problem, energies, sizes, codes)
+        return codes
+
+    @abstractmethod
+    def _solve(self, problem: RowArrays, energies: Floats | None, sizes: Sizes, codes: RowCodes) -> None:
+        """Overwrite codes, starting from them if the kernel can; `sizes` are those of its workspace."""
+
+
+class _Pursuit(KernelCoder):
+    """Greedy choice of atoms, with least squares on those chosen: what OMP and ORMP share."""
+
+    uses_residual_norm: bool
+
+    def __init__(self, tol: float | None = None):
+        self.tol = tol
+
+    def _solve(self, problem: RowArrays, energies: Floats | None, sizes: Sizes, codes: RowCodes) -> None:
+        n_rows, dtype = len(codes.values), codes.values.dtype
         if energies is None:
             energies, tolerances = np.zeros(n_rows, dtype), np.full(n_rows, -np.inf, dtype)
         else:
             floor = dtype.type(_ROUNDING_ERRORS_OF_RESIDUAL * np.finfo(dtype).eps)
             tolerances = np.maximum(floor * energies, dtype.type(self.tol or 0))
-        codes = RowCodes(
-            np.empty((n_rows, n_nonzero_coefs), np.int32),
-            np.empty((n_rows, n_nonzero_coefs), dtype),
-        )
-        pursue_rows(
-            gram,
-            correlations,
-            coef,
-            weight,
-            pull,
-            directions.reshape(-1, n_components),
-            energies,
-            tolerances,
-            dtype.type((_ROUNDING_ERRORS_OF_CORRELATION * np.finfo(dtype).eps) ** 2),
-            dtype.type(PIVOT_FLOOR[dtype]),
-            self.uses_residual_norm,
-            make_pursuit_workspace(n_nonzero_coefs, n_components, len(coef), directions.shape[1], dtype),
-            codes.indices,
-            codes.values,
-        )
-        return codes
+        smallest = dtype.type((_ROUNDING_ERRORS_OF_CORRELATION * np.finfo(dtype).eps) ** 2)
+        limits = energies, tolerances, smallest, dtype.type(PIVOT_FLOOR[dtype])
+        pursue_rows(*problem, *limits, self.uses_residual_norm, make_pursuit_workspace(*sizes), *codes)
 
 
 class OMP(_Pursuit):
@@ -260,7 +219,7 @@ class OMP(_Pursuit):
     Parameters
     ----------
     tol : float or None, default=None
-        Stop when the squared norm of the residual is no larger; only in traditional sparse coding.
+        Stop when the squared norm of the residual is at most tol; only in traditional sparse coding.
 
     See Also
     --------
@@ -284,7 +243,7 @@ class ORMP(_Pursuit):
     Parameters
     ----------
     tol : float or None, default=None
-        Stop when the squared norm of the residual is no larger; only in traditional sparse coding.
+        Stop when the squared norm of the residual is at most tol; only in traditional sparse coding.
 
     See Also
     --------

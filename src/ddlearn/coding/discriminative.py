@@ -17,11 +17,11 @@ problem of a :class:`~ddlearn.SparseCoder` with
 The paper prints half of that weight, :math:`H_{jj}^2 = \Omega_2/(2\gamma_j)`.  Completing the square in its own Eq. 4
 gives :math:`\Omega_2/\gamma_j`: only then does the parabola have the gradient of :math:`F`.
 
-A coder with a penalty on codes, such as the :class:`~ddlearn.ElasticNet`, has :math:`\|y - D^T x\|^2` plus twice that
-penalty, the *misfit*, in its place: the scale of the prior on codes is tied to the noise of the sample.
+For a coder with a penalty on codes, such as the :class:`~ddlearn.ElasticNet`, twice the penalty is added to
+:math:`\|y - D^T x\|^2`; the sum is the *misfit*.
 
-The greedy coder may miss the parabola's minimum, and the parabola is not :math:`F`, so a step can raise :math:`F`.
-Such a step is rejected and the sample keeps its code: no sample's objective ever rises.
+The greedy coder may miss the parabola's minimum, and the parabola differs from :math:`F`, so a step can raise
+:math:`F`.  Such a step is rejected and the sample keeps its code: no sample's objective ever rises.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from .encoder import Encoder, adapt_coder, check_samples, measure_energies, reso
 
 
 class DiscriminativeCoding(BaseEstimator):
-    """How long Algorithm 1 goes on.
+    """When Algorithm 1 stops.
 
     Parameters
     ----------
     max_iter : int, default=100
-        Newton steps at most, the paper's p_max.  A quadratic loss needs one.
+        Largest number of Newton steps, the paper's p_max.  A quadratic loss needs one.
     tol : float, default=1e-4
-        A code has converged when it changes by no more, relative to its size.
+        A code has converged when it changes by at most this much, relative to its norm.
 
     Examples
     --------
@@ -68,14 +68,14 @@ class DiscriminativeCoding(BaseEstimator):
         self.tol = tol
 
     def check_parameters(self) -> None:
-        """Raise unless both are numbers of at least 0."""
+        """Raise an error unless both are numbers of at least 0."""
         check_number("max_iter of the coding", self.max_iter, Integral)
         check_number("tol of the coding", self.tol, Real)
 
 
 @dataclass(frozen=True)
 class CodingRecord:
-    """What discriminative coding did.
+    """Steps and objective of a run of discriminative coding.
 
     Parameters
     ----------
@@ -84,12 +84,11 @@ class CodingRecord:
     n_accepted : int
         Steps that lowered the objective of their sample.
     n_rejected : int
-        Steps that would have raised it and were undone.  A last step that changes the code by less than the tolerance
-        may count as neither.
+        Steps that would have raised it and were undone.  A last step within the tolerance may count as neither.
     objective_before : ndarray of shape (n_samples,)
-        The objective F of each sample at the code it started from.
+        The objective F of each sample at its initial code.
     objective_after : ndarray of shape (n_samples,)
-        The same at the code returned.
+        The objective F of each sample at the returned code.
 
     Examples
     --------
@@ -124,7 +123,7 @@ class RowProblems(NamedTuple):
 
 
 class Point(NamedTuple):
-    """Codes of the rows of a block, with what is computed from them."""
+    """Codes of the rows of a block, with their scores and costs."""
 
     codes: RowCodes
     scores: Floats  # (n_rows, n_classes) without intercept
@@ -140,15 +139,6 @@ class Point(NamedTuple):
         rows = positions[is_chosen]
         for array, new in zip((*self.codes, *self[1:]), (*other.codes, *other[1:]), strict=True):
             array[rows] = new[is_chosen]
-
-
-@dataclass
-class _StepCounts:
-    """What a :class:`CodingRecord` counts."""
-
-    n_iter: NDArray[np.int32]
-    n_accepted: int = 0
-    n_rejected: int = 0
 
 
 @dataclass(frozen=True)
@@ -170,40 +160,45 @@ class DiscriminativeCoder:
         n_jobs: int | None = None,
         block_rows: int = TILE_ROWS,
     ) -> tuple[RowCodes, CodingRecord]:
-        """Code all rows; :func:`discriminative_encode` for arguments that have been checked."""
+        """Code all rows, as :func:`discriminative_encode` does."""
         encoder = self.encoder
         shape = (len(X), encoder.n_nonzero_coefs)
         codes = RowCodes(np.empty(shape, np.int32), np.empty(shape, X.dtype))
+        n_steps = np.empty((3, len(X)), np.int32)
+        before, after = np.empty((2, len(X)), X.dtype)
         blocks = split_rows(len(X), block_rows)
 
-        def encode_rows(rows: slice, workspace: Floats) -> CodingRecord:
+        def encode_rows(rows: slice, workspace: Floats) -> None:
             energies = measure_energies(X[rows], rows.start)
             correlations = encoder.correlate(X[rows], workspace)
             problems = RowProblems(correlations, energies, labels[rows], noise_variance[rows])
             is_new = init_codes is None
             start = encoder.encode_block(correlations, energies) if is_new else init_codes.rows(rows)  # type: ignore[union-attr]
-            point, record = self.descend(problems, start, is_start_traditional=is_new)
-            codes.indices[rows], codes.values[rows] = point.codes
-            return record
+            point, n_steps[:, rows], before[rows] = self.descend(problems, start, is_start_traditional=is_new)
+            codes.indices[rows], codes.values[rows], after[rows] = *point.codes, point.objective
 
-        records = map_blocks(encode_rows, blocks, encoder.make_workspace(blocks), n_jobs=n_jobs)
-        return codes, _join_records(records)
+        map_blocks(encode_rows, blocks, encoder.make_workspace(blocks), n_jobs=n_jobs)
+        n_accepted, n_rejected = n_steps[1:].sum(axis=1).tolist()
+        return codes, CodingRecord(n_steps[0], n_accepted, n_rejected, before, after)
 
-    def descend(self, problems: RowProblems, start: RowCodes, is_start_traditional: bool) -> tuple[Point, CodingRecord]:
-        """Take guarded Newton steps; a row that converged, or whose step was rejected, is done."""
+    def descend(
+        self, problems: RowProblems, start: RowCodes, *, is_start_traditional: bool
+    ) -> tuple[Point, NDArray[np.int32], Floats]:
+        """Take Newton steps while they lower the objective; return also their numbers, and the objective before.
+
+        The numbers of steps are those tried, accepted and rejected, of shape (3, n_rows).
+        """
         point = self.evaluate(problems, RowCodes(start.indices.copy(), start.values.copy()))
         objective_before = point.objective.copy()
-        counts = _StepCounts(np.zeros(len(problems.energies), np.int32))
+        n_steps = np.zeros((3, len(objective_before)), np.int32)
         is_labelled = problems.labels.any(axis=1)
-        if not is_start_traditional:  # without labels, the traditional code is the only one to try
-            self._try(self._encode_label_free, problems, point, np.flatnonzero(~is_labelled), counts)
+        if not is_start_traditional:  # rows without labels get their traditional code
+            self._try(self._encode_label_free, problems, point, np.flatnonzero(~is_labelled), n_steps)
         active = np.flatnonzero(is_labelled)
-        # One step solves a problem that is already quadratic.
+        # One step solves a quadratic problem.
         for _ in range(min(self.coding.max_iter, 1) if self.loss.is_quadratic else self.coding.max_iter):
-            active = self._try(self._step, problems, point, active, counts)
-        return point, CodingRecord(
-            counts.n_iter, counts.n_accepted, counts.n_rejected, objective_before, point.objective
-        )
+            active = self._try(self._step, problems, point, active, n_steps)
+        return point, n_steps, objective_before
 
     def _try(
         self,
@@ -211,9 +206,9 @@ class DiscriminativeCoder:
         problems: RowProblems,
         point: Point,
         positions: NDArray[np.intp],
-        counts: _StepCounts,
+        n_steps: NDArray[np.int32],
     ) -> NDArray[np.intp]:
-        """Move rows to the proposed codes where that lowers their objective; return the rows that moved far enough."""
+        """Accept proposed codes that lower the objective of their row; return the rows that have not converged."""
         if positions.size == 0:
             return positions
         current, tried = point.take(positions), problems.take(positions)
@@ -223,28 +218,19 @@ class DiscriminativeCoder:
         change_rows(*current.codes, *proposal.codes, squared_change, squared_size)
         is_same = squared_change <= self.coding.tol**2 * squared_size
         point.put(positions, proposal, is_lower)
-        counts.n_iter[positions] += 1
-        counts.n_accepted += int(np.count_nonzero(is_lower))
-        counts.n_rejected += int(np.count_nonzero(~is_lower & ~is_same))
+        n_steps[:, positions] += np.stack([np.ones_like(is_lower), is_lower, ~is_lower & ~is_same])
         return positions[is_lower & ~is_same]
 
     def _encode_label_free(self, problems: RowProblems, _: Point) -> RowCodes:
         return self.encoder.encode_block(problems.correlations, problems.energies)
 
     def _step(self, problems: RowProblems, current: Point) -> RowCodes:
-        """Solve the parabola at the current scores."""
+        """Minimize the parabola at the current scores."""
         encoder = self.encoder
         weight, pull = expand_loss(self.model, self.loss, problems, current.scores)
         start: dict[str, Any] = {"init_codes": current.codes} if encoder.sparse_coder.starts_from_codes else {}
-        return encoder.sparse_coder.encode(
-            encoder.gram,
-            problems.correlations,
-            self.model.coef,
-            weight,
-            pull,
-            n_nonzero_coefs=encoder.n_nonzero_coefs,
-            **start,
-        )
+        problem = encoder.gram, problems.correlations, self.model.coef, weight, pull
+        return encoder.sparse_coder.encode(*problem, n_nonzero_coefs=encoder.n_nonzero_coefs, **start)
 
     def evaluate(self, problems: RowProblems, codes: RowCodes) -> Point:
         """Compute scores and the objective F of codes."""
@@ -256,7 +242,7 @@ class DiscriminativeCoder:
         misfit, sparse_coder = squared_residual, self.encoder.sparse_coder
         if sparse_coder.has_penalty:
             misfit = sparse_coder.measure_misfit(squared_residual, codes)
-        # A label of 0 is unknown and costs nothing.
+        # A label of 0 is unknown and has no cost.
         margin = problems.labels * (scores + self.model.intercept)
         cost = np.abs(problems.labels) * self.loss.value(margin)
         objective = misfit / problems.noise_variance + 2 * np.sum(cost / self.model.class_cost, axis=1)
@@ -273,45 +259,30 @@ def expand_loss(model: Model, loss: Loss, problems: RowProblems, scores: Floats)
     return weight, pull
 
 
-def _join_records(records: list[CodingRecord]) -> CodingRecord:
-    return CodingRecord(
-        n_iter=np.concatenate([record.n_iter for record in records]),
-        n_accepted=sum(record.n_accepted for record in records),
-        n_rejected=sum(record.n_rejected for record in records),
-        objective_before=np.concatenate([record.objective_before for record in records]),
-        objective_after=np.concatenate([record.objective_after for record in records]),
-    )
-
-
 def _check_model(dictionary: Floats, coef: ArrayLike, intercept: ArrayLike, class_cost: ArrayLike) -> Model:
-    dtype = dictionary.dtype
-    coef = check_array(coef, dtype=dtype, order="C", input_name="coef")
+    coef = check_array(coef, dtype=dictionary.dtype, order="C", input_name="coef")
     if coef.shape[1] != len(dictionary):
         raise ValueError(
             f"coef has {coef.shape[1]} columns, but there are {len(dictionary)} atoms: "
-            "one row per class, one column per atom."
+            "pass one row per class, one column per atom."
         )
-    n_classes = len(coef)
-    intercept = _fill(intercept, n_classes, "intercept", "classes", dtype)
-    class_cost = _fill(class_cost, n_classes, "class_cost", "classes", dtype)
-    _check_positive(class_cost, "class_cost")
+    intercept = _fill(intercept, len(coef), "intercept", "classes", dictionary.dtype)
+    class_cost = _fill(class_cost, len(coef), "class_cost", "classes", dictionary.dtype, positive=True)
     return Model(dictionary, coef, intercept, class_cost)
 
 
-def _fill(values: ArrayLike, length: int, name: str, what: str, dtype: np.dtype) -> Floats:
+def _fill(values: ArrayLike, length: int, name: str, what: str, dtype: np.dtype, *, positive: bool = False) -> Floats:
     """Return one finite value per class or sample; a scalar is repeated."""
     array = np.asarray(values, dtype=dtype)
     if array.shape not in {(), (length,)}:
-        raise ValueError(f"{name} has shape {array.shape}, but there are {length} {what}: give one value, or one each.")
+        raise ValueError(f"{name} has shape {array.shape}, but there are {length} {what}: pass one value, or one each.")
     if not np.isfinite(array).all():
-        raise ValueError(f"{name} holds values that are not finite: {array[~np.isfinite(array)][:3]}.")
-    return np.ascontiguousarray(np.broadcast_to(array, (length,)))
-
-
-def _check_positive(values: Floats, name: str) -> None:
-    if (values <= 0).any():
-        worst = int(np.argmin(values))
-        raise ValueError(f"{name} must be positive, got {values[worst]:g} at position {worst}: set a floor on it.")
+        raise ValueError(f"{name} contains values that are not finite: {array[~np.isfinite(array)][:3]}.")
+    array = np.ascontiguousarray(np.broadcast_to(array, (length,)))
+    if positive and (array <= 0).any():
+        worst = int(np.argmin(array))
+        raise ValueError(f"{name} must be positive, got {array[worst]:g} at position {worst}: set a floor on it.")
+    return array
 
 
 def _check_labels(labels: ArrayLike, n_samples: int, n_classes: int, dtype: np.dtype) -> Floats:
@@ -319,14 +290,14 @@ def _check_labels(labels: ArrayLike, n_samples: int, n_classes: int, dtype: np.d
     if labels.shape != (n_samples, n_classes):
         raise ValueError(
             f"labels has shape {labels.shape}, expected ({n_samples}, {n_classes}): "
-            "one row per sample, one column per class."
+            "pass one row per sample, one column per class."
         )
     is_wrong = ~np.isin(labels, (-1, 0, 1))
     if is_wrong.any():
         row, column = np.argwhere(is_wrong)[0]
         raise ValueError(
-            f"labels holds {labels[row, column]:g} in row {row}, column {column}; "
-            "it must be +1 (of the class), -1 (not of it) or 0 (not known)."
+            f"labels contains {labels[row, column]:g} in row {row}, column {column}; "
+            "it must be +1 (of the class), -1 (not of it) or 0 (unknown)."
         )
     return labels
 
@@ -348,14 +319,14 @@ def discriminative_encode(
     coding_tol: float = 1e-4,
     n_jobs: int | None = None,
 ) -> tuple[csr_array, CodingRecord]:
-    r"""Code samples so that they are well represented *and* well classified (the paper's DSC, Algorithm 1).
+    r"""Code samples such that they are well represented *and* well classified (the paper's DSC, Algorithm 1).
 
     Lowers, for each sample,
 
     .. math:: F(x) = \|y - D^T x\|^2 / \sigma^2 + 2 \sum_j \Omega(l_j (w_j^T x + b_j)) / \gamma_j
 
-    over codes with at most T nonzeros, by Newton steps each of which is a sparse coding problem.  A step that would
-    raise a sample's :math:`F` is undone, so no sample's objective rises.  The penalty of an :class:`ElasticNet`, twice,
+    over codes with at most T nonzeros, by Newton steps, each of which is a sparse coding problem.  A step that would
+    raise a sample's :math:`F` is undone, so no sample's objective rises.  Twice the penalty of an :class:`ElasticNet`
     is added to the squared residual.
 
     Parameters
@@ -363,38 +334,37 @@ def discriminative_encode(
     X : array-like of shape (n_samples, n_features)
         The samples, the paper's Y; float32 stays float32.
     labels : array-like of shape (n_samples, n_classes)
-        +1, -1, or 0 where the label is not known; a row of zeros is coded without classifiers.
+        +1, -1, or 0 where the label is unknown; a row of zeros is coded without classifiers.
     dictionary : array-like of shape (n_components, n_features)
-        One atom a row, the paper's D.
+        One atom per row, the paper's D.
     coef : array-like of shape (n_classes, n_components)
-        One classifier a row, the paper's W.
+        One classifier per row, the paper's W.
     intercept : float or array-like of shape (n_classes,), default=0.0
-        The classifiers' intercepts; not part of the code and outside its budget.
+        The classifiers' intercepts.
     noise_variance : float or array-like of shape (n_samples,)
         The paper's :math:`\sigma_i^2`, positive.
     class_cost : float or array-like of shape (n_classes,)
-        The paper's :math:`\gamma_j`, positive: the larger, the less a class pulls.
+        The paper's :math:`\gamma_j`, positive; the larger, the less a class influences codes.
     loss : str or Loss
         The classification cost: a name such as "logistic", or an object.
     n_nonzero_coefs : int or None, default=None
-        The paper's T, at most ``n_components``.  By default 5, for the elastic net 256, or all atoms if there are
-        fewer.
+        The paper's T, at most ``n_components``; by default 5 (elastic net: 256), or all atoms if there are fewer.
     sparse_coder : {"omp", "ormp", "elastic_net"} or SparseCoder, default="omp"
-        What solves each step.
+        The solver of each step.
     init_codes : sparse matrix of shape (n_samples, n_components) or None, default=None
         Codes to start from; by default those of :func:`sparse_encode`.
     max_coding_iter : int, default=100
-        Newton steps at most.  A quadratic loss needs one.
+        Largest number of Newton steps.  A quadratic loss needs one.
     coding_tol : float, default=1e-4
-        A sample is done when its code changes by no more, relative to its size.
+        A sample is done when its code changes by at most this much, relative to its norm.
     n_jobs : int or None, default=None
-        Number of threads; None is 1 unless a ``joblib.parallel_config`` says otherwise, -1 all cores.  The codes are
-        bitwise the same for every number.
+        Number of threads; None is 1 unless in a ``joblib.parallel_config`` context, -1 all cores.  Codes do not depend
+        on it, to the last bit.
 
     Returns
     -------
     codes : csr_array of shape (n_samples, n_components)
-        The codes, at most T entries a row.
+        The codes, at most T entries per row.
     record : CodingRecord
         Steps taken and the objective before and after.
 
@@ -420,8 +390,7 @@ def discriminative_encode(
     n_nonzero_coefs = check_budget(n_nonzero_coefs, n_components, coder)
     model = _check_model(dictionary, coef, intercept, class_cost)
     labels = _check_labels(labels, n_samples, len(model.coef), X.dtype)
-    noise_variance = _fill(noise_variance, n_samples, "noise_variance", "samples", X.dtype)
-    _check_positive(noise_variance, "noise_variance")
+    noise_variance = _fill(noise_variance, n_samples, "noise_variance", "samples", X.dtype, positive=True)
     check_number("max_coding_iter", max_coding_iter, Integral)
     check_number("coding_tol", coding_tol, Real)
     if init_codes is not None:

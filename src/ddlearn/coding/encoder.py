@@ -1,4 +1,4 @@
-"""Traditional sparse coding (the paper's TSC): label-free codes, by a dictionary with its Gram matrix."""
+"""Traditional sparse coding (the paper's TSC): codes without labels, from a dictionary and its Gram matrix."""
 
 from __future__ import annotations
 
@@ -21,10 +21,8 @@ from .elastic_net import ElasticNet
 
 SPARSE_CODERS: dict[str, type[SparseCoder]] = {"omp": OMP, "ormp": ORMP, "elastic_net": ElasticNet}
 
-# Rows of the Gram matrix that one thread computes at a time, and atoms below which one thread is faster than several.
-_GRAM_ROWS = 64
-_FEW_ATOMS = 400
-# Samples from which a coder estimates its open parameters, about.
+_GRAM_ROWS = 64  # rows of the Gram matrix that one thread computes at a time
+_FEW_ATOMS = 400  # up to this number, one thread is faster than several
 _MOST_SAMPLES_TO_ADAPT = 1000
 
 
@@ -40,16 +38,13 @@ def resolve_sparse_coder(sparse_coder: str | SparseCoder) -> SparseCoder:
 
 
 def check_samples(X: ArrayLike, dictionary: ArrayLike) -> tuple[Floats, Floats]:
-    """Return samples and atoms as C-contiguous arrays of one float dtype, that of the samples.
-
-    The samples' values are looked at later, block by block, by :func:`measure_energies`.
-    """
+    """Return samples, not yet checked for NaN, and atoms as C-contiguous arrays of the float dtype of the samples."""
     X = check_array(X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False, input_name="X")
     dictionary = check_array(dictionary, dtype=X.dtype, order="C", input_name="dictionary")
     if X.shape[1] != dictionary.shape[1]:
         raise ValueError(
             f"X has {X.shape[1]} features, but the atoms in dictionary have {dictionary.shape[1]}: "
-            "both hold one sample or atom a row, with the same features."
+            "pass one sample or atom per row, with the same features."
         )
     measure_energies(dictionary, 0, name="dictionary")
     return X, dictionary
@@ -58,11 +53,11 @@ def check_samples(X: ArrayLike, dictionary: ArrayLike) -> tuple[Floats, Floats]:
 def measure_energies(
     X: Floats, first_row: int, *, name: str = "X", remedy: str = "remove or impute such values"
 ) -> Floats:
-    """Return the squared norm of each row; raise if a row is not finite or its square leaves the range of its dtype."""
+    """Return the squared norm of each row; raise an error if it is not finite or out of the range of the dtype."""
     with np.errstate(over="ignore", invalid="ignore"):
         energies = np.vecdot(X, X)
     limits = np.finfo(X.dtype)
-    # Below the smallest normal number over eps, products lose digits without a sign of it.
+    # Below the smallest normal number over eps, products silently lose digits.
     smallest, largest = limits.tiny / limits.eps, limits.max * limits.eps
     if energies.min() >= smallest and energies.max() <= largest:
         return energies
@@ -75,13 +70,13 @@ def measure_energies(
         if row.any():
             raise ValueError(
                 f"Row {first_row + position} of {name} has values as large as {np.abs(row).max():.3g}, whose squares "
-                f"leave the range of {X.dtype}: rescale the data."
+                f"are out of the range of {X.dtype}: rescale the data."
             )
     return energies
 
 
 def compute_gram(dictionary: Floats, n_jobs: int | None = None) -> Floats:
-    """Return the products of the atoms with each other; each pair is computed once."""
+    """Return the Gram matrix of the atoms, computing each pair once."""
     n_components = len(dictionary)
     gram = np.empty((n_components, n_components), dictionary.dtype)
 
@@ -96,7 +91,7 @@ def compute_gram(dictionary: Floats, n_jobs: int | None = None) -> Floats:
 
 @dataclass(frozen=True)
 class Encoder:
-    """A dictionary with its Gram matrix, computed once, and the coder that finds codes in it."""
+    """A dictionary with its Gram matrix, and a sparse coder."""
 
     dictionary: Floats  # (n_components, n_features)
     gram: Floats  # (n_components, n_components)
@@ -121,30 +116,23 @@ class Encoder:
         return np.ascontiguousarray(self.dictionary.T)
 
     def correlate(self, X: Floats, out: Floats | None = None) -> Floats:
-        """Return the products of the samples with the atoms, one tile of rows after another."""
+        """Return the products of the samples with the atoms, computed in tiles of rows."""
         out = np.empty((len(X), len(self.dictionary)), X.dtype) if out is None else out[: len(X)]
         for tile in split_rows(len(X)):
             np.matmul(X[tile], self.dictionary.T, out=out[tile])
         return out
 
     def encode_block(self, correlations: Floats, energies: Floats) -> RowCodes:
-        """Traditional sparse coding of the rows of a block, given their products with the atoms and squared norms."""
+        """Return the traditional codes of a block of rows, given their products with the atoms and squared norms."""
         no_classes = np.empty((0, len(self.gram)), self.gram.dtype)
         no_terms = np.empty((len(correlations), 0), self.gram.dtype)
-        return self.sparse_coder.encode(
-            self.gram,
-            correlations,
-            no_classes,
-            no_terms,
-            no_terms,
-            n_nonzero_coefs=self.n_nonzero_coefs,
-            energies=energies,
-        )
+        problem = self.gram, correlations, no_classes, no_terms, no_terms
+        return self.sparse_coder.encode(*problem, n_nonzero_coefs=self.n_nonzero_coefs, energies=energies)
 
     def encode(
         self, X: Floats, *, n_jobs: int | None = None, block_rows: int = TILE_ROWS, first_row: int = 0
     ) -> RowCodes:
-        """Code all samples without labels; ``first_row`` is added to row numbers in error messages."""
+        """Return the traditional codes of all samples; ``first_row`` is added to row numbers in error messages."""
         shape = (len(X), self.n_nonzero_coefs)
         codes = RowCodes(np.empty(shape, np.int32), np.empty(shape, X.dtype))
         blocks = split_rows(len(X), block_rows)
@@ -157,22 +145,22 @@ class Encoder:
         return codes
 
     def make_workspace(self, blocks: list[slice]) -> Callable[[], Floats]:
-        """Return a function that allocates one thread's correlations, for the largest block, which is the first."""
+        """Return a function that allocates the correlations of one thread; the first block is the largest."""
         return lambda: np.empty((blocks[0].stop, len(self.dictionary)), self.dictionary.dtype)
 
 
 def count_stride(n_samples: int) -> int:
-    """Return s such that every s-th sample is enough for a coder to adapt to."""
+    """Return s such that every s-th sample is used to adapt a coder."""
     return -(-n_samples // _MOST_SAMPLES_TO_ADAPT)
 
 
 def adapt_coder(sparse_coder: SparseCoder, X: Floats, dictionary: Floats, n_nonzero_coefs: int) -> SparseCoder:
-    """Return the coder with the parameters filled in that are estimated from the samples."""
+    """Return the coder with its open parameters estimated from the samples."""
     if sparse_coder.is_adapted:
         return sparse_coder
     samples = np.ascontiguousarray(X[:: count_stride(len(X))])
     if not np.isfinite(samples).all():
-        measure_energies(np.ascontiguousarray(X), 0)  # raises, and names the row
+        measure_energies(np.ascontiguousarray(X), 0)  # raises an error that names the row
     return sparse_coder.adapt(samples, dictionary, n_nonzero_coefs)
 
 
@@ -187,37 +175,35 @@ def sparse_encode(
 ) -> csr_array:
     r"""Code each sample with at most T atoms, without labels (the paper's TSC).
 
-    Minimises :math:`\|y - D^T x\|^2` over codes :math:`x` with at most :math:`T` nonzeros, greedily, or the objective
-    of the :class:`ElasticNet`.  For the greedy methods atoms need not have unit norm: the atoms chosen, and the
-    reconstruction, are those of the normalised dictionary.  A sample may get fewer than T coefficients: when its
-    residual is zero to rounding, when no other atom can lower it, by a penalty, or by ``tol``.
+    Minimizes :math:`\|y - D^T x\|^2` over codes :math:`x` with at most :math:`T` nonzeros, greedily, or the objective
+    of the :class:`ElasticNet`.  For the greedy methods atoms need not have unit norm: the chosen atoms and the
+    reconstruction are those of the normalized dictionary.  A code has fewer than T coefficients if its residual is zero
+    up to rounding, if no other atom can lower it, or because of a penalty or ``tol``.
 
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
         The samples, the paper's Y; float32 stays float32.
     dictionary : array-like of shape (n_components, n_features)
-        One atom a row, the paper's D.
+        One atom per row, the paper's D.
     n_nonzero_coefs : int or None, default=None
-        The paper's T, at most ``n_components``.  By default 5, for the elastic net 256, or all atoms if there are
-        fewer.
+        The paper's T, at most ``n_components``; by default 5 (elastic net: 256), or all atoms if there are fewer.
     method : {"omp", "ormp", "elastic_net"} or SparseCoder, default="omp"
         Orthogonal matching pursuit, orthogonal least squares, the elastic net, or a coder of your own.
     tol : float or None, default=None
-        What the coder of that name is given as ``tol``: pursuits stop a sample when the squared norm of its residual
-        is no larger.
+        Parameter ``tol`` of a coder given by name: pursuits stop when the squared norm of the residual is at most tol.
     n_jobs : int or None, default=None
-        Number of threads; None is 1 unless a ``joblib.parallel_config`` says otherwise, -1 all cores.  The codes are
-        bitwise the same for every number.
+        Number of threads; None is 1 unless in a ``joblib.parallel_config`` context, -1 all cores.  Codes do not depend
+        on it, to the last bit.
 
     Returns
     -------
     csr_array of shape (n_samples, n_components)
-        The codes, at most T entries a row.
+        The codes, at most T entries per row.
 
     See Also
     --------
-    discriminative_encode : Codes that the classifiers pull on.
+    discriminative_encode : Codes that also depend on labels and classifiers.
 
     Examples
     --------
@@ -231,7 +217,7 @@ def sparse_encode(
     if tol is not None and not (isinstance(tol, Real) and tol >= 0):
         raise ValueError(f"tol must be None or a number of at least 0, got {tol!r}.")
     if tol is not None and not isinstance(method, str):
-        raise ValueError(f"tol={tol!r} goes with a method's name; give it to the constructor of {method!r} instead.")
+        raise ValueError(f"tol={tol!r} needs the name of a method; pass it to the constructor of {method!r} instead.")
     coder = resolve_sparse_coder(method)
     if tol is not None:
         coder.set_params(tol=tol)

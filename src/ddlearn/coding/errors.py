@@ -1,17 +1,17 @@
 r"""Features that are grossly wrong: the sparse error :math:`e` of the paper's testing model.
 
 A test sample is :math:`y = D^T x + e + n` with a sparse :math:`e`, as if the dictionary were augmented by the
-identity.  Error atoms have a budget of their own, since an occlusion takes hundreds of features where a code takes a
-few atoms.  Which features are wrong is found in one of two ways:
+identity.  Error atoms have a budget of their own, since an occlusion covers hundreds of features, but a code has only a
+few atoms.  There are two ways to find the wrong features:
 
 * *greedy*: matching pursuit over atoms and error atoms together (``kernels/errors.py``);
 * *alternating*: code the features that seem right, classify all features by their residual, and repeat.  With a
   fixed number of wrong features these are the concentration steps of least trimmed squares (Rousseeuw and Van Driessen,
-  2006).  The code starts with one atom and gets more only as wrong features are found: few atoms cannot imitate an
+  2006).  The code starts with one atom and gets more as wrong features are found: few atoms cannot represent an
   occluder, many can.
 
-What counts as large is measured by each sample's own residuals: if at most a share :math:`\beta` of the features is
-wrong, then the residual at the quantile :math:`(1 - \beta)/2` is that of a right feature, and gives their spread.
+Residuals are compared with the spread of right features, estimated per sample: if at most a fraction :math:`\beta` of
+the features is wrong, the residual at the quantile :math:`(1 - \beta)/2` is that of a right feature.
 """
 
 from __future__ import annotations
@@ -34,14 +34,13 @@ from .masked import MaskedCoder, MaskedFit, Tangents
 
 Counts = NDArray[np.int64]
 
-# The residuals of a sample that the atoms represent exactly are at most this many rounding errors.
-_ROUNDING_ERRORS = 100
-_GROWTH = 1.5
+_ROUNDING_ERRORS = 100  # largest residual of a sample that the atoms represent exactly, relative to its largest value
+_GROWTH = 1.5  # of the number of atoms
 _ROUNDS_PER_SIZE = 2
 
 
 class ErrorFit(NamedTuple):
-    """Codes of a block of rows, and what is wrong in them: what an :class:`ErrorSearch` finds.
+    """Result of an :class:`ErrorSearch`: codes of a block of rows, and their wrong features.
 
     Parameters
     ----------
@@ -77,7 +76,7 @@ class ErrorSearch(BaseEstimator, ABC):
     moves_samples = True  # whether tangents are taken into account
 
     def check_parameters(self) -> None:
-        """Raise unless all parameters make sense."""
+        """Raise an error if a parameter is invalid."""
 
     @abstractmethod
     def find(
@@ -94,15 +93,15 @@ class ErrorSearch(BaseEstimator, ABC):
         Parameters
         ----------
         coder : MaskedCoder
-            Codes rows of which some features are left out.
+            Codes rows without some of their features.
         samples : ndarray of shape (n_rows, n_features)
-            The samples; values of missing features do not matter.
+            The samples; the values of missing features are not used.
         is_known : ndarray of shape (n_rows, n_features), bool
             False where a feature is missing.
         budgets : ndarray of shape (n_rows,)
-            How many features of each sample may be wrong.
+            Largest number of wrong features per sample.
         noise_scale : float
-            Standard deviation of the noise in training; a spread is never taken to be smaller.
+            Standard deviation of the noise in training, a lower bound of the spread.
         tangents : Tangents or None, default=None
             How samples may move, if the search supports that.
 
@@ -119,16 +118,16 @@ class AlternatingErrors(ErrorSearch):
     Parameters
     ----------
     trim : float, default=1.0
-        A feature is left out of the fit when its residual exceeds this multiple of the spread of right features.  To
-        leave out a right feature costs little, to keep a wrong one costs much.
+        A feature is left out of the fit if its residual exceeds this multiple of the spread of right features.  Leaving
+        out a right feature does little harm, keeping a wrong one much.
     threshold : float, default=3.0
-        A feature is called wrong when its residual exceeds this multiple of the spread.
+        A feature is wrong if its residual exceeds this multiple of the spread.
     max_iter : int, default=5
-        Repetitions at most once the code has all its atoms.
+        Largest number of repetitions with the full number of atoms.
 
     See Also
     --------
-    GreedyErrors : Atoms and wrong features one by one.
+    GreedyErrors : Selects atoms and wrong features one by one.
 
     Examples
     --------
@@ -142,7 +141,7 @@ class AlternatingErrors(ErrorSearch):
         self.max_iter = max_iter
 
     def check_parameters(self) -> None:
-        """Raise unless all parameters are numbers of at least 0."""
+        """Raise an error unless all parameters are numbers of at least 0."""
         check_number("trim", self.trim, Real)
         check_number("threshold", self.threshold, Real)
         check_number("max_iter", self.max_iter, Integral)
@@ -174,7 +173,7 @@ class AlternatingErrors(ErrorSearch):
         return ErrorFit(fit, is_kept, is_known & ~is_right)
 
     def _schedule(self, n_nonzero_coefs: int) -> Iterator[int]:
-        """Yield the numbers of atoms to code with, growing to all."""
+        """Yield increasing numbers of atoms, up to all."""
         size = 1
         while size < n_nonzero_coefs:
             for _ in range(_ROUNDS_PER_SIZE):
@@ -187,18 +186,18 @@ class AlternatingErrors(ErrorSearch):
 class GreedyErrors(ErrorSearch):
     """Orthogonal matching pursuit over atoms and error atoms together, each with its own budget.
 
-    An early atom that was chosen because of an occluder stays: on occluded images :class:`AlternatingErrors` is more
-    accurate.  Samples are registered before, not while, their errors are looked for.
+    An early atom that was chosen because of an occluder is kept: on occluded images :class:`AlternatingErrors` is more
+    accurate.  Samples are registered before the search, not during it.
 
     Parameters
     ----------
     threshold : float, default=10.0
-        A feature is right when its residual is below this multiple of the noise of the training samples.  Their noise
-        is smaller than that of new samples, since their codes were fitted together with the dictionary.
+        A feature is right if its residual is below this multiple of the noise of the training samples, which is
+        smaller than that of new samples, since the dictionary was fitted to them.
 
     See Also
     --------
-    AlternatingErrors : Revises what it has chosen.
+    AlternatingErrors : Revises its choices.
 
     Examples
     --------
@@ -212,7 +211,7 @@ class GreedyErrors(ErrorSearch):
         self.threshold = threshold
 
     def check_parameters(self) -> None:
-        """Raise unless the threshold is a number of at least 0."""
+        """Raise an error unless the threshold is a number of at least 0."""
         check_number("threshold", self.threshold, Real)
 
     def find(
@@ -225,24 +224,14 @@ class GreedyErrors(ErrorSearch):
         tangents: Tangents | None = None,
     ) -> ErrorFit:
         start = coder.solve(samples, is_known)
-        is_kept = is_known.copy()
-        n_rows, dtype = len(samples), samples.dtype
-        thresholds = np.maximum(self.threshold * noise_scale, measure_rounding(samples, is_known))
-        codes = RowCodes.empty(n_rows, coder.encoder.n_nonzero_coefs, dtype)
+        is_kept, dtype = is_known.copy(), samples.dtype
+        thresholds = np.maximum(self.threshold * noise_scale, measure_rounding(samples, is_known)).astype(dtype)
+        codes = RowCodes.empty(len(samples), coder.encoder.n_nonzero_coefs, dtype)
         norms = np.sqrt(np.diagonal(coder.encoder.gram))
         inverse_norms = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
-        pursue_with_errors(
-            coder.encoder.atoms_by_feature,
-            inverse_norms,
-            np.ascontiguousarray(samples),
-            budgets,
-            thresholds.astype(dtype),
-            dtype.type(_ROUNDING_ERRORS * np.finfo(dtype).eps),
-            dtype.type(PIVOT_FLOOR[dtype]),
-            is_kept,
-            codes.indices,
-            codes.values,
-        )
+        floors = dtype.type(_ROUNDING_ERRORS * np.finfo(dtype).eps), dtype.type(PIVOT_FLOOR[dtype])
+        problem = coder.encoder.atoms_by_feature, inverse_norms, np.ascontiguousarray(samples), budgets
+        pursue_with_errors(*problem, thresholds, *floors, is_kept, *codes)
         codes = codes.sort()
         unchanged = budgets == 0
         for mine, theirs in zip(codes, start.codes, strict=True):
@@ -252,7 +241,7 @@ class GreedyErrors(ErrorSearch):
 
 
 def measure_spread(residuals: Floats, samples: Floats, is_known: Flags, budgets: Counts, noise_scale: float) -> Floats:
-    """Return the standard deviation of the residuals of right features, estimated from those that are surely right."""
+    """Return the standard deviation of the residuals of right features, estimated from the smallest residuals."""
     n_known = is_known.sum(axis=1)
     middle = (n_known - budgets) // 2
     size = np.sort(np.where(is_known, np.abs(residuals), np.inf), axis=1)
@@ -262,12 +251,12 @@ def measure_spread(residuals: Floats, samples: Floats, is_known: Flags, budgets:
 
 
 def measure_rounding(samples: Floats, is_known: Flags) -> Floats:
-    """Return how large the residuals of a sample can be that the atoms represent exactly."""
+    """Return the largest residuals that rounding can cause, per sample."""
     return _ROUNDING_ERRORS * np.finfo(samples.dtype).eps * np.abs(np.where(is_known, samples, 0)).max(axis=1)
 
 
 def find_right(residuals: Floats, is_known: Flags, budgets: Counts, limit: Floats) -> Flags:
-    """Return which features are right: the residual is within the limit, or the budget for larger ones is spent."""
+    """Return which features are right: their residual is within the limit, or the budget is spent on larger ones."""
     size = np.where(is_known, np.abs(residuals), np.inf)
     largest_kept = np.sort(size, axis=1)[np.arange(len(size)), is_known.sum(axis=1) - budgets - 1]
     return is_known & (size <= np.maximum(largest_kept, limit)[:, None])

@@ -1,9 +1,9 @@
-r"""Random distortions of images, by which a classifier learns what does not change the class.
+r"""Random distortions of images, which teach a classifier what does not change the class.
 
-Each image is seen through its own displacement field, the sum of a translation, a linear map and a smooth random field
-(Simard, Steinkraus and Platt, ICDAR 2003).  The smooth field is what white noise becomes under a Gaussian filter, but
-drawn directly: white noise :math:`Z` on a coarse grid between smoothing matrices, :math:`B_v Z B_u^T`.  Translation and
-linear map are more rows and columns of :math:`Z`, those of constants and coordinates in :math:`B_v` and :math:`B_u`.
+Each image is warped by its own displacement field, the sum of a translation, a linear map and a smooth random field
+(Simard, Steinkraus and Platt, ICDAR 2003).  The smooth field is white noise after a Gaussian filter, but drawn
+directly: white noise :math:`Z` on a coarse grid between smoothing matrices, :math:`B_v Z B_u^T`.  Translation and
+linear map are further rows and columns of :math:`Z`, for the constants and coordinates in :math:`B_v` and :math:`B_u`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ..kernels.jitter import displace_rows
 from ..strategies import check_number
 from .alignment import check_image_shape
 
-_MARGIN = 2  # bumps beyond the border; to the pixels there the next one would add a share of at most exp(-9)
+_MARGIN = 2  # bumps beyond the border; the next one would contribute at most exp(-9) to the pixels there
 
-# What goes by name: parameters of a Jitter.
+# Parameters by name.
 JITTERS: dict[str, dict[str, float]] = {"affine": {}, "elastic": {"elastic": 0.3}}
 
 
 class Jitter(BaseEstimator):
-    """Distorts images at random: shifts them, maps them linearly, and bends them smoothly.
+    """Random distortions of images: shifts, linear maps, and smooth deformations.
 
     Distorted images have the norm of the originals.  Between pixels they are interpolated by cubic convolution, which
     hardly blurs; outside its border an image is zero.
@@ -38,12 +38,11 @@ class Jitter(BaseEstimator):
         Standard deviation of the translation in pixels, along rows and along columns.
     linear : float, default=0.5
         Standard deviation of each of the four terms of the linear map (scales, shears and rotations), in pixels of
-        movement at the border: at half the longer side from the centre.
+        movement at the border, that is, at half the longer side from the center.
     elastic : float, default=0.0
         Root mean square of the smooth random displacements in pixels, along rows and along columns.
     smoothness : float, default=4.0
-        How far smooth displacements reach: the standard deviation in pixels of the Gaussian that smooths white noise
-        to them.
+        Range of smooth displacements: the standard deviation in pixels of the Gaussian that smooths white noise.
 
     Examples
     --------
@@ -64,7 +63,7 @@ class Jitter(BaseEstimator):
         self.smoothness = smoothness
 
     def check_parameters(self) -> None:
-        """Raise unless all parameters make sense."""
+        """Raise an error if a parameter is invalid."""
         for name in ("shift", "linear", "elastic", "smoothness"):
             check_number(name, getattr(self, name), Real)
         if self.smoothness == 0:
@@ -73,9 +72,9 @@ class Jitter(BaseEstimator):
     def draw(
         self, n_images: int, image_shape: tuple[int, int], rng: np.random.Generator, dtype: DTypeLike = np.float64
     ) -> Floats:
-        """Return displacement fields, which say for each pixel how far from it to look.
+        """Return displacement fields: for each pixel, the offset down and to the right where its value comes from.
 
-        All random numbers are drawn here, always in float32, so that the distortions are the same in both types.
+        Random numbers are always drawn in float32, so that distortions do not depend on the dtype.
 
         Parameters
         ----------
@@ -84,14 +83,14 @@ class Jitter(BaseEstimator):
         image_shape : tuple of int
             Height and width of the images.
         rng : numpy.random.Generator
-            Where random numbers come from.
+            Generator of random numbers.
         dtype : numpy.dtype, default=numpy.float64
             The type of the images, float32 or float64.
 
         Returns
         -------
         ndarray of shape (n_images, 2, height, width)
-            Displacements along rows' numbers (down) and along columns' numbers (right), in pixels.
+            The offsets in pixels.
         """
         along_v, along_u = self._make_bases(image_shape)
         factors = np.zeros((n_images, 2, along_v.shape[1], along_u.shape[1]), np.float32)
@@ -111,11 +110,11 @@ class Jitter(BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_images, height * width)
-            The images, one a row.
+            One row per image.
         image_shape : tuple of int
-            Their height and width.
+            Height and width of the images.
         rng : numpy.random.Generator
-            Where random numbers come from.
+            Generator of random numbers.
 
         Returns
         -------
@@ -128,23 +127,21 @@ class Jitter(BaseEstimator):
         return displace(X, self.draw(len(X), image_shape, rng, X.dtype))
 
     def _make_bases(self, image_shape: tuple[int, int]) -> tuple[Floats, Floats]:
-        """Return, for both axes, what a field is made of: a constant, the coordinate, and bumps if fields are bent."""
+        """Return the basis of fields along each axis: a constant, the coordinate, and bumps for elastic fields."""
         half_side = max(max(image_shape) - 1, 1) / 2  # the same unit along both axes, or rotations would be shears
         bases = []
         for side in image_shape:
             coordinate = (np.arange(side) - (side - 1) / 2) / half_side
-            parts = [np.ones((side, 1)), coordinate[:, None]]
-            if self.elastic > 0:
-                parts.append(_make_bumps(side, self.smoothness))
-            bases.append(np.hstack(parts))
+            bumps = [_make_bumps(side, self.smoothness)] if self.elastic > 0 else []
+            bases.append(np.hstack([np.ones((side, 1)), coordinate[:, None], *bumps]))
         return bases[0], bases[1]
 
 
 def _make_bumps(side: int, smoothness: float) -> Floats:
     """Return Gaussian bumps on a coarse grid, as columns; the squares of each row sum to 1.
 
-    White noise times the bumps has variance 1 everywhere and, up to exp(-pi^2), the correlations of white noise on all
-    points under a Gaussian filter of standard deviation `smoothness`, if bumps are no farther apart than that.
+    White noise times the bumps has variance 1 and, up to exp(-pi^2), the correlations of white noise after a Gaussian
+    filter of standard deviation `smoothness`, if the distance of the bumps is at most that.
     """
     step = max(smoothness, 1.0)  # a grid finer than the pixels would add nothing
     n_inside = int(np.ceil((side - 1) / step)) + 1
@@ -154,7 +151,7 @@ def _make_bumps(side: int, smoothness: float) -> Floats:
 
 
 def displace(X: Floats, fields: Floats) -> Floats:
-    """Return images seen through the fields of :meth:`Jitter.draw`, one image a row; rows do not depend on others."""
+    """Return images warped by the fields of :meth:`Jitter.draw`, one row per image, each independent of the others."""
     n_images, _, height, width = fields.shape
     images = np.ascontiguousarray(X).reshape(n_images, height, width)
     displaced = np.empty_like(images)
@@ -163,22 +160,18 @@ def displace(X: Floats, fields: Floats) -> Floats:
 
 
 def resolve_jitter(jitter: str | Jitter | None, image_shape: tuple[int, int] | None, n_features: int) -> Jitter | None:
-    """Return the distortion to use, or None if it is off; raise if image_shape does not allow it."""
+    """Return the distortion, or None without one; raise an error if image_shape does not fit."""
     if image_shape is not None:
         check_image_shape(image_shape, n_features)
     if jitter is None:
         return None
     if isinstance(jitter, str):
-        jitter = _make_jitter(jitter)
+        if jitter not in JITTERS:
+            raise ValueError(f"jitter={jitter!r} is not known; choose one of {sorted(JITTERS)}.")
+        jitter = Jitter(**JITTERS[jitter])
     if not isinstance(jitter, Jitter):
         raise TypeError(f"jitter must be None, one of {sorted(JITTERS)}, or a Jitter object, got {jitter!r}.")
     jitter.check_parameters()
     if image_shape is None:
         raise ValueError("jitter distorts images: set image_shape=(height, width).")
     return jitter
-
-
-def _make_jitter(name: str) -> Jitter:
-    if name not in JITTERS:
-        raise ValueError(f"jitter={name!r} is not known; choose one of {sorted(JITTERS)}.")
-    return Jitter(**JITTERS[name])

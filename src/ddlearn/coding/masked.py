@@ -1,4 +1,4 @@
-r"""Sparse coding when not every feature counts, and when a sample may move while it is coded.
+r"""Sparse coding with some of the features, and of samples that may move while they are coded.
 
 For a sample :math:`y` of which only some features are kept (:math:`P` sets the others to zero), with tangents
 :math:`J` along which it may move by :math:`\delta` (``alignment.py``; without alignment there are none),
@@ -7,11 +7,11 @@ For a sample :math:`y` of which only some features are kept (:math:`P` sets the 
     \min_{x, \delta} \|P(y + J^T\delta - D^T x)\|^2 + \lambda \|\tau + \delta\|^2
     \quad\text{subject to}\quad \|x\|_0 \le T.
 
-Error atoms of the paper's testing model :math:`y = D^T x + e + n` whose support is known are features that are not
-kept: each fits its feature exactly, whatever :math:`x` is.  So are missing features.  Nothing of that size is formed:
-the Gram matrix of the kept features is that of all features less the products of those left out, which is a row
-problem of a :class:`~ddlearn.SparseCoder` whose classes are the features, with weight -1 where one is left out.  The
-best :math:`\delta` for given :math:`x` is linear in :math:`x`; putting it in projects the tangents out of the problem.
+Features that are not kept are missing or wrong: error atoms of the paper's testing model :math:`y = D^T x + e + n` with
+known support, each of which fits its feature exactly for every :math:`x`.  No Gram matrix per sample is computed: that
+of the kept features is the one of all features minus the products of those left out, which is the row problem of a
+:class:`~ddlearn.SparseCoder` with features as classes, of weight -1 where left out.  The best :math:`\delta` for given
+:math:`x` is linear in :math:`x`; substituting it projects the tangents out of the problem.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from .encoder import Encoder
 
 
 class Tangents(NamedTuple):
-    """How the samples of a block change when they are moved, and how far they have moved."""
+    """Derivatives of the samples of a block with respect to their moves, and the moves so far."""
 
     derivatives: Floats  # (n_rows, n_parameters, n_features)
-    damping: Floats  # (n_rows,) positive; keeps moves small that no feature supports
-    position: Floats  # (n_rows, n_parameters) the move so far
+    damping: Floats  # (n_rows,) positive; limits moves that no feature determines
+    position: Floats  # (n_rows, n_parameters)
 
     def rows(self, rows: NDArray[np.intp]) -> Tangents:
         return Tangents(*(array[rows] for array in self))
@@ -48,7 +48,7 @@ class MaskedFit(NamedTuple):
 
 
 class RowProblem(Protocol):
-    """What registration needs to know of coding."""
+    """The coder as registration uses it."""
 
     def fit(self, samples: Floats, is_known: Flags, tangents: Tangents | None) -> MaskedFit:
         """Find codes and moves of a block of rows."""
@@ -59,7 +59,7 @@ class RowProblem(Protocol):
 
 @dataclass(frozen=True)
 class MaskedCoder:
-    """Solves the problem of this file for blocks of rows; arguments have been checked."""
+    """Solves the problem of this file for blocks of rows."""
 
     encoder: Encoder
 
@@ -70,7 +70,7 @@ class MaskedCoder:
         tangents: Tangents | None = None,
         n_nonzero_coefs: int | None = None,
     ) -> MaskedFit:
-        """Code a block of rows, with T atoms unless another number is given; samples are finite everywhere."""
+        """Code a block of rows, by default with T atoms; samples are finite, also where features are not kept."""
         encoder = self.encoder if n_nonzero_coefs is None else replace(self.encoder, n_nonzero_coefs=n_nonzero_coefs)
         codes, system = self._encode(encoder, samples, is_kept, tangents)
         residuals = samples - codes.to_csr(len(encoder.dictionary)) @ encoder.dictionary
@@ -80,7 +80,7 @@ class MaskedCoder:
         return MaskedFit(codes, residuals + combine(moves, tangents.derivatives), moves)
 
     def encode(self, samples: Floats, is_kept: Flags) -> RowCodes:
-        """Return codes only, for samples that do not move."""
+        """Return only the codes, of samples that do not move."""
         return self._encode(self.encoder, samples, is_kept, None)[0]
 
     def _encode(
@@ -101,16 +101,8 @@ class MaskedCoder:
             system = _MoveSystem(tangents, is_kept)
             more = {"directions": system.project(encoder.dictionary)}
             correlations -= combine(system.pull(samples), more["directions"])
-        codes = encoder.sparse_coder.encode(
-            encoder.gram,
-            correlations,
-            coef,
-            weight,
-            np.zeros_like(weight),
-            n_nonzero_coefs=encoder.n_nonzero_coefs,
-            **more,  # type: ignore[arg-type]
-        )
-        return codes, system
+        problem, budget = (encoder.gram, correlations, coef, weight, np.zeros_like(weight)), encoder.n_nonzero_coefs
+        return encoder.sparse_coder.encode(*problem, n_nonzero_coefs=budget, **more), system  # type: ignore[arg-type]
 
 
 class _MoveSystem:
@@ -124,7 +116,7 @@ class _MoveSystem:
         factor_rows(self.basis, tangents.damping, self.factor)
 
     def project(self, dictionary: Floats) -> Floats:
-        """Return the basis' products with the atoms, tile by tile, as for :func:`correlate`."""
+        """Return the products of the basis with the atoms, in tiles as :meth:`Encoder.correlate` does."""
         n_rows, n_parameters, n_features = self.basis.shape
         flat = self.basis.reshape(-1, n_features)
         out = np.empty((len(flat), len(dictionary)), flat.dtype)
@@ -140,7 +132,7 @@ class _MoveSystem:
         return pull
 
     def solve(self, residuals: Floats) -> Floats:
-        """Return the best moves of samples whose codes leave these residuals."""
+        """Return the best moves, given the residuals of the codes."""
         pull = self.pull(residuals)
         moves = np.empty_like(pull)
         solve_rows(self.factor, pull, moves)
@@ -148,12 +140,12 @@ class _MoveSystem:
 
 
 def combine(factors: Floats, rows: Floats) -> Floats:
-    """Return, for each sample, a combination of its rows: (n, p) and (n, p, m) give (n, m)."""
+    """Return a linear combination of rows per sample: (n, p) and (n, p, m) give (n, m)."""
     return np.matmul(factors[:, None, :], rows)[:, 0]
 
 
 def trim_cost(residuals: Floats, is_known: Flags, budgets: NDArray[np.int64]) -> Floats:
-    """Return the sum of the squared residuals of each row's known features without the largest of them."""
+    """Return the sum of squared residuals over each row's known features, without the `budgets` largest."""
     squared = np.where(is_known, residuals, 0) ** 2
     if not budgets.any():
         return squared.sum(axis=1)

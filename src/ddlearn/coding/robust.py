@@ -1,9 +1,8 @@
 r"""Coding of test samples under the paper's testing model, :math:`y \circ \tau = D^T x + e + n`.
 
-Three things can come between a test sample and its code: an image out of register (``alignment.py``), grossly wrong
-features (``errors.py``), and missing features, which are wrong features that are known beforehand.  A block of rows
-goes through them in that order: the image is registered, which leaves out missing features and looks for errors as it
-moves, and then coded where it ends up.  Samples that need none of this do not come here.
+A test sample can be out of register (``alignment.py``), have grossly wrong features (``errors.py``), and miss features,
+which are wrong features known beforehand.  A block of rows is first registered, without missing features and with a
+search for errors in each round, and then coded.  Samples that need none of this are coded by ``encoder.py``.
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ from .alignment import Registration
 from .errors import Counts, ErrorSearch, resolve_error_search
 from .masked import MaskedCoder, MaskedFit, Tangents, trim_cost
 
-_ROUNDING = 1e-9  # 0.29 of 100 features are 29, but not in floating point
+_ROUNDING = 1e-9  # 0.29 * 100 is below 29 in floating point
 MISSING = ("error", "mask")
 
 
 class Robustness(BaseEstimator):
-    """What may be wrong with a new sample.  Training samples must be complete and correct.
+    """Errors and missing values in new samples.  Training samples must be complete and correct.
 
     Parameters
     ----------
     error_budget : int or float, default=0
-        How many features (an integer), or which share of the known ones (a float below 1), may be grossly wrong, as by
-        occlusion.  They are found and left out.
+        Largest number (an integer) or fraction (a float below 1) of the known features that may be grossly wrong, for
+        example by occlusion.  They are found and left out.
     error_search : {"alternating", "greedy"} or ErrorSearch, default="alternating"
-        How they are found.  "greedy" is matching pursuit in the dictionary augmented by the identity, as in the paper.
+        How to find them.  "greedy" is matching pursuit in the dictionary augmented by the identity, as in the paper.
     missing : {"error", "mask"}, default="error"
-        Whether NaN is an error or marks a missing feature.
+        Whether NaN raises an error or marks a missing feature.
 
     Examples
     --------
@@ -53,7 +52,7 @@ class Robustness(BaseEstimator):
         self.missing = missing
 
     def check_parameters(self, n_features: int) -> None:
-        """Raise unless all parameters make sense for samples with this number of features."""
+        """Raise an error if a parameter is invalid for samples with this number of features."""
         if self.missing not in MISSING:
             raise ValueError(f"missing={self.missing!r} is not known; choose one of {sorted(MISSING)}.")
         check_error_budget(self.error_budget, n_features)
@@ -102,8 +101,8 @@ class RobustCoder:
         return CodedBlock(samples, found.fit.codes, found.is_kept, found.is_wrong, is_known, parameters)
 
     def to_affine(self, parameters: Floats) -> Floats | None:
-        """Return the affine maps of parameters, None without alignment."""
-        return None if self.registration is None else self.registration.frame.to_affine(parameters)
+        """Return the affine maps for given parameters, None without alignment."""
+        return None if self.registration is None else self.registration.to_affine(parameters)
 
     def fit(self, samples: Floats, is_known: Flags, tangents: Tangents | None) -> MaskedFit:
         """Code rows while they are being registered."""
@@ -113,11 +112,8 @@ class RobustCoder:
         return self.coder.solve(samples, is_known, tangents)
 
     def measure_cost(self, residuals: Floats, is_known: Flags) -> Floats:
-        """Return what registration lowers: the squared residuals without the largest, which may be errors.
-
-        Scaled to all features: as an image with missing pixels moves, their number changes, which is no gain.
-        """
-        n_known = np.maximum(is_known.sum(axis=1), 1)
+        """Return the cost that registration lowers: the squared residuals without the largest, which may be errors."""
+        n_known = np.maximum(is_known.sum(axis=1), 1)  # which changes as an image with missing pixels moves
         return trim_cost(residuals, is_known, self._count_budgets(is_known)) * (is_known.shape[1] / n_known)
 
     @property
@@ -125,40 +121,39 @@ class RobustCoder:
         return resolve_error_search(self.robustness.error_search)
 
     def _count_budgets(self, is_known: Flags) -> Counts:
-        """Return how many features of each row may be wrong; at least one must be right."""
+        """Return the largest number of wrong features of each row; at least one must be right."""
         n_known, budget = is_known.sum(axis=1), self.robustness.error_budget
         wanted = budget if isinstance(budget, Integral) else np.floor(budget * n_known + _ROUNDING)
         return np.clip(wanted, 0, np.maximum(n_known - 1, 0)).astype(np.int64)
 
 
 def check_error_budget(error_budget: float, n_features: int) -> None:
-    """Raise unless the budget is a count below the number of features or a share below one."""
-    is_number = isinstance(error_budget, Real) and not isinstance(error_budget, bool) and error_budget >= 0
-    if not is_number:
+    """Raise an error unless the budget is a count below the number of features or a fraction below 1."""
+    if not isinstance(error_budget, Real) or isinstance(error_budget, bool) or not error_budget >= 0:
         raise ValueError(
-            "error_budget must be a number of features (an integer) or a share of them (a float), "
+            "error_budget must be a number of features (an integer) or a fraction of them (a float), "
             f"got {error_budget!r}."
         )
     if isinstance(error_budget, Integral) and error_budget >= n_features:
         raise ValueError(
             f"error_budget={error_budget} leaves none of the {n_features} features to be right: use a smaller number, "
-            "or a share below 1 such as 0.3."
+            "or a fraction below 1 such as 0.3."
         )
     if not isinstance(error_budget, Integral) and error_budget >= 1:
         raise ValueError(
-            f"error_budget={error_budget!r} is a share of the features and must be below 1; for a number of features "
-            "use an integer."
+            f"error_budget={error_budget!r} is a fraction of the features and must be below 1; for a number of "
+            "features use an integer."
         )
 
 
 def check_mask(mask: ArrayLike | None, shape: tuple[int, int]) -> Flags | None:
-    """Return where features are missing, in the shape of the samples, or raise."""
+    """Return where features are missing, in the shape of the samples."""
     if mask is None:
         return None
     mask = np.asarray(mask)
     if mask.dtype != bool or mask.shape not in (shape, shape[1:]):
         raise ValueError(
-            f"mask must hold True where a feature is missing, in the shape of X, {shape}, or of one sample, "
+            f"mask must be True where a feature is missing, in the shape of X, {shape}, or of one sample, "
             f"{shape[1:]}; got {mask.dtype} values of shape {mask.shape}."
         )
     return np.broadcast_to(mask, shape)

@@ -242,7 +242,7 @@ def _check_arrays(arrays: Arrays, run: FitRun, *, has_refinement: bool) -> None:
     shapes: dict[str, tuple[int, ...]] = parameters | codes
     shapes |= {"coef": (n_classes, n_components), "class_cost": (n_classes,), "noise_variance": (n_samples,)}
     if settings.registration is not None:
-        shapes["positions"] = (n_samples, len(settings.registration.frame.units))
+        shapes["positions"] = (n_samples, len(settings.registration.units))
     if has_refinement:
         parameters["coef_by_atom"] = (n_components, n_classes)
         shapes |= {f"refinement.{prefix}.{name}": parameters[name] for prefix in _REFINED for name in parameters}

@@ -232,7 +232,7 @@ class FullInference(InferenceRule):
         for candidate in np.argsort(-fast, axis=1, kind="stable")[:, : self.n_candidates].T:
             labels = np.full_like(problems.labels, -1)
             labels[rows, candidate] = 1
-            point, _ = coder.descend(problems._replace(labels=labels), codes, is_start_traditional=True)
+            point = coder.descend(problems._replace(labels=labels), codes, is_start_traditional=True)[0]
             class_cost = point.objective - point.misfit / variance
             joint[rows, candidate] = np.minimum(joint[rows, candidate], misfit_cost(point) + class_cost)
         return -joint / 2

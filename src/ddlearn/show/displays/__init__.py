@@ -3,22 +3,3 @@
 ``from_estimator`` computes and draws, ``plot`` draws again, on given axes or in a new figure, which is kept as
 ``figure_``.  Nothing is shown on screen, and matplotlib is imported only when something is drawn.
 """
-
-from .code import CodeDisplay
-from .confusion import ConfusionDisplay
-from .convergence import ConvergenceDisplay
-from .dictionary import DictionaryDisplay
-from .evidence import EvidenceDisplay
-from .losses import LossDisplay
-from .scales import ClassCostDisplay, NoiseDisplay
-
-__all__ = [
-    "ClassCostDisplay",
-    "CodeDisplay",
-    "ConfusionDisplay",
-    "ConvergenceDisplay",
-    "DictionaryDisplay",
-    "EvidenceDisplay",
-    "LossDisplay",
-    "NoiseDisplay",
-]

@@ -108,14 +108,21 @@ class CodeDisplay(Display):
         ax : matplotlib Axes or None, default=None
             Axes to draw on; by default those of a new figure.
         """
-        model = find_model(estimator, DDLClassifier, KSVD)
-        sample, code, error = _decompose(model, preprocess_one(estimator, x), mask)
+        model, x = find_model(estimator, DDLClassifier, KSVD), preprocess_one(estimator, x)
+        if isinstance(model, KSVD):
+            if mask is not None:
+                raise ValueError("mask needs a DDLClassifier: KSVD codes complete samples only.")
+            sample, code, error = np.asarray(x)[0], model._encode(x).to_csr(len(model.components_)), None
+        else:
+            explanation = model.explain(x, mask)
+            sample = np.where(explanation.is_missing[0], np.nan, explanation.samples[0])
+            code, error = explanation.codes, explanation.error[0] if explanation.error[0].any() else None
         order = np.argsort(-np.abs(code.data), kind="stable")
         return cls(
             sample,
             model.components_[code.indices[order]],
             code.data[order],
-            error=error if error.any() else None,
+            error=error,
             atom_numbers=code.indices[order],
             image_shape=resolve_image_shape(image_shape, len(sample), model),
         ).plot(ax=ax)
@@ -159,15 +166,3 @@ class CodeDisplay(Display):
         box.draw(self.ax_, values, self.image_shape, scale)
         self._write(box.left + box.width / 2, box.top + box.height + 0.05, caption, va="top")
         self._write(box.left - _GAP / 2, box.top + box.height / 2, sign, 1.5 * LABEL_SIZE)
-
-
-def _decompose(model: Any, x: Any, mask: ArrayLike | None) -> tuple[Floats, Any, Floats]:
-    """Return the sample as it was coded, its code, and its gross errors."""
-    if isinstance(model, KSVD):
-        if mask is not None:
-            raise ValueError("mask needs a DDLClassifier: KSVD codes complete samples only.")
-        sample = np.asarray(x)[0]
-        return sample, model._encode(x).to_csr(len(model.components_)), np.zeros(len(sample))
-    explanation = model.explain(x, mask)
-    sample = np.where(explanation.is_missing[0], np.nan, explanation.samples[0])
-    return sample, explanation.codes, explanation.error[0]

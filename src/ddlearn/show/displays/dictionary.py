@@ -115,7 +115,7 @@ class DictionaryDisplay(Display):
         image_shape : tuple of int or None, default=None
             Shape of images; by default that of the model, or curves if it has none.
         max_atoms : int or None, default=None
-            Largest number of atoms to draw.
+            As for the class.
         ax : matplotlib Axes or None, default=None
             Axes to draw on; by default those of a new figure.
         """

@@ -96,18 +96,12 @@ class EvidenceDisplay(Display):
         for name, most in (("max_atoms", max_atoms), ("max_classes", max_classes)):
             if most < 1:
                 raise ValueError(f"{name} must be at least 1, got {most}.")
-        self._is_true = self._find_truth()
-
-    def _find_truth(self) -> Any:
-        """Return True for the true classes."""
-        if self.true_label is None:
-            return np.zeros(len(self.classes), bool)
-        if np.shape(self.true_label) == self.classes.shape:
-            return np.asarray(self.true_label) == 1
-        is_true = np.array([name == self.true_label for name in self.classes.tolist()], dtype=bool)
-        if not is_true.any():
-            raise ValueError(f"true_label={self.true_label!r} is not one of the classes {self.classes.tolist()}.")
-        return is_true
+        if np.shape(true_label) == self.classes.shape:
+            self._is_true = np.asarray(true_label) == 1
+        else:
+            self._is_true = np.array([name == true_label for name in self.classes.tolist()], dtype=bool)
+            if true_label is not None and not self._is_true.any():
+                raise ValueError(f"true_label={true_label!r} is not one of the classes {self.classes.tolist()}.")
 
     @classmethod
     def from_estimator(
@@ -130,16 +124,10 @@ class EvidenceDisplay(Display):
             The fitted model, or a pipeline that ends with it.
         x : array-like of shape (n_features,) or (1, n_features)
             The sample.
-        true_label : object, default=None
-            The true class, which is marked; for a multilabel model, a vector of zeros and ones.
+        true_label, image_shape, max_atoms, max_classes : optional
+            As for the class.
         mask : array-like of shape (n_features,) or None, default=None
             True where a feature is missing.
-        image_shape : tuple of int or None, default=None
-            Shape of images; by default that of the model, or curves if it has none.
-        max_atoms : int, default=8
-            Largest number of atom columns.
-        max_classes : int, default=12
-            Largest number of rows.
         ax : matplotlib Axes or None, default=None
             Axes to draw on; by default those of a new figure.
         """

@@ -29,8 +29,6 @@ from .content import collect_content
 from .packing import Json
 from .samples import Data
 
-__all__ = ["write_report"]
-
 _SCRIPTS = (  # in the order of their dependencies
     *("unpack", "pursuit", "gross_errors", "classify", "drawing", "elements", "pictures", "charts"),
     *("summary", "training", "gallery", "explorer", "chooser", "pad", "results", "main"),
