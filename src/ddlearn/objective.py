@@ -65,11 +65,6 @@ class MapObjective(NamedTuple):
         """The objective, the sum of its terms."""
         return sum(self)
 
-    @property
-    def size(self) -> float:
-        """The sum of the terms' sizes, to compare a change with: the total may well be near zero."""
-        return sum(map(abs, self))
-
 
 def sum_costs(labels: Floats, scores: Floats, loss: Loss) -> NDArray[np.float64]:
     """Return each class's sum of classification costs; a label of 0 costs nothing."""

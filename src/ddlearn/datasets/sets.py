@@ -102,12 +102,8 @@ def load_mnist(*, subset: str = "all", data_home: Folder | None = None, return_X
 
     Parameters
     ----------
-    subset : {"train", "test", "all"}, default="all"
-        The part of the official split; "all" is "train" followed by "test".
-    data_home : str, path or None, default=None
-        The only folder to search and download to, instead of ``$DDLEARN_DATA`` and ``~/.cache/ddlearn``.
-    return_X_y : bool, default=False
-        Whether to return only ``(data, target)``.
+    subset, data_home, return_X_y : object
+        As for :func:`load_usps`.
 
     Returns
     -------

@@ -245,7 +245,7 @@ class CodeClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def decision_function(self, X: csr_array | ArrayLike) -> Floats:
-        """Return the score for each class.
+        """Return the score of codes for each class; for two classes, that of the second minus that of the first.
 
         Parameters
         ----------
@@ -254,8 +254,8 @@ class CodeClassifier(ClassifierMixin, BaseEstimator):
 
         Returns
         -------
-        ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
-            The scores; for two classes, that of the second less that of the first.
+        ndarray of shape (n_samples, n_classes) or (n_samples,)
+            The scores.
         """
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores

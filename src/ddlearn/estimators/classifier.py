@@ -572,9 +572,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            As in :meth:`predict`.
-        mask : array-like, default=None
+        X, mask : array-like
             As in :meth:`predict`.
 
         Returns
@@ -595,9 +593,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            As in :meth:`predict`.
-        mask : array-like, default=None
+        X, mask : array-like
             As in :meth:`predict`.
 
         Returns
@@ -615,9 +611,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            As in :meth:`predict`.
-        mask : array-like, default=None
+        X, mask : array-like
             As in :meth:`predict`.
 
         Returns
@@ -656,9 +650,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-        mask : array-like, default=None
+        X, mask : array-like
             As in :meth:`predict`.
 
         Returns

@@ -18,14 +18,13 @@ from ..fitting.refine import Refiner
 class Preset(NamedTuple):
     """Parameters that belong together."""
 
-    reason: str
     parameters: dict[str, Any]
-    of_images: dict[str, Any]  # more of them, where samples are images
+    of_images: dict[str, Any] = {}  # noqa: RUF012 - more of them, where samples are images
 
 
 PRESETS: dict[str, Preset] = {
+    # The algorithm and settings that Ghanem and Ahuja (2011) print, with the factor of two that it lacks.
     "paper": Preset(
-        "The algorithm and settings that Ghanem and Ahuja (2011) print, with the factor of two that it lacks.",
         {
             "sparse_coder": "omp",
             "n_nonzero_coefs": 5,  # the paper's T
@@ -36,18 +35,16 @@ PRESETS: dict[str, Preset] = {
             "classification_weight": 1.0,  # the MAP estimate
             "refine": None,  # the paper trains only on codes that saw the labels
         },
-        {},
     ),
+    # A model in seconds, to see how hard the data are.
     "fast": Preset(
-        "A model in seconds, to see how hard the data are.",
         {
             "n_components": 100,  # time grows with the number of atoms
             "max_iter": 5,  # the first iterations bring most
         },
-        {},
     ),
+    # The lowest error that we know of, for more time.
     "accurate": Preset(
-        "The lowest error that we know of, for more time.",
         {
             "sparse_coder": "elastic_net",  # as many atoms as a sample needs, and codes that move smoothly with it
             "loss": "logistic",  # what refinement lowers for each class, so that it begins near its end

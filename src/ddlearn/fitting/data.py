@@ -267,11 +267,6 @@ class TrainingSet:
     X: Any  # all samples, as they were passed to fit
     labels: Labels | None  # all labels, if the samples are in this process
 
-    @property
-    def is_local(self) -> bool:
-        """Whether the samples are in this process."""
-        return self.labels is not None
-
     @classmethod
     def of_arrays(cls, X: Floats, labels: NDArray[Any], part_rows: int | None = None) -> TrainingSet:
         """Cut arrays in this process, which may be memory-mapped, into parts without a copy."""
@@ -410,8 +405,7 @@ def fetch_candidates(training: TrainingSet, n_at_once: int, rng: np.random.Rando
     order = order_candidates(class_index, rng)
     for start in range(0, len(order), n_at_once):
         wanted = rows[order[start : start + n_at_once]]
-        is_local = training.labels is not None
-        yield np.asarray(training.X[wanted]) if is_local else _take_from_parts(training, wanted)
+        yield _take_from_parts(training, wanted) if training.labels is None else np.asarray(training.X[wanted])
 
 
 def _take_from_parts(training: TrainingSet, rows: NDArray[np.intp]) -> Floats:

@@ -37,7 +37,7 @@ from ..kernels.gradient import (
     solve_support_rows,
 )
 from ..losses import Loss, compute_evidence
-from ..parallel import map_blocks
+from ..parallel import map_blocks, split_rows
 
 # Scores, and the cost of all classes, may be multiplied by factors between these powers of e.
 _SCALE_RANGE = (-7.0, 7.0)
@@ -199,7 +199,7 @@ class TaskGradient:
             score_rows(codes.indices, codes.values, parameters.coef_by_atom, scores[rows])
             misfit[rows] = encoder.sparse_coder.measure_misfit(np.vecdot(residuals, residuals), codes)
 
-        map_blocks(measure_rows, _cut(len(X)), lambda: None, n_jobs=self.n_jobs)
+        map_blocks(measure_rows, split_rows(len(X), _BLOCK_ROWS, unit=_BLOCK_ROWS), lambda: None, n_jobs=self.n_jobs)
         return Measured(scores + parameters.intercept, misfit)
 
     def differentiate(self, parameters: Parameters, X: Floats, labels: Floats) -> tuple[Parameters, Floats]:
@@ -223,7 +223,12 @@ class TaskGradient:
             solve_support_rows(encoder.gram, ridge, pivot, *codes, code_gradient, factor, solution)
             combine_rows(*codes, solution, parameters.dictionary, coded.code_gradient_in_features[rows])
 
-        map_blocks(differentiate_rows, _cut(n_rows), lambda: np.empty((n_places, n_places), dtype), n_jobs=self.n_jobs)
+        map_blocks(
+            differentiate_rows,
+            split_rows(n_rows, _BLOCK_ROWS, unit=_BLOCK_ROWS),
+            lambda: np.empty((n_places, n_places), dtype),
+            n_jobs=self.n_jobs,
+        )
         return self._add_up(parameters, coded), coded.scores
 
     def _make_encoder(self, parameters: Parameters) -> Encoder:
@@ -244,7 +249,3 @@ def _encode(encoder: Encoder, X: Floats) -> tuple[RowCodes, Floats]:
     residuals = X.copy()
     combine_rows(*codes, -codes.values, encoder.dictionary, residuals)
     return codes, residuals
-
-
-def _cut(n_rows: int) -> list[slice]:
-    return [slice(start, min(start + _BLOCK_ROWS, n_rows)) for start in range(0, n_rows, _BLOCK_ROWS)]

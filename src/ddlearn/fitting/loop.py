@@ -351,11 +351,6 @@ class FitProgress(NamedTuple):
         return len(self.history) - 1
 
     @property
-    def objective(self) -> MapObjective:
-        """The terms of the objective at the state."""
-        return MapObjective(*(getattr(self.history[-1], name) for name in MapObjective._fields))
-
-    @property
     def is_finished(self) -> bool:
         """Whether there is nothing left to do."""
         return self.converged or self.stopped or self.n_iter >= self.settings.max_iter

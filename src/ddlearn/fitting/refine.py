@@ -24,7 +24,7 @@ from ..codes import Floats
 from ..coding.jitter import Jitter, displace
 from ..kernels.gradient import normalise_rows, step_rows
 from ..losses import Loss, count_errors
-from ..parallel import map_blocks, single_threaded_blas
+from ..parallel import map_blocks, single_threaded_blas, split_rows
 from ..strategies import check_number
 from .gradient import REFINEMENT_COSTS, Parameters, RefinementCost, TaskGradient
 
@@ -249,8 +249,7 @@ def descend(model: Parameters, gradient: Parameters, moments: Moments, sizes: St
         normalise_rows(model.dictionary[atoms])
         step(atoms, "coef_by_atom", sizes.coef)
 
-    starts = range(0, len(model.dictionary), _BLOCK_ATOMS)
-    blocks = [slice(start, min(start + _BLOCK_ATOMS, len(model.dictionary))) for start in starts]
+    blocks = split_rows(len(model.dictionary), _BLOCK_ATOMS, unit=_BLOCK_ATOMS)
     map_blocks(step_atoms, blocks, lambda: None, n_jobs=n_jobs)
     step(slice(0, 1), "intercept", sizes.intercept)
     return moments._replace(n_steps=n_steps)
@@ -401,7 +400,7 @@ class Refinement:
         def work(rows: slice, _: None) -> None:
             out[rows] = displace(X[rows], fields[rows])
 
-        blocks = [slice(start, start + _BLOCK_IMAGES) for start in range(0, len(X), _BLOCK_IMAGES)]
+        blocks = split_rows(len(X), _BLOCK_IMAGES, unit=_BLOCK_IMAGES)
         map_blocks(work, blocks, lambda: None, n_jobs=self.gradient.n_jobs)
         return out
 
