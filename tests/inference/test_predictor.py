@@ -235,9 +235,7 @@ def test_settings_that_cannot_be_are_refused_by_fit_and_when_they_are_changed(mo
     "mask", [np.zeros((3, 64), bool), np.zeros(8, bool), np.zeros((400, 64)), [[True]], np.zeros((400, 64), int)]
 )
 def test_masks_of_the_wrong_shape_or_kind_are_refused(model, split, mask):
-    with pytest.raises(
-        ValueError, match=r"mask must be True where a feature is missing, in the shape of X, \(400, 64"
-    ):
+    with pytest.raises(ValueError, match=r"mask must be True where a feature is missing, in the shape of X, \(400, 64"):
         model.predict(split[2], mask)
 
 
