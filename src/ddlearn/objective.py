@@ -205,16 +205,8 @@ def map_objective(
 
     Parameters
     ----------
-    X : array-like of shape (n_samples, n_features)
-        The samples.
-    labels : array-like of shape (n_samples, n_classes)
-        +1, -1, or 0 where the label is not known.
-    dictionary : array-like of shape (n_components, n_features)
-        One atom a row.
-    coef : array-like of shape (n_classes, n_components)
-        One classifier a row.
-    intercept : array-like of shape (n_classes,)
-        The classifiers' intercepts.
+    X, labels, dictionary, coef, intercept : array-like
+        As for :func:`discriminative_encode`.
     codes : sparse matrix of shape (n_samples, n_components)
         The codes.
     noise_variance : array-like of shape (n_samples,)

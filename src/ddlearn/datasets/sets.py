@@ -160,10 +160,8 @@ def load_yaleb(
         Lighting subsets for testing.  Only used if ``split="lighting"``.
     random_state : int, default=0
         The seed of ``split="half"``: an integer, since two calls, one for each part, must draw the same halves.
-    data_home : str, path or None, default=None
-        The only folder to search and download to, instead of ``$DDLEARN_DATA`` and ``~/.cache/ddlearn``.
-    return_X_y : bool, default=False
-        Whether to return only ``(data, target)``.
+    data_home, return_X_y : object
+        As for :func:`load_usps`.
 
     Returns
     -------

@@ -315,20 +315,12 @@ def make_baseline(
 
     Parameters
     ----------
-    n_components : int, default=100
-        Number of atoms.
-    n_nonzero_coefs : int or None, default=None
-        Atoms in a code at most; by default 5, for the elastic net 256, or all atoms if there are fewer.
+    n_components, n_nonzero_coefs : int
+        As for :class:`KSVD`.
     loss : str or Loss, default="square"
         The classification cost.
-    sparse_coder : {"omp", "ormp", "elastic_net"} or SparseCoder, default="ormp"
-        How codes are found; "omp" is what the paper used.
-    max_iter : int, default=20
-        Iterations of K-SVD at most.
-    n_jobs : int or None, default=None
-        Number of threads.
-    random_state : int, RandomState or None, default=None
-        Seed of the draw of the first atoms.
+    sparse_coder, max_iter, n_jobs, random_state : object
+        As for :class:`KSVD`; the paper used the coder "omp".
 
     Returns
     -------

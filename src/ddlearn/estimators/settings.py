@@ -58,18 +58,11 @@ def is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == AUTO
 
 
-def resolve_scales(scales: Scales | None) -> Scales:
-    """Return the object, by default with its default parameters."""
-    scales = resolve("scales", Scales() if scales is None else scales, {}, Scales)
-    scales.check_parameters()
-    return scales
-
-
-def resolve_coding(coding: DiscriminativeCoding | None) -> DiscriminativeCoding:
-    """Return the object, by default with its default parameters."""
-    coding = resolve("coding", DiscriminativeCoding() if coding is None else coding, {}, DiscriminativeCoding)
-    coding.check_parameters()
-    return coding
+def resolve_options(role: str, value: Any, options: type) -> Any:
+    """Return an object of options, by default with its default parameters."""
+    resolved = resolve(role, options() if value is None else value, {}, options)
+    resolved.check_parameters()
+    return resolved
 
 
 def resolve_inference(inference: str | InferenceRule) -> InferenceRule:
@@ -88,10 +81,10 @@ def resolve_robustness(robustness: float | Robustness | None) -> Robustness:
 _OBJECTS: dict[str, Callable[[Estimator], Any]] = {
     "loss": lambda model: resolve_loss(model.loss),
     "sparse_coder": lambda model: resolve_sparse_coder(model.sparse_coder),
-    "coding": lambda model: resolve_coding(model.coding),
+    "coding": lambda model: resolve_options("coding", model.coding, DiscriminativeCoding),
     "dictionary_update": lambda model: _resolve_update(model, "memory"),
     "classifier_trainer": lambda model: resolve_trainer(model.classifier_trainer, model.loss),
-    "scales": lambda model: resolve_scales(model.scales),
+    "scales": lambda model: resolve_options("scales", model.scales, Scales),
     "refine": lambda model: resolve_refiner(model.refine),
     "inference": lambda model: resolve_inference(model.inference),
     "robustness": lambda model: resolve_robustness(model.robustness),
@@ -227,10 +220,10 @@ def resolve_fit(
         loss=loss,
         sparse_coder=sparse_coder,
         n_nonzero_coefs=check_budget(model.n_nonzero_coefs, n_components, sparse_coder),
-        coding=DEFAULT_CODING if model.coding is None else clone(resolve_coding(model.coding)),
+        coding=DEFAULT_CODING if model.coding is None else clone(_OBJECTS["coding"](model)),
         dictionary_update=resolve_dictionary_update(_AUTO_UPDATES[mode] if is_auto(update) else update),
         classifier_trainer=resolve_trainer(model.classifier_trainer, loss),
-        scales=DEFAULT_SCALES if model.scales is None else clone(resolve_scales(model.scales)),
+        scales=DEFAULT_SCALES if model.scales is None else clone(_OBJECTS["scales"](model)),
         classification_weight=None if is_auto(weight) else float(weight),  # type: ignore[arg-type]
         fit_intercept=model.fit_intercept,
         is_multilabel=is_multilabel,
@@ -299,7 +292,7 @@ def make_predictor(model: Estimator, dtype: np.dtype, encoder: Encoder | None = 
     fitted = fitted.weigh_labels(get_label_weight(model)).astype(dtype)
     if encoder is None or encoder.dictionary is not fitted.dictionary:
         encoder = Encoder.of(fitted.dictionary, model.sparse_coder_, model.n_nonzero_coefs_, model.n_jobs)
-    coding = DEFAULT_CODING if model.coding is None else clone(resolve_coding(model.coding))
+    coding = DEFAULT_CODING if model.coding is None else clone(_OBJECTS["coding"](model))
     coder = DiscriminativeCoder(encoder, fitted, model.loss_, coding)
     robust: RobustCoder | None = None
     views: Any = ()
