@@ -166,49 +166,42 @@ def _prepare_discriminative_encode(problem: Problem, n_threads: int) -> Run:
 
 def _prepare_traditional_step(problem: Problem, n_threads: int) -> Run:
     from ddlearn import OMP
-    from ddlearn.coding import compute_gram, no_classes
+    from ddlearn.coding.encoder import Encoder, measure_energies
     from ddlearn.parallel import map_blocks, split_rows
 
-    gram = compute_gram(problem.dictionary, n_threads)
-    correlations = problem.X @ problem.dictionary.T
-    coder, blocks = OMP(), split_rows(len(problem.X))
+    encoder = Encoder.of(problem.dictionary, OMP(), problem.n_nonzero_coefs, n_threads)
+    correlations, energies = encoder.correlate(problem.X), measure_energies(problem.X, 0)
+    blocks = split_rows(len(problem.X))
 
     def encode_block(rows: slice, _: None) -> Any:
-        block = correlations[rows]
-        classes = no_classes(*block.shape, block.dtype)
-        return coder.encode(gram, block, *classes, n_nonzero_coefs=problem.n_nonzero_coefs)
+        return encoder.encode_block(correlations[rows], energies[rows])
 
     return lambda: map_blocks(encode_block, blocks, lambda: None, n_jobs=n_threads)
 
 
 def _prepare_discriminative_step(problem: Problem, n_threads: int) -> Run:
-    # The library has no public call for a single step with D^T Y given, so this reaches for what `encode` is made of.
-    from ddlearn import OMP
-    from ddlearn.codes import RowCodes
-    from ddlearn.coding import measure_energies
-    from ddlearn.coding.discriminative import (
-        ClassifierState,
-        DiscriminativeCoder,
-        Point,
-        Rows,
-    )
+    # The library has no public call for a single step with D^T Y given, so this uses what `encode` is made of.
+    from ddlearn import OMP, DiscriminativeCoding, RowCodes
+    from ddlearn.codes import Model
+    from ddlearn.coding.discriminative import DiscriminativeCoder, Point, RowProblems
+    from ddlearn.coding.encoder import Encoder, measure_energies
     from ddlearn.losses import resolve_loss
     from ddlearn.parallel import map_blocks, split_rows
 
     given = _make_discrimination(problem, n_threads)
     dtype, n_nonzero_coefs = problem.X.dtype, problem.n_nonzero_coefs
-    no_intercept, unit_cost = np.zeros(N_CLASSES, dtype), np.ones(N_CLASSES, dtype)
-    classifiers = ClassifierState(given.coef, no_intercept, unit_cost, resolve_loss("logistic"))
-    coder = DiscriminativeCoder(problem.dictionary, classifiers, OMP(), n_nonzero_coefs, 1, 0.0, n_threads)
+    model = Model(problem.dictionary, given.coef, np.zeros(N_CLASSES, dtype), np.ones(N_CLASSES, dtype))
+    encoder = Encoder.of(problem.dictionary, OMP(), n_nonzero_coefs, n_threads)
+    coder = DiscriminativeCoder(encoder, model, resolve_loss("logistic"), DiscriminativeCoding(max_iter=1, tol=0.0))
     energies = measure_energies(problem.X, 0)
-    everything = Rows(coder.gram, problem.X @ problem.dictionary.T, energies, given.labels, given.noise_variance)
-    start = coder.measure(everything, RowCodes.from_csr(given.start, n_nonzero_coefs, dtype))
+    problems = RowProblems(encoder.correlate(problem.X), energies, given.labels, given.noise_variance)
+    start = coder.evaluate(problems, RowCodes.from_csr(given.start, n_nonzero_coefs, dtype))
     blocks = split_rows(len(problem.X))
 
     def step_block(rows: slice, _: None) -> RowCodes:
-        block = Rows(everything.gram, *(array[rows] for array in everything[1:]))
+        block = RowProblems(*(array[rows] for array in problems))
         current = Point(start.codes.rows(rows), *(array[rows] for array in start[1:]))
-        return coder.measure(block, coder._step(block, current)).codes  # measured, for the guard to judge
+        return coder.evaluate(block, coder._step(block, current)).codes  # evaluated, as the guard needs it
 
     return lambda: map_blocks(step_block, blocks, lambda: None, n_jobs=n_threads)
 

@@ -31,14 +31,14 @@ SCALING_ROWS = (5_000, 50_000, 500_000)
 
 
 def _fit_ddlearn(data: Labelled, n_components: int, n_nonzero_coefs: int, max_iter: int, **settings: Any) -> None:
-    from reproduction.models import make_classifier
+    from ddlearn import DDLClassifier
 
-    make_classifier(
-        n_components=n_components,
+    DDLClassifier(
+        n_components,
         n_nonzero_coefs=n_nonzero_coefs,
         max_iter=max_iter,
         tol=0,
-        refit=False,
+        refine=None,
         n_jobs=N_JOBS,
         random_state=0,
         **settings,
@@ -98,7 +98,7 @@ def _measure_products(data: Labelled, n_components: int, n_nonzero_coefs: int) -
 
 
 def _measure_whole_fit(data: Labelled, n_components: int, n_nonzero_coefs: int) -> dict[str, float]:
-    """Time 20 outer iterations with the logistic loss, with start and refit; and trace the memory beyond the data."""
+    """Time 20 outer iterations with the logistic loss, start and last training of W; and trace the memory."""
     from ddlearn import DDLClassifier
 
     model = DDLClassifier(
@@ -115,15 +115,22 @@ def _measure_whole_fit(data: Labelled, n_components: int, n_nonzero_coefs: int) 
     return {"fit": seconds, "extra_bytes": extra, "data_bytes": data.X.nbytes, "codes_bytes": codes}
 
 
+def _encode(data: Labelled, n_components: int, n_nonzero_coefs: int) -> tuple[Any, Any]:
+    """Return first atoms, and codes to update them with."""
+    from ddlearn import OMP
+    from ddlearn.coding.encoder import Encoder
+    from ddlearn.dictionary import init_dictionary
+
+    dictionary = init_dictionary("samples", data.X, data.y, n_components, np.random.RandomState(0))
+    return dictionary, Encoder.of(dictionary, OMP(), n_nonzero_coefs, N_JOBS).encode(data.X, n_jobs=N_JOBS)
+
+
 def _measure_sweep(data: Labelled, n_components: int, n_nonzero_coefs: int) -> dict[str, float]:
     """Time one approximate K-SVD sweep of ours, one thread."""
-    from ddlearn.coding import encode_rows, resolve_sparse_coder
-    from ddlearn.dictionary import init_dictionary, resolve_dictionary_update
+    from ddlearn import KSVDUpdate
 
-    rng = np.random.RandomState(0)
-    dictionary = init_dictionary("samples", data.X, data.y, n_components, rng)
-    codes = encode_rows(data.X, dictionary, resolve_sparse_coder("omp"), n_nonzero_coefs, n_jobs=N_JOBS)
-    update, precision = resolve_dictionary_update("ksvd"), np.ones(len(data.y), data.X.dtype)
+    dictionary, codes = _encode(data, n_components, n_nonzero_coefs)
+    update, precision = KSVDUpdate(), np.ones(len(data.y), data.X.dtype)
     seconds = []
     for _ in range(6):
         start = perf_counter()
@@ -138,11 +145,7 @@ def _measure_dictlearn_sweep(data: Labelled, n_components: int, n_nonzero_coefs:
     from dictlearn._update._driver import atom_sweep  # what DictionaryLearning(fit_algorithm="aksvd") runs
     from dictlearn._update._ops import LinearOps
 
-    from ddlearn.coding import encode_rows, resolve_sparse_coder
-    from ddlearn.dictionary import init_dictionary
-
-    dictionary = init_dictionary("samples", data.X, data.y, n_components, np.random.RandomState(0))
-    codes = encode_rows(data.X, dictionary, resolve_sparse_coder("omp"), n_nonzero_coefs, n_jobs=N_JOBS)
+    dictionary, codes = _encode(data, n_components, n_nonzero_coefs)
     dense = codes.to_csr(n_components).toarray().T.copy()
     samples, atoms = data.X.T.astype(np.float64).copy(), dictionary.T.astype(np.float64).copy()
     seconds = []

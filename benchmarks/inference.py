@@ -10,10 +10,9 @@ from copy import copy
 from time import perf_counter
 
 import numpy as np
-from reproduction.models import apply_variant, make_classifier
 from sklearn.preprocessing import normalize
 
-from ddlearn import Alignment, DDLClassifier
+from ddlearn import Alignment, DDLClassifier, FullInference, Robustness
 from ddlearn.datasets import load_usps
 
 N_REPEATS = 7
@@ -22,10 +21,10 @@ TRANSFORMS = ("translation", "euclidean", "similarity", "affine")
 WAYS: dict[str, dict] = {
     "fast": {},
     "full, 10 hypotheses (target 25)": {"inference": "full"},
-    "full, 3 candidates": {"inference": "full", "n_candidates": 3},
+    "full, 3 candidates": {"inference": FullInference(3)},
     **{f"{name}, 3 rounds (target 15)": {"alignment": Alignment(name)} for name in TRANSFORMS},
-    "errors in a fifth, alternating": {"error_budget": 0.2},
-    "errors in a fifth, greedy": {"error_budget": 0.2, "error_route": "greedy"},
+    "errors in a fifth, alternating": {"robustness": 0.2},
+    "errors in a fifth, greedy": {"robustness": Robustness(0.2, error_search="greedy")},
 }
 
 
@@ -45,9 +44,10 @@ def main() -> None:
         for dtype in (np.float64, np.float32):
             X, y = load_usps(subset="train", return_X_y=True)
             X_test = normalize(load_usps(subset="test", return_X_y=True)[0].astype(dtype))
-            settings = {"n_components": n_components, "n_nonzero_coefs": n_nonzero_coefs, "image_shape": (16, 16)}
-            model = make_classifier(**settings, n_jobs=-1, random_state=0).fit(normalize(X.astype(dtype)), y)
-            models = {name: apply_variant(copy(model), settings, way) for name, way in WAYS.items()}
+            model = DDLClassifier(
+                n_components, n_nonzero_coefs=n_nonzero_coefs, image_shape=(16, 16), n_jobs=-1, random_state=0
+            ).fit(normalize(X.astype(dtype)), y)
+            models = {name: copy(model).set_params(**way) for name, way in WAYS.items()}
             seconds = dict.fromkeys(WAYS, np.inf)
             for _ in range(N_REPEATS):
                 for name, changed in models.items():

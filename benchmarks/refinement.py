@@ -9,13 +9,8 @@ import argparse
 from typing import NamedTuple
 
 from reproduction.images import DATASETS, load_rows
-from reproduction.models import make_classifier
 
-from ddlearn import (
-    ElasticNet,
-    Jitter,
-    Refiner,
-)
+from ddlearn import DDLClassifier, ElasticNet, Jitter, Refiner
 
 N_EPOCHS = 4
 N_JOBS = 2
@@ -35,12 +30,11 @@ PROBLEMS = (Problem("usps", 300, 2.0), Problem("mnist", 400, 15.0))
 def measure_epoch(problem: Problem) -> float:
     """Return the seconds of the fastest epoch, with distorted images of unit norm in float32."""
     data = load_rows(problem.dataset, 0)
-    model = make_classifier(
-        n_components=problem.n_components,
+    model = DDLClassifier(
+        problem.n_components,
         sparse_coder=ElasticNet(0.1, l1_ratio=0.5),
         max_iter=1,
-        refine=Refiner(N_EPOCHS, validation_fraction=0.0),
-        jitter=Jitter(0.7, linear=0.84, elastic=0.3),
+        refine=Refiner(N_EPOCHS, validation_fraction=0.0, jitter=Jitter(0.7, linear=0.84, elastic=0.3)),
         image_shape=DATASETS[problem.dataset].image_shape,
         n_jobs=N_JOBS,
         random_state=0,

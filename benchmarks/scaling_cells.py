@@ -18,7 +18,6 @@ from unittest.mock import patch
 import numpy as np
 import psutil
 from numpy.typing import NDArray
-from reproduction.models import make_classifier
 from scipy.sparse import csr_array
 
 from ddlearn import DDLClassifier
@@ -33,7 +32,7 @@ N_ITERATIONS = 4  # the first is not counted
 N_REPEATS = 3
 SETTINGS: dict[str, Any] = {
     "tol": 0,
-    "refit": False,
+    "refine": None,
     "store_codes": False,
     "dictionary_update": "block_coordinate",
     "random_state": 0,
@@ -43,7 +42,7 @@ SETTINGS: dict[str, Any] = {
 def make_model(**changes: Any) -> DDLClassifier:
     """Return the model whose iterations are measured."""
     sizes = {"n_components": N_COMPONENTS, "n_nonzero_coefs": N_NONZERO, "max_iter": N_ITERATIONS}
-    return make_classifier(**sizes | SETTINGS | changes)
+    return DDLClassifier(**sizes | SETTINGS | changes)
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------

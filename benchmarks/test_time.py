@@ -15,10 +15,9 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from reproduction.models import apply_variant, make_map_model
 from sklearn.model_selection import StratifiedKFold
 
-from ddlearn import Alignment
+from ddlearn import Alignment, DDLClassifier, FullInference
 
 from .labelled import Labelled, training_part
 
@@ -34,19 +33,18 @@ TRIALS: dict[str, tuple[int, tuple[int, int], dict[str, Any]]] = {
 }
 TRANSFORMS = ("translation", "euclidean", "similarity", "affine")
 DAMPINGS = (0.003, 0.01, 0.03, 0.1)
-FULL = {"inference": "full"}
 # How the model is fitted, and the ways in which it is then judged.
 FITS: dict[str, dict[str, Any]] = {
     "refit": {},
-    "no refit": {"refit": False},
-    **{f"aligned {t}": {"alignment": t, "align_training": True} for t in ("translation", "similarity", "affine")},
+    "no refit": {"refine": None},
+    **{f"aligned {t}": {"alignment": Alignment(t, training=True)} for t in ("translation", "similarity", "affine")},
 }
 RULES: dict[str, dict[str, Any]] = {
     "fast": {"inference": "fast"},
-    "full per_sample": FULL | {"test_noise": "per_sample"},
-    "full shared": FULL | {"test_noise": "shared"},
-    "full profiled": FULL | {"test_noise": "profiled"},
-    "full 3 candidates": FULL | {"test_noise": "per_sample", "n_candidates": 3},
+    "full per_sample": {"inference": "full"},
+    "full shared": {"inference": FullInference(noise="shared")},
+    "full profiled": {"inference": FullInference(noise="profiled")},
+    "full 3 candidates": {"inference": FullInference(3)},
 }
 ALIGNMENTS: dict[str, dict[str, Any]] = {
     f"{transform} {damping}": {"inference": "fast", "alignment": Alignment(transform, damping=damping)}
@@ -57,8 +55,8 @@ ALIGNMENTS: dict[str, dict[str, Any]] = {
 
 def list_judgements(fit: str) -> dict[str, dict[str, Any]]:
     """Return the ways to judge a model that was fitted in that way."""
-    if FITS[fit].get("align_training"):
-        return {"as fitted": {"inference": "fast"}, "as fitted, full": FULL}
+    if "alignment" in FITS[fit]:
+        return {"as fitted": {"inference": "fast"}, "as fitted, full": {"inference": "full"}}
     return RULES | (ALIGNMENTS if fit == "refit" else {})
 
 
@@ -68,10 +66,11 @@ def judge(data: Labelled, trial: str, fit: str, fold: int) -> dict[str, dict[str
     train, test = list(StratifiedKFold(N_FOLDS, shuffle=True, random_state=0).split(data.X, data.y))[fold]
     settings = settings | {"image_shape": image_shape} | FITS[fit]
     # With the weight that was the default when the tables were made.
-    model = make_map_model(**settings, n_jobs=-1, random_state=0).fit(data.X[train], data.y[train])
+    model = DDLClassifier(**settings, classification_weight=1.0, n_jobs=-1, random_state=0)
+    model.fit(data.X[train], data.y[train])
     results = {}
     for name, changes in list_judgements(fit).items():
-        changed = apply_variant(copy(model), settings, changes)
+        changed = copy(model).set_params(**changes)
         start = perf_counter()
         error = 1 - changed.score(data.X[test], data.y[test])
         results[name] = {"error": error, "seconds": perf_counter() - start}

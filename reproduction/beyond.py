@@ -1,4 +1,4 @@
-"""Beyond the paper: the best settings found, beside what a user would take instead: ``ddlearn reproduce beyond``."""
+"""Beyond the paper: the best settings found beside the usual alternatives, ``python -m reproduction beyond``."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import logging
 import platform
 import re
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -120,6 +120,7 @@ def _measure(cell: Cell, folder: Path, n_jobs: int | None) -> float:
     return record["seconds"]
 
 
+@cache
 def _list_versions() -> dict[str, str]:
     packages = ("numpy", "scipy", "scikit-learn", "numba")
     return {"ddlearn": ddlearn.__version__, "python": platform.python_version()} | {

@@ -1,7 +1,7 @@
 """Models made from the settings of a cell: the only place that knows the constructor of :class:`ddlearn.DDLClassifier`.
 
 A cell is known by its settings, so settings keep the names that they had when the first cells were measured.
-:func:`translate` turns them into today's parameters, and :func:`nest` gathers those into the objects that hold them.
+:func:`translate` gives them their present names, and :func:`nest` gathers options into the objects that hold them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,15 @@ from typing import Any
 
 from sklearn.base import BaseEstimator, clone
 
-import ddlearn
-from ddlearn import DDLClassifier
+from ddlearn import (
+    Alignment,
+    DDLClassifier,
+    DiscriminativeCoding,
+    FullInference,
+    Refiner,
+    Robustness,
+    Scales,
+)
 
 Settings = Mapping[str, Any]
 
@@ -30,21 +37,21 @@ NEW_NAMES = {
     "jitter": "refine__jitter",
     "align_training": "alignment__training",
 }
-# Parameters that take an object with options, and its class in ddlearn.
-HOLDERS = {
-    "scales": "Scales",
-    "coding": "DiscriminativeCoding",
-    "inference": "FullInference",
-    "robustness": "Robustness",
-    "refine": "Refiner",
-    "alignment": "Alignment",
+# Parameters that take an object with options, and its class.
+HOLDERS: dict[str, type[BaseEstimator]] = {
+    "scales": Scales,
+    "coding": DiscriminativeCoding,
+    "inference": FullInference,
+    "robustness": Robustness,
+    "refine": Refiner,
+    "alignment": Alignment,
 }
-_NAMED = ("refine", "alignment")  # holders whose first argument is what the parameter may be instead: epochs, transform
+_NAMED = ("refine", "alignment")  # a number of epochs or a name in place of the object is its first argument
 
 
 def make_classifier(**settings: Any) -> DDLClassifier:
     """Return a model with these settings."""
-    return DDLClassifier(**settings)
+    return DDLClassifier(**nest(translate(settings)))
 
 
 def make_map_model(**settings: Any) -> DDLClassifier:
@@ -54,11 +61,11 @@ def make_map_model(**settings: Any) -> DDLClassifier:
 
 def apply_variant(model: Any, settings: Settings, variant: Settings) -> Any:
     """Return the model, which was made from these settings, with those of a variant set after the fit."""
-    return model.set_params(**variant)
+    return model.set_params(**nest(translate_variant(settings, variant)))
 
 
 def translate(settings: Settings) -> dict[str, Any]:
-    """Return the settings of a cell as parameters of today, those inside an object with its name: ``scales__noise``."""
+    """Return the settings of a cell under their present names, options of an object as ``scales__noise``."""
     parameters = {NEW_NAMES.get(name, name): value for name, value in settings.items() if name != "refit"}
     if settings.keys() & {"refit", "refine"} and settings.get("refine") is None:
         parameters["refine"] = "classifiers" if settings.get("refit", True) else None
@@ -68,7 +75,7 @@ def translate(settings: Settings) -> dict[str, Any]:
 
 
 def translate_variant(settings: Settings, variant: Settings) -> dict[str, Any]:
-    """Return the parameters that a variant changes; of an object, all of its options."""
+    """Return the parameters that a variant changes, with all options of the same object."""
     before, after = translate(settings), translate({**settings, **variant})
     changed = {_get_holder(name) for name, value in after.items() if name not in before or before[name] != value}
     return {name: value for name, value in after.items() if _get_holder(name) in changed}
@@ -81,7 +88,7 @@ def _get_holder(name: str) -> str:
 def nest(parameters: Settings) -> dict[str, Any]:
     """Return parameters with options such as ``scales__noise`` gathered into the objects that hold them."""
     nested = {name: value for name, value in parameters.items() if "__" not in name}
-    for holder, class_name in HOLDERS.items():
+    for holder, make in HOLDERS.items():
         prefix = f"{holder}__"
         options = {name.removeprefix(prefix): value for name, value in parameters.items() if name.startswith(prefix)}
         base = nested.get(holder)
@@ -89,5 +96,5 @@ def nest(parameters: Settings) -> dict[str, Any]:
             nested[holder] = clone(base).set_params(**options)
         elif options:
             named = [base] if holder in _NAMED and base is not None else []
-            nested[holder] = getattr(ddlearn, class_name)(*named, **options)
+            nested[holder] = make(*named, **options)
     return nested

@@ -25,6 +25,7 @@ from reproduction.claims import list_claims
 from reproduction.experiments import FULL, PAPER_RUNS, QUICK, RUNS, TITLES, reproduce
 from reproduction.setups import Setup
 
+N_ITERATIONS = 6  # of a fit at most, in place of the paper's 20
 LIMITS = {"max_train": 100, "max_test": 30}
 GRID = {"dataset": "digits", "sizes": (10, 16), "budgets": (1, 2), "losses": ("square", "logistic"), "n_folds": 2}
 GRID |= LIMITS
@@ -44,7 +45,9 @@ TINY = experiments._shrink(
 def few_values():
     """Try fewer values of what an experiment varies."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(claims_on_fitting, "_START_SETTINGS", claims_on_fitting._START_SETTINGS | {"max_iter": 21})
+        patch.setitem(trials.PAPER, "max_iter", N_ITERATIONS)
+        patch.setattr(claims_on_fitting, "_PAPERS_ITERATIONS", N_ITERATIONS)
+        patch.setitem(claims_on_fitting._START_SETTINGS, "max_iter", N_ITERATIONS + 1)
         patch.setattr(claims_on_labels, "FLIPPED", (0.0, 0.3))
         patch.setattr(claims_on_labels, "LABELLED", (0.2, 1.0))
         patch.setattr(claims_on_size, "_LARGE_FACTORS", (2.5, 5))
@@ -157,7 +160,7 @@ def test_fits_with_fixed_weights_are_not_over_after_one_iteration(output):
     records = json.loads((output / "claims.json").read_text())
     fixed = [record for record in records if record["parameters"].get("settings", {}).get("noise_floor") == 1e4]
     assert fixed
-    assert {record["result"]["n_iter"] for record in fixed} == {20}
+    assert {record["result"]["n_iter"] for record in fixed} == {N_ITERATIONS}
 
 
 def test_test_errors_have_no_say_in_the_tuning(output):

@@ -1,15 +1,9 @@
-"""Settings of cells, under the names they were measured with, as parameters of today's constructor."""
+"""Settings of cells, under the names they were measured with, as parameters of the present constructor."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
-from reproduction import models
-from reproduction.ablation import list_changes
 from reproduction.models import (
-    HOLDERS,
-    NEW_NAMES,
     apply_variant,
     make_classifier,
     make_map_model,
@@ -19,17 +13,7 @@ from reproduction.models import (
 )
 from reproduction.trials import LITERAL, PAPER, RULES, align
 
-from ddlearn import Alignment, Jitter, Refiner
-
-
-@pytest.fixture
-def holders(monkeypatch):
-    """Let classes of the new constructor be namespaces, which say what they were given."""
-
-    def make(name):
-        return lambda *named, **options: SimpleNamespace(name=name, named=named, options=options)
-
-    monkeypatch.setattr(models, "ddlearn", SimpleNamespace(**{name: make(name) for name in HOLDERS.values()}))
+from ddlearn import Alignment, FullInference, Jitter, Refiner, Scales
 
 
 def test_labels_weigh_as_in_the_paper_unless_the_settings_say_otherwise():
@@ -110,18 +94,26 @@ def test_a_variant_is_what_it_changes_with_all_options_of_the_same_object(settin
     assert translate_variant(settings, variant) == expected
 
 
-def test_options_are_gathered_into_their_objects(holders):
+def test_options_are_gathered_into_their_objects():
     nested = nest(translate({"noise_floor": 1e-4, "max_coding_iter": 7, "inference": "full", "n_candidates": 2}))
     assert nested.keys() == {"scales", "coding", "inference"}
-    assert nested["scales"] == SimpleNamespace(name="Scales", named=(), options={"noise_floor": 1e-4})
-    assert nested["coding"].options == {"max_iter": 7}
-    assert (nested["inference"].name, nested["inference"].options) == ("FullInference", {"n_candidates": 2})
+    assert repr(nested["scales"]) == repr(Scales(noise_floor=1e-4))
+    assert nested["coding"].max_iter == 7
+    assert repr(nested["inference"]) == repr(FullInference(n_candidates=2))
 
 
-def test_what_a_string_or_a_number_says_is_the_first_argument(holders):
+def test_a_name_or_a_number_is_the_first_argument():
     nested = nest(translate({"alignment": "affine", "align_training": True, "refine": 3, "jitter": "affine"}))
-    assert nested["alignment"] == SimpleNamespace(name="Alignment", named=("affine",), options={"training": True})
-    assert nested["refine"] == SimpleNamespace(name="Refiner", named=(3,), options={"jitter": "affine"})
+    assert repr(nested["alignment"]) == repr(Alignment("affine", training=True))
+    assert repr(nested["refine"]) == repr(Refiner(3, jitter="affine"))
+
+
+def test_the_jitter_of_a_cell_does_not_change_its_refiner():
+    # The settings are part of the identity of a cell, as the repr of their objects.
+    settings = {"refine": Refiner(3), "jitter": Jitter(elastic=0.3)}
+    before = repr(settings)
+    assert make_classifier(**settings).refine.jitter.elastic == 0.3
+    assert repr(settings) == before == "{'refine': Refiner(epochs=3), 'jitter': Jitter(elastic=0.3)}"
 
 
 def test_an_object_is_copied_before_an_option_is_set():
@@ -131,16 +123,7 @@ def test_an_object_is_copied_before_an_option_is_set():
     assert alignment.n_rounds == Alignment().n_rounds
 
 
-def test_without_options_nothing_is_made(holders):
+def test_without_options_nothing_is_made():
     refiner, jitter = Refiner(3), Jitter()
     parameters = {"refine": refiner, "alignment": "affine", "inference": "full", "n_components": 8, "other": jitter}
     assert nest(parameters) == parameters
-
-
-def test_every_change_of_the_ablation_is_one_in_either_naming():
-    reference, *others = list_changes("usps")
-    for change in others:
-        trained = translate(PAPER | change.fit_settings)
-        full = translate_variant(PAPER | change.fit_settings, RULES["full"] | change.test_settings)
-        assert trained != translate(PAPER) or full != {"inference": "full"}, change.title
-    assert NEW_NAMES.keys().isdisjoint(translate(PAPER | reference.fit_settings))
