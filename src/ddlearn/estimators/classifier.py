@@ -382,22 +382,26 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 X = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
                 check_consistent_length(X, y)
                 training, targets = cut_into_parts(X, y, self.unlabeled)
-            held_out = None
-            if self.refine not in (None, CLASSIFIERS) and (refiner := resolve_refiner(self.refine)) is not None:
-                training, held_out = hold_out(training, refiner)
-            facts = training.facts
-            n_components = count_components(self, facts.n_with_label)
-            plan = resolve_plan(self, facts, n_components, targets.is_multilabel, mode)
-            settings = resolve_fit(self, facts, n_components, targets.is_multilabel, mode)
-            n_epochs = 0 if plan.refiner is None else plan.refiner.epochs
-            context = self._init_callback_context(max_subtasks=settings.max_iter + n_epochs)
-            report = Report(context, self, X, y)
-            run = FitRun(training, targets, settings, plan, held_out, check_random_state(self.random_state), report)
-            # A checkpoint may set where the fit resumes.
-            context.call_on_fit_task_begin(estimator=self, X=X, y=y, metadata={"run": run})
-            fitted = run.run()
-            self._set_fitted(fitted, run.encoder)
-            context.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=lambda: fitted)
+            try:
+                held_out = None
+                if self.refine not in (None, CLASSIFIERS) and (refiner := resolve_refiner(self.refine)) is not None:
+                    training, held_out = hold_out(training, refiner)
+                facts = training.facts
+                n_components = count_components(self, facts.n_with_label)
+                plan = resolve_plan(self, facts, n_components, targets.is_multilabel, mode)
+                settings = resolve_fit(self, facts, n_components, targets.is_multilabel, mode)
+                n_epochs = 0 if plan.refiner is None else plan.refiner.epochs
+                context = self._init_callback_context(max_subtasks=settings.max_iter + n_epochs)
+                report = Report(context, self, X, y)
+                run = FitRun(training, targets, settings, plan, held_out, check_random_state(self.random_state), report)
+                # A checkpoint may set where the fit resumes.
+                context.call_on_fit_task_begin(estimator=self, X=X, y=y, metadata={"run": run})
+                fitted = run.run()
+                self._set_fitted(fitted, run.encoder)
+                context.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=lambda: fitted)
+            finally:
+                if mode == "dask":
+                    training.parts.release()
         return self
 
     def _set_fitted(self, attributes: Attributes, encoder: Encoder) -> None:

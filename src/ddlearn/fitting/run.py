@@ -114,55 +114,50 @@ class FitRun:
         self.report = report
         self.resume_from: Snapshot | None = None
         self.keepers: list[Callable[[Snapshot], None]] = []
+        self.sizes: list[DictionarySize] = []  # that the search has tried
+        self.refinement: RefinementProgress | None = None  # to go on from
 
     def run(self) -> Attributes:
-        """Fit, and return the fitted attributes; parts on a cluster are released."""
-        try:
-            return self._run()
-        finally:
-            if self.training.labels is None:
-                self.training.parts.release()
-
-    def _run(self) -> Attributes:
-        progress, sizes = self._begin()
+        """Fit, and return the fitted attributes."""
 
         def on_iteration(progress: FitProgress) -> FitProgress:
             stops = self.report("iteration", lambda: {"history_": progress.history} | self._model_attributes(progress))
             progress = progress._replace(stopped=progress.stopped or stops)
-            snapshot = Snapshot(progress, sizes, self.rng, is_last=progress.is_finished)
+            snapshot = Snapshot(progress, self.sizes, self.rng, is_last=progress.is_finished)
             for keep in self.keepers:
                 keep(snapshot)
             return progress
 
-        progress = run(progress, self.training, on_iteration)
-        refitted = progress
+        # Without a name here, the first state is freed when the second is there.
+        progress = refitted = run(self._begin(), self.training, on_iteration)
         if self.plan.refits:
             state = refit_classifiers(progress.state, progress.settings, self.training, progress.floors)
             refitted = progress._replace(state=state)
         self.encoder = refitted.state.encoder
-        attributes = self._loop_attributes(progress, sizes) | self._model_attributes(refitted)
+        attributes = self._loop_attributes(progress) | self._model_attributes(refitted)
         if self.plan.refiner is not None:
-            attributes |= self._refine(Snapshot(progress, sizes, deepcopy(self.rng)), refitted, attributes)
+            attributes |= self._refine(Snapshot(progress, self.sizes, deepcopy(self.rng)), refitted, attributes)
         return attributes
 
-    def _begin(self) -> tuple[FitProgress, list[DictionarySize]]:
+    def _begin(self) -> FitProgress:
         """Return the state before the first iteration, or the one to resume from."""
         if self.resume_from is not None:
-            return self.resume_from.progress, self.resume_from.sizes
+            snapshot, self.resume_from = self.resume_from, None
+            self.sizes, self.refinement = snapshot.sizes, snapshot.refinement
+            return snapshot.progress
         plan, facts = self.plan, self.training.facts
-        sizes: list[DictionarySize] = []
         if plan.searches_size:
             # With random numbers of its own: the fit is the same as with this n_components given.
-            sizes = SizeSearch(self.training, self.settings, plan.init, deepcopy(self.rng)).run()
+            self.sizes = SizeSearch(self.training, self.settings, plan.init, deepcopy(self.rng)).run()
         if plan.warm_start is not None:
             past = plan.warm_start
-            return begin(self.training, self.settings, past.dictionary, past.coef, past.intercept), sizes
-        n_components = choose_size(sizes, plan.n_components) if sizes else plan.n_components
+            return begin(self.training, self.settings, past.dictionary, past.coef, past.intercept)
+        n_components = choose_size(self.sizes, plan.n_components) if self.sizes else plan.n_components
         batches = fetch_candidates(self.training, n_components, self.rng)
         dictionary = draw_dictionary(plan.init, batches, n_components, facts.n_features, facts.dtype, self.rng)
-        return begin(self.training, self.settings, dictionary), sizes
+        return begin(self.training, self.settings, dictionary)
 
-    def _loop_attributes(self, progress: FitProgress, sizes: list[DictionarySize]) -> Attributes:
+    def _loop_attributes(self, progress: FitProgress) -> Attributes:
         """Return the attributes that describe the loop."""
         attributes: Attributes = {
             "n_iter_": progress.n_iter,
@@ -170,7 +165,7 @@ class FitRun:
             "history_": progress.history,
         }
         if self.plan.searches_size:
-            attributes["dictionary_sizes_"] = sizes
+            attributes["dictionary_sizes_"] = self.sizes
         if self.plan.stores_codes:
             rows = progress.state.collect_rows()
             attributes["codes_"] = rows.codes.to_csr(len(progress.state.model.dictionary))
@@ -200,9 +195,8 @@ class FitRun:
         # Drawn in any case, so that a generator of the user ends as if there had been no interruption.
         seed = int(self.rng.randint(MOST_SEEDS))
         model = refitted.state.model
-        start = self.resume_from.refinement if self.resume_from is not None else None
-        if start is None:
-            start = refinement.begin(Parameters(model.dictionary, model.coef_by_atom, model.intercept), seed)
+        first = Parameters(model.dictionary, model.coef_by_atom, model.intercept)
+        start = refinement.begin(first, seed) if self.refinement is None else self.refinement
 
         def refined(progress: RefinementProgress) -> Attributes:
             return self._refined_attributes(refinement, progress, refitted.floors)
