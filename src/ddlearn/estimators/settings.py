@@ -296,7 +296,7 @@ def make_predictor(model: Estimator, dtype: np.dtype, encoder: Encoder | None = 
     coder = DiscriminativeCoder(encoder, fitted, model.loss_, coding)
     robust: RobustCoder | None = None
     views: Any = ()
-    if model.robustness is not None or model.alignment is not None:
+    if model.robustness not in (None, 0) or model.alignment is not None:
         robust = RobustCoder(
             MaskedCoder(encoder),
             clone(resolve_robustness(model.robustness)),
