@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from conftest import normalise
+from reproduction.models import make_classifier
 from reproduction.trials import METHODS, PAPER
 from sklearn.datasets import load_digits, load_wine
 from sklearn.preprocessing import scale
@@ -16,10 +17,10 @@ QUICK = {"n_components": 30, "max_iter": 2, "random_state": 0}
 
 
 def test_the_paper_is_the_one_that_the_experiments_reproduce():
-    preset, experiments = DDLClassifier.from_preset("paper"), DDLClassifier(**PAPER)
-    assert PAPER
-    for name in PAPER:
+    preset, experiments = DDLClassifier.from_preset("paper"), make_classifier(**PAPER)
+    for name in ("max_iter", "init", "refine"):
         assert repr(getattr(preset, name)) == repr(getattr(experiments, name))
+    assert preset.coding.max_iter == experiments.coding.max_iter == 100
     assert preset.classification_weight == 1.0
 
 
