@@ -1,4 +1,4 @@
-// Features that are grossly wrong: the library's AlternatingErrors (gross_errors.py) for one sample. Code the features
+// Features that are grossly wrong: the library's AlternatingErrors (coding/errors.py) for one sample. Code the features
 // thought right, judge all features by their residuals, and again with more atoms.
 const GROWTH = 1.5;
 const ROUNDS_PER_SIZE = 2;
