@@ -20,7 +20,7 @@ def resolve(role: str, value: str | Strategy, registry: Mapping[str, type[Strate
     callers never have to ask which ones there are.
     """
     names = sorted(registry)
-    if isinstance(value, str):
+    if isinstance(value, str) and registry:
         if value in registry:
             return registry[value]()
         hint = "".join(f" Did you mean {name!r}?" for name in get_close_matches(value, names, n=1))
@@ -33,7 +33,7 @@ def resolve(role: str, value: str | Strategy, registry: Mapping[str, type[Strate
     # Looked up without evaluating properties, which may raise before a fit.
     missing = [name for name in vars(base) if not name.startswith("_") and getattr_static(value, name, base) is base]
     if missing:
-        remedy = f"derive from {base.__name__}" + (f", or use one of {names}." if names else ".")
+        remedy = f"derive from {base.__name__}, or use one of {names}." if names else f"pass {base.__name__}(...)."
         raise TypeError(f"{value!r} is not a usable {role}: it lacks {', '.join(missing)}; {remedy}")
     return value
 
