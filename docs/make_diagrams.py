@@ -163,7 +163,7 @@ LAYERS = [  # tests/test_package.py has them too, and enforces them
     ("steps", "dictionary, classifiers"),
     ("codes", "objective, coding"),
     ("ground", "codes, losses"),
-    ("arithmetic", "kernels, parallel (the only one that knows of threads), strategies"),
+    ("arithmetic", "kernels, parallel (the only one that knows of threads)"),
 ]
 
 

@@ -25,9 +25,8 @@ from .coding.encoder import Encoder, resolve_sparse_coder
 from .coding.errors import ErrorSearch, resolve_error_search
 from .coding.masked import MaskedCoder
 from .dictionary import DictionaryUpdate, UpdatedDictionary, resolve_dictionary_update
-from .losses import LOSSES, Loss, resolve_loss
+from .losses import LOSSES, Loss, resolve, resolve_loss
 from .parallel import LocalParts
-from .strategies import resolve
 
 Array = NDArray[np.floating]
 Trial = dict[str, Any]

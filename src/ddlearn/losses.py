@@ -3,21 +3,60 @@ r"""The classification costs :math:`\Omega(z)` of the paper (Section 3.1, Fig. 1
 The margin of a sample for one class is :math:`z = l\,(w^T x + b)`.  Discriminative sparse coding needs a cost and its
 derivatives :math:`\Omega_1` and :math:`\Omega_2`, element by element.  The ratio :math:`\Omega_1/\Omega_2` of the paper
 is never formed: for the logistic cost it overflows where both derivatives are harmless.
+
+A loss is the simplest of the strategies that users can exchange.  How any of them is looked up by name, and how its
+numbers are checked, is at the top of this file.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from numbers import Real
+from collections.abc import Mapping
+from difflib import get_close_matches
+from inspect import getattr_static
+from numbers import Integral, Real
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator
 
-from .strategies import resolve
-
 Margins = NDArray[np.floating]
+Strategy = TypeVar("Strategy")
+
+
+def resolve(role: str, value: str | Strategy, registry: Mapping[str, type[Strategy]], base: type) -> Strategy:
+    """Return the strategy registered under a name, with its default parameters, or the object itself.
+
+    An object serves if it has every public attribute that the base class declares, methods and flags alike, so that
+    callers never have to ask which ones there are.
+    """
+    names = sorted(registry)
+    if isinstance(value, str) and registry:
+        if value in registry:
+            return registry[value]()
+        hint = "".join(f" Did you mean {name!r}?" for name in get_close_matches(value, names, n=1))
+        raise ValueError(
+            f"{value!r} is not a known {role}; choose one of {names} or pass an object derived from "
+            f"{base.__name__}.{hint}"
+        )
+    if isinstance(value, type):
+        raise TypeError(f"{value!r} is not a usable {role}, but a class: pass an object, {value.__name__}(...).")
+    # Looked up without evaluating properties, which may raise before a fit.
+    missing = [name for name in vars(base) if not name.startswith("_") and getattr_static(value, name, base) is base]
+    if missing:
+        remedy = f"derive from {base.__name__}, or use one of {names}." if names else f"pass {base.__name__}(...)."
+        raise TypeError(f"{value!r} is not a usable {role}: it lacks {', '.join(missing)}; {remedy}")
+    return value  # type: ignore[return-value]
+
+
+def check_number(name: str, value: Any, kind: type) -> None:
+    """Raise unless a parameter is a finite number of that kind, not negative."""
+    is_number = isinstance(value, kind)
+    if not is_number or isinstance(value, bool) or not 0 <= value < np.inf:
+        word = "an integer" if kind is Integral else "a number"
+        raise ValueError(f"{name} must be {word} of at least 0, got {value!r}.")
 
 
 class Loss(BaseEstimator, ABC):

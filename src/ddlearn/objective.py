@@ -29,9 +29,8 @@ from sklearn.utils import check_array
 from .codes import Floats, Model, RowCodes, measure_residuals
 from .coding.coders import SparseCoder
 from .coding.encoder import resolve_sparse_coder
-from .losses import Loss, resolve_loss
+from .losses import Loss, check_number, resolve_loss
 from .parallel import Parts, find_median
-from .strategies import check_number
 
 
 class MapObjective(NamedTuple):

@@ -16,9 +16,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_scalar
 
 from ..codes import Floats, RowCodes
-from ..losses import Loss, resolve_loss
+from ..losses import Loss, resolve, resolve_loss
 from ..parallel import LocalParts, Parts
-from ..strategies import resolve
 from .problem import ClassifierPart, LabelledCodes, Rounds, train_in_rounds
 
 

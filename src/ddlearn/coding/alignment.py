@@ -23,8 +23,8 @@ from sklearn.base import BaseEstimator
 
 from ..codes import Flags, Floats
 from ..kernels.warp import differentiate_rows, warp_rows
+from ..losses import check_number
 from ..parallel import map_blocks, split_rows
-from ..strategies import check_number
 from .coders import SparseCoder
 from .masked import RowProblem, Tangents, combine
 

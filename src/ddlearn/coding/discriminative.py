@@ -39,9 +39,8 @@ from sklearn.utils import check_array
 
 from ..codes import Flags, Floats, Model, RowCodes
 from ..kernels.codes import change_rows, expand_square_rows
-from ..losses import Loss, resolve_loss
+from ..losses import Loss, check_number, resolve_loss
 from ..parallel import TILE_ROWS, map_blocks, split_rows
-from ..strategies import check_number
 from .coders import SparseCoder, check_budget
 from .encoder import Encoder, adapt_coder, check_samples, measure_energies, resolve_sparse_coder
 

@@ -24,7 +24,7 @@ from sklearn.base import clone
 
 from ..codes import Floats, RowCodes
 from ..kernels.elastic_net import make_elastic_net_workspace, solve_elastic_net_rows
-from ..strategies import check_number
+from ..losses import check_number
 from .coders import PIVOT_FLOOR, KernelCoder, RowArrays, Sizes
 
 # A smaller change, in multiples of the machine epsilon and relative to the largest coefficient, is a rounding error.

@@ -14,8 +14,8 @@ from scipy.sparse import csr_array
 from sklearn.utils import check_array
 
 from ..codes import Floats, RowCodes
+from ..losses import resolve
 from ..parallel import TILE_ROWS, map_blocks, split_rows
-from ..strategies import resolve
 from .coders import OMP, ORMP, SparseCoder, check_budget
 from .elastic_net import ElasticNet
 

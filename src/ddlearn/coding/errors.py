@@ -28,7 +28,7 @@ from sklearn.base import BaseEstimator
 
 from ..codes import Flags, Floats, RowCodes
 from ..kernels.errors import pursue_with_errors
-from ..strategies import check_number, resolve
+from ..losses import check_number, resolve
 from .coders import PIVOT_FLOOR
 from .masked import MaskedCoder, MaskedFit, Tangents
 

@@ -17,7 +17,7 @@ from sklearn.utils import check_array
 
 from ..codes import Floats
 from ..kernels.jitter import displace_rows
-from ..strategies import check_number
+from ..losses import check_number
 from .alignment import check_image_shape
 
 _MARGIN = 2  # bumps beyond the border; the next one would contribute at most exp(-9) to the pixels there

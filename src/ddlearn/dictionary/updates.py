@@ -19,8 +19,8 @@ from sklearn.base import BaseEstimator
 
 from ..codes import Floats, RowCodes
 from ..kernels import sweep as kernel
+from ..losses import resolve
 from ..parallel import effective_n_jobs, map_blocks, single_threaded_blas
-from ..strategies import resolve
 from .upkeep import FindWorst, insert_samples, replace_useless
 
 # Below this norm an atom of the least squares solution has vanished, and no scale of its codes could make up for it.

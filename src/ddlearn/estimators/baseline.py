@@ -19,9 +19,8 @@ from ..codes import Floats, Model, RowCodes, measure_residuals
 from ..coding.coders import SparseCoder, check_budget
 from ..coding.encoder import Encoder, adapt_coder, resolve_sparse_coder
 from ..dictionary import DictionaryUpdate, init_dictionary, resolve_dictionary_update
-from ..losses import Loss, resolve_loss
+from ..losses import Loss, check_number, resolve_loss
 from ..parallel import refuse_dask
-from ..strategies import check_number
 from .transformer import DictionaryTransformer
 
 

@@ -33,10 +33,9 @@ from ..fitting.size import SizeSearch, choose_size
 from ..inference.lazy import predict_lazily, score_lazily
 from ..inference.predictor import Explanation, Predictor
 from ..inference.rules import InferenceRule, label_probabilities
-from ..losses import Loss
+from ..losses import Loss, check_number
 from ..objective import Floors, Scales
 from ..parallel import is_on_dask, refuse_dask
-from ..strategies import check_number
 from .presets import collect_parameters
 from .settings import (
     Mode,

@@ -30,9 +30,8 @@ from ..fitting.refine import CLASSIFIERS, resolve_refiner
 from ..fitting.run import FitPlan
 from ..inference.predictor import Predictor, draw_views
 from ..inference.rules import INFERENCE_RULES, InferenceRule, LabelModel
-from ..losses import resolve_loss
+from ..losses import check_number, resolve, resolve_loss
 from ..objective import Scales
-from ..strategies import check_number, resolve
 
 Mode = Literal["memory", "dask", "batches"]
 Estimator = Any  # a DDLClassifier, whose file imports this one

@@ -31,9 +31,9 @@ from ..fitting.loop import FitProgress, FitState, IterationRecord, RowState
 from ..fitting.refine import MOST_SEEDS, EpochRecord, Moments, RefinementProgress, resolve_refiner
 from ..fitting.run import FitRun, Snapshot
 from ..fitting.size import DictionarySize
+from ..losses import check_number
 from ..objective import Floors
 from ..parallel import split_rows
-from ..strategies import check_number
 from .codec import Decoder, decode_records, encode, encode_or_name, encode_records
 from .format import (
     CHECKPOINT,

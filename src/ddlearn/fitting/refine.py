@@ -23,9 +23,8 @@ from sklearn.base import BaseEstimator
 from ..codes import Floats
 from ..coding.jitter import Jitter, displace
 from ..kernels.gradient import normalise_rows, step_rows
-from ..losses import Loss, count_errors
+from ..losses import Loss, check_number, count_errors
 from ..parallel import map_blocks, single_threaded_blas, split_rows
-from ..strategies import check_number
 from .gradient import REFINEMENT_COSTS, Parameters, RefinementCost, TaskGradient
 
 Rows = NDArray[np.intp]

@@ -36,8 +36,7 @@ from sklearn.base import BaseEstimator
 
 from ..codes import Flags, Floats, RowCodes
 from ..coding.discriminative import DiscriminativeCoder, Point, RowProblems
-from ..losses import compute_evidence
-from ..strategies import check_number
+from ..losses import check_number, compute_evidence
 
 # Hypotheses may use an atom only if at least this share of its squared norm lies in the features that are kept.
 _SMALLEST_SHOWN_SHARE = 0.1
