@@ -147,7 +147,7 @@ def test_a_loss_with_a_method_missing_cannot_be_made():
         type("Half", (Loss,), {"value": lambda self, z: z, "gradient": lambda self, z: z})()
 
 
-# -- what all strategies share: names and objects, and numbers among parameters -----------------------------------------
+# -- what all strategies share: names and objects, and numbers among parameters ---------------------------------------
 
 
 class Base:
