@@ -8,7 +8,7 @@ from modes import CASES, MODES, NOTHING, REFUSED, draw_samples, is_same, list_ca
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
-from ddlearn import DDLClassifier, FullInference, GreedyErrors, Refiner, Robustness, Scales
+from ddlearn import DDLClassifier, FullInference, GreedyErrors, Jitter, Refiner, Robustness, Scales
 
 
 def fit(model):
@@ -130,6 +130,12 @@ def test_a_parameter_that_a_strategy_has_not_is_refused_and_leaves_its_name():
         model.set_params(inference__n_candidates=2)
     with pytest.raises(ValueError, match="Invalid parameter 'epochs' for refine='classifiers'"):
         model.set_params(refine__epochs=2)
+    # Two levels down, a name was once reported as an AttributeError of str.
+    refined = DDLClassifier(refine=Refiner(jitter="affine"))
+    with pytest.raises(ValueError, match="Invalid parameter 'shift' for refine__jitter='affine'"):
+        refined.set_params(refine__jitter__shift=1.0)
+    assert refined.refine.jitter == "affine"
+    assert refined.set_params(refine__jitter=Jitter()).set_params(refine__jitter__shift=1.0).refine.jitter.shift == 1.0
     with pytest.raises(ValueError, match="Invalid parameter 'inferense' for estimator DDLClassifier"):
         model.set_params(inferense__n_candidates=2)
     assert (model.inference, model.refine) == ("fast", "classifiers")

@@ -332,15 +332,18 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         DDLClassifier
             The estimator itself.
         """
-        super().set_params(**{name: value for name, value in params.items() if "__" not in name})
-        nested = {name: value for name, value in params.items() if "__" in name}
-        known = self.get_params()
-        for name, key in {tuple(name.split("__")[:2]) for name in nested}:
-            if f"{name}__{key}" in known:
-                setattr(self, name, resolve_object(self, name))
-            elif name in known:
-                raise ValueError(f"Invalid parameter {key!r} for {name}={known[name]!r}, which has none of that name.")
-        super().set_params(**nested)
+        for depth in sorted({name.count("__") for name in params}):  # objects before what is set on them
+            level = {name: value for name, value in params.items() if name.count("__") == depth}
+            known = self.get_params()
+            for name in level if depth else ():
+                root, (owner, _, key) = name.split("__")[0], name.rpartition("__")
+                if name in known:
+                    setattr(self, root, resolve_object(self, root))
+                elif root in known:  # scikit-learn reports the others
+                    raise ValueError(
+                        f"Invalid parameter {key!r} for {owner}={known.get(owner)!r}: pass an object with it."
+                    )
+            super().set_params(**level)
         _PREDICTORS.pop(self, None)
         return self
 

@@ -47,8 +47,7 @@ _SMALLEST_PRIOR = 1e-6
 _AUTO_UPDATES: dict[Mode, str] = {"memory": "ksvd", "dask": "block_coordinate", "batches": "atom"}
 # Only fit reads these; partial_fit cannot begin with them.
 _READ_BY_FIT_ALONE = ("max_iter", "tol", "warm_start")
-
-
+# Nothing changes them, so one of each serves all models.
 DEFAULT_SCALES, DEFAULT_CODING = Scales(), DiscriminativeCoding()
 
 
@@ -150,7 +149,7 @@ def _check_batches(model: Estimator, refuse: Callable[[str, str], None]) -> None
 
 def check_inference(model: Estimator, n_classes: int, n_features: int, is_multilabel: bool) -> None:
     """Raise if new samples cannot be treated as the parameters say."""
-    rule = resolve("inference", model.inference, INFERENCE_RULES, InferenceRule)
+    rule = resolve_inference(model.inference)
     if rule is model.inference:
         rule.check_parameters(n_classes)
     if is_multilabel and not rule.takes_multilabel:
