@@ -17,8 +17,10 @@ from .coding.alignment import Alignment as Alignment
 from .coding.coders import OMP as OMP
 from .coding.coders import ORMP as ORMP
 from .coding.coders import SparseCoder as SparseCoder
+from .coding.descent import Descent as Descent
+from .coding.descent import DiscriminativeCoding as DiscriminativeCoding
+from .coding.discriminative import CODINGS as CODINGS
 from .coding.discriminative import CodingRecord as CodingRecord
-from .coding.discriminative import DiscriminativeCoding as DiscriminativeCoding
 from .coding.discriminative import discriminative_encode as discriminative_encode
 from .coding.elastic_net import ElasticNet as ElasticNet
 from .coding.encoder import SPARSE_CODERS as SPARSE_CODERS
@@ -29,6 +31,7 @@ from .coding.errors import ErrorFit as ErrorFit
 from .coding.errors import ErrorSearch as ErrorSearch
 from .coding.errors import GreedyErrors as GreedyErrors
 from .coding.jitter import Jitter as Jitter
+from .coding.printed import PrintedCoding as PrintedCoding
 from .coding.robust import Robustness as Robustness
 from .dictionary import DICTIONARY_UPDATES as DICTIONARY_UPDATES
 from .dictionary import AdditiveUpdate as AdditiveUpdate

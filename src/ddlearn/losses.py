@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 from sklearn.base import BaseEstimator
 
 Margins = NDArray[np.floating]
@@ -175,6 +174,24 @@ class Exponential(Loss):
         return self._split(margin)[0]
 
 
+# NumPy's exponential is a vector instruction, those of np.logaddexp and scipy's expit are not: three times as fast.
+def _softplus(x: Margins) -> Margins:
+    """Return ln(1 + e^x)."""
+    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+
+
+def _sigmoid(x: Margins) -> Margins:
+    """Return 1 / (1 + e^-x)."""
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1, small) / (1 + small)
+
+
+def _sigmoid_slope(x: Margins) -> Margins:
+    """Return the derivative of the sigmoid."""
+    small = np.exp(-np.abs(x))
+    return small / (1 + small) ** 2
+
+
 class Logistic(Loss):
     r"""Logistic cost of LogitBoost, :math:`\Omega(z) = \ln(1 + e^{-z})`.
 
@@ -188,13 +205,13 @@ class Logistic(Loss):
     trainer = "logit_boost"
 
     def value(self, margin: Margins) -> Margins:
-        return np.logaddexp(0, -margin)
+        return _softplus(-margin)
 
     def gradient(self, margin: Margins) -> Margins:
-        return -expit(-margin)
+        return -_sigmoid(-margin)
 
     def curvature(self, margin: Margins) -> Margins:
-        return expit(margin) * expit(-margin)
+        return _sigmoid_slope(margin)
 
 
 class SmoothHinge(Loss):
@@ -275,14 +292,13 @@ class SoftplusHinge(Loss):
         _check_sharpness(self.sharpness)
 
     def value(self, margin: Margins) -> Margins:
-        return np.logaddexp(0, self.sharpness * (1 - margin)) / self.sharpness
+        return _softplus(self.sharpness * (1 - margin)) / self.sharpness
 
     def gradient(self, margin: Margins) -> Margins:
-        return -expit(self.sharpness * (1 - margin))
+        return -_sigmoid(self.sharpness * (1 - margin))
 
     def curvature(self, margin: Margins) -> Margins:
-        exponent = self.sharpness * (1 - margin)
-        return self.sharpness * expit(exponent) * expit(-exponent)
+        return self.sharpness * _sigmoid_slope(self.sharpness * (1 - margin))
 
 
 def _check_sharpness(sharpness: float) -> None:

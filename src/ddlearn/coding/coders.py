@@ -14,10 +14,12 @@ from abc import ABC, abstractmethod
 from numbers import Integral
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
 from ..codes import Floats, RowCodes
 from ..kernels.pursuit import make_pursuit_workspace, pursue_rows
+from ..kernels.replacement import make_replacement_workspace, replace_rows
 
 # A correlation, relative to the largest one of the sample, and a squared residual, relative to the squared norm of the
 # sample, are rounding errors below these multiples of the machine epsilon.
@@ -26,6 +28,8 @@ _ROUNDING_ERRORS_OF_RESIDUAL = 4
 # An atom is linearly dependent on others if a smaller fraction of its squared norm lies outside their span: half the
 # digits and a margin, since coefficients lose twice as many digits as this fraction.
 PIVOT_FLOOR = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
+# In traditional coding a swap must lower the squared residual by more than this share of what the code explains.
+_SMALLEST_GAIN = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-5}
 
 RowArrays = tuple[Floats, Floats, Floats, Floats, Floats, Floats]  # from Gram matrix to directions
 Sizes = tuple[int, int, int, int, np.dtype]  # of a workspace
@@ -193,16 +197,68 @@ class KernelCoder(SparseCoder):
         """Overwrite codes, starting from them if the kernel can; `sizes` are those of its workspace."""
 
 
+def replace_atoms(
+    gram: Floats,
+    correlations: Floats,
+    coef: Floats,
+    weight: Floats,
+    pull: Floats,
+    codes: RowCodes,
+    smallest_gains: Floats,
+    n_swaps: int,
+    *,
+    sources: NDArray[np.intp] | None = None,
+    may_grow: bool = False,
+) -> NDArray[np.int32]:
+    """Improve codes in place by swaps of one atom, each the best that there is; return how many there were.
+
+    Parameters
+    ----------
+    gram, correlations, coef, weight, pull : ndarray
+        The row problems, as for :meth:`SparseCoder.encode`.
+    codes : RowCodes
+        The codes.  Afterwards they solve their problems exactly on their supports.
+    smallest_gains : ndarray of shape (n_rows,)
+        By how much a swap must lower the minimum.
+    n_swaps : int
+        The most swaps of a row.
+    sources : ndarray of shape (n_rows,) or None, default=None
+        Which row of the correlations a row has, if several share one.
+    may_grow : bool, default=False
+        Whether an atom may enter without another leaving, where a code has fewer than T.
+    """
+    n_rows, budget = codes.values.shape
+    n_taken = np.empty(n_rows, np.int32)
+    replace_rows(
+        gram,
+        correlations,
+        coef,
+        weight,
+        pull,
+        np.arange(n_rows) if sources is None else sources,
+        smallest_gains,
+        gram.dtype.type(PIVOT_FLOOR[gram.dtype]),
+        n_swaps,
+        may_grow,
+        make_replacement_workspace(budget, len(gram), len(coef), gram.dtype),
+        *codes,
+        n_taken,
+    )
+    return n_taken
+
+
 class _Pursuit(KernelCoder):
-    """Greedy choice of atoms, with least squares on those chosen: what OMP and ORMP share."""
+    """Greedy choice of atoms, with least squares on those chosen, then swaps: what OMP and ORMP share."""
 
     uses_residual_norm: bool
 
-    def __init__(self, tol: float | None = None):
+    def __init__(self, tol: float | None = None, *, n_swaps: int = 10):
         self.tol = tol
+        self.n_swaps = n_swaps
 
     def _solve(self, problem: RowArrays, energies: Floats | None, sizes: Sizes, codes: RowCodes) -> None:
         n_rows, dtype = len(codes.values), codes.values.dtype
+        is_traditional = energies is not None
         if energies is None:
             energies, tolerances = np.zeros(n_rows, dtype), np.full(n_rows, -np.inf, dtype)
         else:
@@ -211,6 +267,10 @@ class _Pursuit(KernelCoder):
         smallest = dtype.type((_ROUNDING_ERRORS_OF_CORRELATION * np.finfo(dtype).eps) ** 2)
         limits = energies, tolerances, smallest, dtype.type(PIVOT_FLOOR[dtype])
         pursue_rows(*problem, *limits, self.uses_residual_norm, make_pursuit_workspace(*sizes), *codes)
+        if is_traditional and self.n_swaps > 0 and codes.values.shape[1] > 1:
+            explained = np.vecdot(np.take_along_axis(problem[1], codes.indices.astype(np.intp), 1), codes.values)
+            gains = dtype.type(_SMALLEST_GAIN[dtype]) * np.abs(explained)
+            replace_atoms(*problem[:5], codes, gains, self.n_swaps)
 
 
 class OMP(_Pursuit):
@@ -220,6 +280,9 @@ class OMP(_Pursuit):
     ----------
     tol : float or None, default=None
         Stop when the squared norm of the residual is at most tol; only in traditional sparse coding.
+    n_swaps : int, default=10
+        How many atoms of a code are replaced afterwards at most, each by the swap that lowers the error most; only in
+        traditional sparse coding.  0 is the pursuit alone.
 
     See Also
     --------
@@ -244,6 +307,9 @@ class ORMP(_Pursuit):
     ----------
     tol : float or None, default=None
         Stop when the squared norm of the residual is at most tol; only in traditional sparse coding.
+    n_swaps : int, default=10
+        How many atoms of a code are replaced afterwards at most, each by the swap that lowers the error most; only in
+        traditional sparse coding.  0 is the pursuit alone.
 
     See Also
     --------

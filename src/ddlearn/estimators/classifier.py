@@ -20,7 +20,7 @@ from ..classifiers import ClassifierTrainer
 from ..codes import Flags, Floats, Model, RowCodes
 from ..coding.alignment import Alignment
 from ..coding.coders import SparseCoder
-from ..coding.discriminative import DiscriminativeCoding
+from ..coding.descent import DiscriminativeCoding
 from ..coding.encoder import Encoder
 from ..coding.robust import Robustness, check_mask
 from ..dictionary import DictionaryUpdate, draw_dictionary
@@ -81,8 +81,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         The classification cost: "square", "exponential", "logistic", "smooth_hinge", "softplus_hinge", or an object.
     sparse_coder : {"omp", "ormp", "elastic_net"} or SparseCoder, default="ormp"
         How codes are found: two pursuits with at most T atoms, or a penalty on codes.
-    coding : DiscriminativeCoding or None, default=None
-        How long discriminative coding (Algorithm 1) goes on.
+    coding : {"descent", "printed"} or DiscriminativeCoding, default="descent"
+        How discriminative codes are found (Algorithm 1): close to the minimum, or by the steps that the paper prints.
     dictionary_update : str or DictionaryUpdate, default="auto"
         "ksvd" (one approximate K-SVD sweep, as printed in the paper), "exact_ksvd", "weighted_ksvd", "atom" (never
         raises the objective), "block_coordinate", "mod", or an object.  "auto" is "ksvd" for samples in memory,
@@ -217,7 +217,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         n_nonzero_coefs: int | None = None,
         loss: str | Loss = "square",
         sparse_coder: str | SparseCoder = "ormp",
-        coding: DiscriminativeCoding | None = None,
+        coding: str | DiscriminativeCoding = "descent",
         dictionary_update: str | DictionaryUpdate = "auto",
         classifier_trainer: str | ClassifierTrainer = "auto",
         init: str | ArrayLike = "samples",

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from sklearn.base import clone
 
-from ..coding.discriminative import DiscriminativeCoding
+from ..coding.coders import OMP
 from ..fitting.refine import Refiner
 
 
@@ -26,10 +26,10 @@ PRESETS: dict[str, Preset] = {
     # The algorithm and settings that Ghanem and Ahuja (2011) print, with the factor of two that it lacks.
     "paper": Preset(
         {
-            "sparse_coder": "omp",
+            "sparse_coder": OMP(n_swaps=0),
             "n_nonzero_coefs": 5,  # the paper's T
             "max_iter": 20,
-            "coding": DiscriminativeCoding(max_iter=100),
+            "coding": "printed",
             "init": "samples",
             "dictionary_update": "ksvd",  # one sweep an iteration
             "classification_weight": 1.0,  # the MAP estimate

@@ -18,7 +18,7 @@ from ..classifiers import ClassifierTrainer, resolve_trainer
 from ..codes import Model
 from ..coding.alignment import Alignment, check_image_shape, resolve_alignment
 from ..coding.coders import check_budget
-from ..coding.discriminative import DiscriminativeCoder, DiscriminativeCoding
+from ..coding.discriminative import DiscriminativeCoder, resolve_coding
 from ..coding.encoder import Encoder, resolve_sparse_coder
 from ..coding.jitter import resolve_jitter
 from ..coding.masked import MaskedCoder
@@ -48,7 +48,7 @@ _AUTO_UPDATES: dict[Mode, str] = {"memory": "ksvd", "dask": "block_coordinate", 
 # Only fit reads these; partial_fit cannot begin with them.
 _READ_BY_FIT_ALONE = ("max_iter", "tol", "warm_start")
 # Nothing changes them, so one of each serves all models.
-DEFAULT_SCALES, DEFAULT_CODING = Scales(), DiscriminativeCoding()
+DEFAULT_SCALES = Scales()
 
 
 def is_auto(value: Any) -> bool:
@@ -79,7 +79,7 @@ def resolve_robustness(robustness: float | Robustness | None) -> Robustness:
 _OBJECTS: dict[str, Callable[[Estimator], Any]] = {
     "loss": lambda model: resolve_loss(model.loss),
     "sparse_coder": lambda model: resolve_sparse_coder(model.sparse_coder),
-    "coding": lambda model: resolve_options("coding", model.coding, DiscriminativeCoding),
+    "coding": lambda model: resolve_coding(model.coding),
     "dictionary_update": lambda model: _resolve_update(model, "memory"),
     "classifier_trainer": lambda model: resolve_trainer(model.classifier_trainer, model.loss),
     "scales": lambda model: resolve_options("scales", model.scales, Scales),
@@ -218,7 +218,7 @@ def resolve_fit(
         loss=loss,
         sparse_coder=sparse_coder,
         n_nonzero_coefs=check_budget(model.n_nonzero_coefs, n_components, sparse_coder),
-        coding=DEFAULT_CODING if model.coding is None else clone(_OBJECTS["coding"](model)),
+        coding=clone(resolve_coding(model.coding)),
         dictionary_update=resolve_dictionary_update(_AUTO_UPDATES[mode] if is_auto(update) else update),
         classifier_trainer=resolve_trainer(model.classifier_trainer, loss),
         scales=DEFAULT_SCALES if model.scales is None else clone(_OBJECTS["scales"](model)),
@@ -290,8 +290,7 @@ def make_predictor(model: Estimator, dtype: np.dtype, encoder: Encoder | None = 
     fitted = fitted.weigh_labels(get_label_weight(model)).astype(dtype)
     if encoder is None or encoder.dictionary is not fitted.dictionary:
         encoder = Encoder.of(fitted.dictionary, model.sparse_coder_, model.n_nonzero_coefs_, model.n_jobs)
-    coding = DEFAULT_CODING if model.coding is None else clone(_OBJECTS["coding"](model))
-    coder = DiscriminativeCoder(encoder, fitted, model.loss_, coding)
+    coder = DiscriminativeCoder(encoder, fitted, model.loss_, clone(resolve_coding(model.coding)))
     robust: RobustCoder | None = None
     views: Any = ()
     if model.robustness not in (None, 0) or model.alignment is not None:

@@ -22,7 +22,8 @@ from ..classifiers import ClassifierTrainer
 from ..codes import Floats, Model, RowCodes, measure_residuals
 from ..coding.alignment import Registration
 from ..coding.coders import SparseCoder
-from ..coding.discriminative import DiscriminativeCoder, DiscriminativeCoding
+from ..coding.descent import DiscriminativeCoding
+from ..coding.discriminative import DiscriminativeCoder
 from ..coding.encoder import Encoder, count_stride
 from ..coding.masked import MaskedCoder
 from ..coding.robust import RobustCoder, Robustness
@@ -83,16 +84,19 @@ def register(part: TrainingPart, settings: FitSettings, encoder: Encoder, n_roun
     return replace(part, X=X, positions=positions)
 
 
-class StepCounts(NamedTuple):
-    """How many coding steps were taken, and how many undone."""
+class CodingCounts(NamedTuple):
+    """What discriminative coding did to the samples."""
 
-    n_accepted: int
+    n_refitted: int
+    n_reselected: int
+    n_swapped: int
     n_rejected: int
+    coding_decrease: float
 
 
 def code_discriminatively(
     part: TrainingPart, settings: FitSettings, encoder: Encoder, model: Model
-) -> tuple[TrainingPart, StepCounts]:
+) -> tuple[TrainingPart, CodingCounts]:
     """Discriminative sparse coding (Algorithm 1), starting from the current codes."""
     part = register(part, settings, encoder, n_rounds=1)
     dtype = part.X.dtype
@@ -101,7 +105,9 @@ def code_discriminatively(
     )
     labels = part.labels.astype(dtype)
     codes, record = coder.encode(part.X, labels, part.noise_variance, part.codes, n_jobs=settings.n_jobs)
-    return replace(part, codes=codes), StepCounts(record.n_accepted, record.n_rejected)
+    decrease = float(np.sum(record.decrease, dtype=np.float64)) / 2  # F is twice what the sample adds to the objective
+    counts = CodingCounts(*record.n_moved.values(), int(record.n_rejected.sum()), decrease)
+    return replace(part, codes=codes), counts
 
 
 def sum_statistics(
@@ -287,10 +293,16 @@ class IterationRecord(NamedTuple):
         Logarithms of the class costs.
     floor_share : float
         Share of the samples whose noise variance is at its floor.
-    n_accepted : int
-        Coding steps taken.
+    n_refitted : int
+        Samples whose code was improved on the atoms that it had.
+    n_reselected : int
+        Samples whose atoms were selected anew.
+    n_swapped : int
+        Samples of whose atoms some were replaced.
     n_rejected : int
-        Coding steps undone because they would have raised a sample's objective.
+        Selections and replacements undone because they would have raised a sample's objective.
+    coding_decrease : float
+        By how much coding lowered the objective.
     training_error : float
         Error on the training samples with codes that saw their labels.
     label_free_error : float
@@ -324,8 +336,11 @@ class IterationRecord(NamedTuple):
     classification: float
     log_class_cost: float
     floor_share: float
-    n_accepted: int
+    n_refitted: int
+    n_reselected: int
+    n_swapped: int
     n_rejected: int
+    coding_decrease: float
     training_error: float
     label_free_error: float
     n_replaced: int
@@ -449,7 +464,7 @@ def iterate(progress: FitProgress, training: TrainingSet) -> FitProgress:
     return FitProgress(settings, scaled.state, floors, [*progress.history, record], converged)
 
 
-def encode(state: FitState, settings: FitSettings) -> tuple[FitState, StepCounts]:
+def encode(state: FitState, settings: FitSettings) -> tuple[FitState, CodingCounts]:
     """Step 1, discriminative sparse coding, starting from the current codes."""
     parts, counts = state.parts.map_and_add_up(code_discriminatively, settings, state.encoder, state.model)
     return replace(state, parts=parts), counts
@@ -584,7 +599,8 @@ def collect_samples(state: FitState, settings: FitSettings, training: TrainingSe
 
 
 _NOT_MEASURED: dict[str, Any] = {
-    **dict.fromkeys(("n_accepted", "n_rejected", "n_replaced"), 0),
+    **dict.fromkeys(("n_refitted", "n_reselected", "n_swapped", "n_rejected", "n_replaced"), 0),
+    "coding_decrease": 0.0,
     **dict.fromkeys(("coding_seconds", "classifier_seconds", "dictionary_seconds", "scale_seconds"), 0.0),
 }
 

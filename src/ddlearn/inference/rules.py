@@ -35,11 +35,14 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator
 
 from ..codes import Flags, Floats, RowCodes
-from ..coding.discriminative import DiscriminativeCoder, Point, RowProblems
+from ..coding.discriminative import DiscriminativeCoder
 from ..losses import check_number, compute_evidence
+from ..parallel import split_rows
 
 # Hypotheses may use an atom only if at least this share of its squared norm lies in the features that are kept.
 _SMALLEST_SHOWN_SHARE = 0.1
+# So many are minimised together: enough to make up for calls of NumPy, and few enough for the caches.
+_HYPOTHESES_AT_ONCE = 2560
 
 
 def label_probabilities(evidence: Floats) -> Floats:
@@ -211,29 +214,40 @@ class FullInference(InferenceRule):
     def _compare(
         self, model: LabelModel, correlations: Floats, energies: Floats, codes: RowCodes, *, n_features: int
     ) -> Floats:
-        """Start all hypotheses from the label-free codes and refine the best of them."""
-        coder, noise = model.coder, TEST_NOISE[self.noise]
-        n_rows, n_classes = len(energies), len(coder.model.coef)
+        """Compare the hypotheses of all rows, for some rows at a time."""
+        at_once = max(_HYPOTHESES_AT_ONCE // len(model.coder.model.coef), 1)
+        blocks = split_rows(len(energies), at_once, unit=1)
+        return np.concatenate(
+            [
+                self._compare_block(model, correlations[rows], energies[rows], codes.rows(rows), n_features)
+                for rows in blocks
+            ]
+        )
+
+    def _compare_block(
+        self, model: LabelModel, correlations: Floats, energies: Floats, codes: RowCodes, n_features: int
+    ) -> Floats:
+        """Start all hypotheses from the label-free codes and minimise the objectives of the best of them."""
+        coder, noise, n_rows = model.coder, TEST_NOISE[self.noise], len(energies)
+        fitted, n_classes = coder.model, len(coder.model.coef)
         unlabelled, unit = np.zeros((n_rows, n_classes), energies.dtype), np.ones_like(energies)
-        problems = RowProblems(correlations, energies, unlabelled, unit)
-        start = coder.evaluate(problems, codes)
+        start = coder.pose(correlations, energies, unlabelled, unit, np.arange(n_rows)).place(codes)
         variance = noise.estimate(start.misfit, n_features, model)
-        problems = problems._replace(noise_variance=variance)
-
-        def misfit_cost(point: Point) -> Floats:
-            return noise.misfit_cost(point.misfit, variance, n_features, model)
-
-        scores = start.scores + coder.model.intercept
-        fast = compute_evidence(scores, coder.loss, coder.model.class_cost)
-        all_wrong = np.sum(coder.loss.value(-scores) / coder.model.class_cost, axis=1)
-        joint = (misfit_cost(start) + 2 * all_wrong)[:, None] - 2 * fast
-        rows = np.arange(n_rows)
-        for candidate in np.argsort(-fast, axis=1, kind="stable")[:, : self.n_candidates].T:
-            labels = np.full_like(problems.labels, -1)
-            labels[rows, candidate] = 1
-            point = coder.descend(problems._replace(labels=labels), codes, is_start_traditional=True)[0]
-            class_cost = point.objective - point.misfit / variance
-            joint[rows, candidate] = np.minimum(joint[rows, candidate], misfit_cost(point) + class_cost)
+        scores = start.scores + fitted.intercept
+        fast = compute_evidence(scores, coder.loss, fitted.class_cost)
+        all_wrong = np.sum(coder.loss.value(-scores) / fitted.class_cost, axis=1)
+        start_cost = noise.misfit_cost(start.misfit, variance, n_features, model)
+        joint = (start_cost + 2 * all_wrong)[:, None] - 2 * fast
+        candidates = np.argsort(-fast, axis=1, kind="stable")[:, : self.n_candidates]
+        rows = np.repeat(np.arange(n_rows), candidates.shape[1])
+        classes = candidates.ravel()
+        labels = np.full((len(rows), n_classes), -1, energies.dtype)
+        labels[np.arange(len(rows)), classes] = 1
+        problems = coder.pose(correlations, energies, labels, variance[rows], rows)
+        point, _ = coder.coding.descend(problems, codes.rows(rows), is_start_traditional=True)
+        misfit_cost = noise.misfit_cost(point.misfit, variance[rows], n_features, model)
+        cost = misfit_cost + point.objective - point.misfit / variance[rows]
+        joint[rows, classes] = np.minimum(joint[rows, classes], cost)
         return -joint / 2
 
 

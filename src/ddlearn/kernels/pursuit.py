@@ -96,7 +96,8 @@ def make_pursuit_workspace(budget, n_atoms, n_classes, n_directions, dtype):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _position_of_largest(ordered):
+def position_of_largest(ordered):
+    """Return the first position of the largest score, given the bits of the scores."""
     # The bits of non-negative floats sort like the floats, and an integer maximum vectorises where a float maximum,
     # with its rules for NaN, does not. Of equal scores the first atom wins.
     n = ordered.shape[0]
@@ -200,7 +201,7 @@ def pursue_rows(
         n_selected = 0
         while n_selected < budget and residual > tolerances[i]:
             # Select the atom that lowers the error most.
-            atom = _position_of_largest(ordered)
+            atom = position_of_largest(ordered)
             norm = squared_norms[atom]
             for a in range(n_weighted):
                 norm += weight[i, weighted[a]] * squared_coef[weighted[a], atom]
