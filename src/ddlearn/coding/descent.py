@@ -1,18 +1,19 @@
 r"""Algorithm 1 of the paper as a descent: the steps that lower the objectives F of a block of rows together.
 
-F is that of ``discriminative.py``.  On a given support it is convex, and Newton's method finds its minimum; what is hard
-is the support.  So a step is one of three:
+F is that of ``discriminative.py``.  On a given support it is convex, and Newton's method finds its minimum; what is
+hard is the support.  So a step is one of three:
 
 *refit*
     Newton's method on the support that a row has, each step halved until F falls (Armijo's rule).
 *reselect*
     The paper's step: a sparse coder solves the parabola of F at the current code, from scratch.
 *replace*
-    The swap of one atom that lowers the parabola most, of all swaps that there are (``kernels/replacement.py``).
+    The swap of one atom that lowers the parabola most, of all swaps that there are (``kernels/replacement.py``); where
+    a code has fewer than T atoms, one more atom.
 
-After a reselection or a swap the row is refitted, and keeps its old code unless F is lower than before: **no step raises
-the objective of any row**, for any loss and any coder.  A coder with a penalty on codes makes F convex; there the steps
-are reselections, shortened until F falls.
+After a reselection or a swap the row is refitted, and keeps its old code unless F is lower than before: **no step
+raises the objective of any row**, for any loss and any coder.  A coder with a penalty on codes makes F convex; there the
+steps are reselections, shortened until F falls.
 
 The loss is called for many rows at once, and needs no compilation.
 """
@@ -46,8 +47,10 @@ REFIT, RESELECT, REPLACE = range(3)
 _SUFFICIENT_DECREASE = 1e-4
 _MAX_HALVINGS = 30
 _MAX_NEWTON_STEPS = 30
-# While supports still change, a refit is exact enough when the next step would bring less than this share of F.
+# While supports still change, a refit is exact enough when the next step would bring less than this share of F, or
+# after so many steps.
 _ROUGH = 1e-4
+_ROUGH_STEPS = 6
 # A trial is given up when even three times the predicted decrease would not make it better than what there is.
 _HOPE = 3
 
@@ -82,6 +85,7 @@ class RowProblems:
     labels: Floats  # (n_rows, n_classes)
     noise_variance: Floats  # (n_rows,)
     sources: Positions  # (n_rows,) the sample of each row
+    are_rivals: bool = False  # whether rows of one sample are hypotheses, of which only the best counts
 
     @cached_property
     def shared(self) -> Shared:
@@ -94,9 +98,12 @@ class RowProblems:
         """Return the problems of some rows."""
         if len(positions) == len(self.sources):
             return self
-        rows = (array[positions] for array in (self.labels, self.noise_variance, self.sources))
-        names = ("labels", "noise_variance", "sources")
-        return replace(self, **dict(zip(names, rows, strict=True)))
+        labels, noise_variance, sources = (
+            self.labels[positions],
+            self.noise_variance[positions],
+            self.sources[positions],
+        )
+        return replace(self, labels=labels, noise_variance=noise_variance, sources=sources)
 
     def place(self, codes: RowCodes) -> Rows:
         """Return the rows with these codes, which later steps overwrite, and with what they cost."""
@@ -186,7 +193,14 @@ def accept(
     return is_lower
 
 
-def refit(problems: RowProblems, rows: Rows, active: Positions, tol: float, limits: Floats | None = None) -> None:
+def refit(
+    problems: RowProblems,
+    rows: Rows,
+    active: Positions,
+    tol: float,
+    max_steps: int = _MAX_NEWTON_STEPS,
+    limits: Floats | None = None,
+) -> None:
     """Minimise F on the supports of active rows, until a step would bring at most the share ``tol`` of F.
 
     Rows that will not come below their limit are given up.
@@ -194,7 +208,7 @@ def refit(problems: RowProblems, rows: Rows, active: Positions, tol: float, limi
     loss, shared, dtype = problems.loss, problems.shared, rows.values.dtype
     budget, n_classes = rows.values.shape[1], rows.labels.shape[1]
     workspace = np.empty((budget + 1, budget), dtype), np.empty((5, max(budget, n_classes)), dtype)
-    for _ in range(1 if loss.is_quadratic else _MAX_NEWTON_STEPS):
+    for _ in range(1 if loss.is_quadratic else max_steps):
         n_active = len(active)
         if n_active == 0:
             return
@@ -268,7 +282,8 @@ class Descent(DiscriminativeCoding):
             self._descend_with_penalty(problems, rows, labelled, moves)
             return rows, moves
         self._refit(problems, rows, labelled, max(self.tol, _ROUGH), moves)
-        self._reselect(problems, rows, labelled, moves)
+        if not is_start_traditional:
+            self._reselect(problems, rows, labelled, moves)
         self._replace(problems, rows, labelled, moves)
         self._refit(problems, rows, labelled, self.tol / 100, moves)
         return settle(problems, rows, start, before), moves
@@ -282,7 +297,7 @@ class Descent(DiscriminativeCoding):
     def _reselect(self, problems: RowProblems, rows: Rows, active: Positions, moves: Moves) -> None:
         codes = problems.solve_parabolas(rows, active, *problems.make_parabolas(rows, active))
         is_other = (codes.indices != rows.indices[active]).any(axis=1)
-        self._try(problems, rows, active[is_other], codes.rows(is_other), moves, RESELECT)
+        self._try(problems, rows, active[is_other], codes.rows(np.flatnonzero(is_other)), moves, RESELECT)
 
     def _replace(self, problems: RowProblems, rows: Rows, active: Positions, moves: Moves) -> None:
         # The parabola of a quadratic loss holds for many swaps, that of another one for the next.
@@ -297,7 +312,10 @@ class Descent(DiscriminativeCoding):
             sources = problems.sources[active]
             n_taken = replace_atoms(*problem, codes, smallest, at_once, sources=sources, may_grow=True)
             is_other = n_taken > 0
-            active = self._try(problems, rows, active[is_other], codes.rows(is_other), moves, REPLACE)
+            before = rows.objective.copy()
+            active = self._try(problems, rows, active[is_other], codes.rows(np.flatnonzero(is_other)), moves, REPLACE)
+            if problems.are_rivals:
+                active = _leave_behind(rows, active, before[active] - rows.objective[active])
 
     def _try(
         self, problems: RowProblems, rows: Rows, positions: Positions, codes: RowCodes, moves: Moves, kind: int
@@ -305,11 +323,11 @@ class Descent(DiscriminativeCoding):
         """Refit trial codes, and accept those that lower F by enough; return their rows."""
         some = problems.take(positions)
         trial = some.place(codes)
-        refit(some, trial, np.arange(len(positions)), _ROUGH, limits=rows.objective[positions])
+        refit(some, trial, np.arange(len(positions)), _ROUGH, _ROUGH_STEPS, rows.objective[positions])
         return positions[accept(rows, positions, trial, moves, kind, self.tol)]
 
     def _descend_with_penalty(self, problems: RowProblems, rows: Rows, active: Positions, moves: Moves) -> None:
-        """Solve parabolas of the convex F; a solution that raises F is approached only half of the way, a quarter, ..."""
+        """Solve parabolas of the convex F; a solution that raises it is approached only half of the way, or less."""
         for _ in range(1 if problems.loss.is_quadratic else _MAX_NEWTON_STEPS):
             if active.size == 0:
                 return
@@ -329,11 +347,19 @@ class Descent(DiscriminativeCoding):
             is_lower = accept(rows, active, trial, moves, RESELECT, self.tol)
             moved.append(active[is_lower])
             is_too_far = trial.objective > before * (1 + self.tol)  # otherwise the row has converged
-            active, codes = active[is_too_far], codes.rows(is_too_far)
+            active, codes = active[is_too_far], codes.rows(np.flatnonzero(is_too_far))
             if active.size == 0:
                 break
             length /= 2
         return np.concatenate(moved)
+
+
+def _leave_behind(rows: Rows, active: Positions, decrease: Floats) -> Positions:
+    """Return the rows that T more steps like their last could make the best of all rows of their sample."""
+    lowest = np.full(rows.sources.max(initial=-1) + 1, np.inf)
+    np.minimum.at(lowest, rows.sources, rows.objective)
+    lead = rows.objective[active] - lowest[rows.sources[active]]
+    return active[lead <= rows.values.shape[1] * decrease]
 
 
 def settle(problems: RowProblems, rows: Rows, start: RowCodes, before: Floats) -> Rows:

@@ -20,8 +20,8 @@ gives :math:`\Omega_2/\gamma_j`: only then does the parabola have the gradient o
 For a coder with a penalty on codes, such as the :class:`~ddlearn.ElasticNet`, twice the penalty is added to
 :math:`\|y - D^T x\|^2`; the sum is the *misfit*.
 
-How :math:`F` is lowered is a strategy: :class:`Descent` (``descent.py``) never raises it and comes close to its minimum;
-:class:`PrintedCoding` (``printed.py``) is the algorithm that the paper prints.
+How :math:`F` is lowered is a strategy: :class:`Descent` (``descent.py``) comes close to its minimum,
+:class:`PrintedCoding` (``printed.py``) is the algorithm that the paper prints.  Neither ever raises it.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def resolve_coding(coding: str | DiscriminativeCoding) -> DiscriminativeCoding:
 class CodingRecord:
     """What discriminative coding did to each sample.
 
-    The kinds of steps are those of ``STEP_KINDS``: "refit" (on the atoms that a code has), "reselect" (by the sparse coder)
-    and "replace" (a swap of one atom).
+    Steps are of three kinds: "refit" on the atoms that a code has, "reselect" by the sparse coder, and "replace", the
+    swap of one atom.
 
     Parameters
     ----------
@@ -156,9 +156,7 @@ class DiscriminativeCoder:
         sources: NDArray[np.intp],
     ) -> RowProblems:
         """Return the problems of some rows, each of one of the samples whose correlations and energies are given."""
-        return RowProblems(
-            self.encoder, self.model, self.loss, correlations, energies, labels, noise_variance, sources
-        )
+        return RowProblems(self.encoder, self.model, self.loss, correlations, energies, labels, noise_variance, sources)
 
 
 def _check_model(dictionary: Floats, coef: ArrayLike, intercept: ArrayLike, class_cost: ArrayLike) -> Model:

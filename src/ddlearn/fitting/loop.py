@@ -106,7 +106,8 @@ def code_discriminatively(
     labels = part.labels.astype(dtype)
     codes, record = coder.encode(part.X, labels, part.noise_variance, part.codes, n_jobs=settings.n_jobs)
     decrease = float(np.sum(record.decrease, dtype=np.float64)) / 2  # F is twice what the sample adds to the objective
-    counts = CodingCounts(*record.n_moved.values(), int(record.n_rejected.sum()), decrease)
+    n_refitted, n_reselected, n_swapped = record.n_moved.values()
+    counts = CodingCounts(n_refitted, n_reselected, n_swapped, int(record.n_rejected.sum()), decrease)
     return replace(part, codes=codes), counts
 
 

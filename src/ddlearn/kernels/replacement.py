@@ -10,9 +10,9 @@ on its support.  That needs, with the atoms as columns,
     norms        q = diag(Q) - sum_t Q[S_t] V[t],          what of each atom lies off the support,
     correlation  a = c - Q[S]' x,                          with the residual,
 
-and P = inv(Q[S, S]).  Atom k lowers the minimum by a_k^2 / q_k and moves the code by -V[:, k] a_k / q_k; to take i out then
-raises it by x_i^2 / (P_ii + V_ik^2 / q_k), with the moved x_i.  An atom enters or leaves in a pass over V, as in the
-elimination of Gauss and Jordan, so that a swap costs O(T K).
+and P = inv(Q[S, S]).  Atom k lowers the minimum by a_k^2 / q_k and moves the code by -V[:, k] a_k / q_k; to take i out
+then raises it by x_i^2 / (P_ii + V_ik^2 / q_k), with the moved x_i.  An atom enters or leaves in a pass over V, as in
+the elimination of Gauss and Jordan, so that a swap costs O(T K).
 """
 
 from typing import NamedTuple
@@ -27,13 +27,15 @@ from .pursuit import allocate_rows, position_of_largest
 class ReplacementWorkspace(NamedTuple):
     """What one thread overwrites row after row."""
 
-    squared_coef: np.ndarray  # (n_classes, n_atoms)
+    coef: np.ndarray  # (n_classes, n_atoms or a few more) the classifiers, in rows that start on cache lines
+    squared_coef: np.ndarray  # (the same)
     squared_norms: np.ndarray  # (n_atoms,) the diagonal of the Gram matrix
     correlation: np.ndarray  # (n_atoms,) a
     norms: np.ndarray  # (n_atoms,) q
     smallest_norms: np.ndarray  # (n_atoms,) up to which an atom depends on the support
     column: np.ndarray  # (n_atoms,) what of the atom that enters lies off the support, as a column of Q
-    lowest: np.ndarray  # (n_atoms,) q times the least rise of taking an atom out
+    rise: np.ndarray  # (n_atoms,) rise / room is q times the least rise of taking an atom of the support out
+    room: np.ndarray  # (n_atoms,)
     gain: np.ndarray  # (n_atoms,) by which the best swap with this atom lowers the minimum
     ordered: np.ndarray  # (n_atoms,) the bits of `gain` as integers
     columns: np.ndarray  # (budget, n_atoms or a few more) Q[S]
@@ -48,20 +50,22 @@ class ReplacementWorkspace(NamedTuple):
 def make_replacement_workspace(budget, n_atoms, n_classes, dtype):
     """Allocate the workspace of one thread."""
     n_factors = max(budget, n_classes)
-    rows = allocate_rows(7 + 2 * budget, n_atoms, dtype)
-    squared_norms, correlation, norms, smallest_norms, column, lowest, gain = rows[:7, :n_atoms]
+    rows = allocate_rows(8 + 2 * budget + 2 * n_classes, n_atoms, dtype)
+    squared_norms, correlation, norms, smallest_norms, column, rise, room, gain = rows[:8, :n_atoms]
     return ReplacementWorkspace(
-        squared_coef=np.empty((n_classes, n_atoms), dtype),
+        coef=rows[8 + 2 * budget : 8 + 2 * budget + n_classes],
+        squared_coef=rows[8 + 2 * budget + n_classes :],
         squared_norms=squared_norms,
         correlation=correlation,
         norms=norms,
         smallest_norms=smallest_norms,
         column=column,
-        lowest=lowest,
+        rise=rise,
+        room=room,
         gain=gain,
         ordered=gain.view(np.int64 if gain.itemsize == 8 else np.int32),
-        columns=rows[7 : 7 + budget],
-        solution=rows[7 + budget :],
+        columns=rows[8 : 8 + budget],
+        solution=rows[8 + budget : 8 + 2 * budget],
         inverse=np.empty((budget, budget), dtype),
         code=np.empty(budget, dtype),
         support=np.empty(budget, np.int32),
@@ -70,15 +74,30 @@ def make_replacement_workspace(budget, n_atoms, n_classes, dtype):
     )
 
 
+# Helpers get arrays one by one: to take them out of a tuple costs two reference counts each, more than a short loop.
 @njit(cache=True, nogil=True, error_model="numpy")
-def _enter(atom, place, n_used, gram, coef, weight, i, workspace):
+def _enter(
+    atom,
+    place,
+    n_used,
+    gram,
+    coef,
+    weight,
+    i,
+    correlation,
+    norms,
+    column,
+    columns,
+    solution,
+    inverse,
+    code,
+    factors,
+    chosen,
+):  # fmt: skip
     # Put an atom that does not depend on the support into a place of it; n_used places are used, this one included.
-    correlation, norms, column = workspace.correlation, workspace.norms, workspace.column
-    columns, solution, inverse = workspace.columns, workspace.solution, workspace.inverse
-    code, factors, chosen = workspace.code, workspace.factors, workspace.chosen
-    n_atoms, n_classes = norms.shape[0], coef.shape[0]
+    n_atoms = norms.shape[0]
     n_chosen = 0
-    for j in range(n_classes):
+    for j in range(coef.shape[0]):
         if weight[i, j] != 0:
             chosen[n_chosen] = j
             factors[n_chosen] = weight[i, j] * coef[j, atom]
@@ -114,14 +133,11 @@ def _enter(atom, place, n_used, gram, coef, weight, i, workspace):
         inverse[place, t] = factor * scale
     inverse[place, place] = scale
     code[place] = step
-    workspace.support[place] = atom
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _leave(place, n_used, workspace):
+def _leave(place, n_used, correlation, norms, solution, inverse, code):
     # Take the atom in this place out of the support; what remains of it is overwritten by the one that enters.
-    norms, correlation, code = workspace.norms, workspace.correlation, workspace.code
-    solution, inverse = workspace.solution, workspace.inverse
     n_atoms = norms.shape[0]
     scale = 1 / inverse[place, place]
     step = code[place] * scale
@@ -141,60 +157,55 @@ def _leave(place, n_used, workspace):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _rise_without(t, atom, workspace):
-    # By how much the minimum rises, times q, when place t of the support is given up after the atom has entered.
-    part, norm = workspace.solution[t, atom], workspace.norms[atom]
-    moved = workspace.code[t] * norm - part * workspace.correlation[atom]
-    return moved * moved / (workspace.inverse[t, t] * norm + part * part)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _rate_swaps(n_used, has_room, workspace):
-    # The gain of every atom, with the support's atom whose loss costs least, or with none where there is room.
-    norms, correlation, lowest, gain = workspace.norms, workspace.correlation, workspace.lowest, workspace.gain
-    solution, smallest_norms = workspace.solution, workspace.smallest_norms
+def _rate_swaps(
+    n_used, has_room, smallest_norms, correlation, norms, rise, room, gain, solution, inverse, code, support
+):
+    # The gain of every atom with the support's atom whose loss costs least, or with none where there is room. The least
+    # rise is kept as a fraction, rise / room, and fractions are compared crosswise: a division is slow.
     zero = norms.dtype.type(0)
     n_atoms = norms.shape[0]
     for k in range(n_atoms):
-        lowest[k] = zero if has_room else np.inf
+        rise[k] = zero
+        room[k] = 1
     for t in range(0 if has_room else n_used):
-        value, own = workspace.code[t], workspace.inverse[t, t]
+        value, own = code[t], inverse[t, t]
         for k in range(n_atoms):
             part, norm = solution[t, k], norms[k]
             moved = value * norm - part * correlation[k]
-            rise = moved * moved / (own * norm + part * part)
-            lowest[k] = rise if rise < lowest[k] else lowest[k]
+            over, under = moved * moved, own * norm + part * part
+            is_less = t == 0 or over * room[k] < rise[k] * under
+            rise[k] = over if is_less else rise[k]
+            room[k] = under if is_less else room[k]
     for k in range(n_atoms):
-        net = (correlation[k] * correlation[k] - lowest[k]) / norms[k]
+        net = (correlation[k] * correlation[k] * room[k] - rise[k]) / (room[k] * norms[k])
         gain[k] = net if net > zero and norms[k] > smallest_norms[k] else zero
     for t in range(n_used):
-        gain[workspace.support[t]] = zero
+        gain[support[t]] = zero
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _find_place(atom, n_used, workspace):
+def _find_place(atom, n_used, correlation, norms, solution, inverse, code):
     # The place of the support that the best swap with this atom gives up.
     best, lowest = 0, np.inf
     for t in range(n_used):
-        rise = _rise_without(t, atom, workspace)
+        part, norm = solution[t, atom], norms[atom]
+        moved = code[t] * norm - part * correlation[atom]
+        rise = moved * moved / (inverse[t, t] * norm + part * part)
         if rise < lowest:
             best, lowest = t, rise
     return best
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _swap_last(atom, place, n_used, workspace):
-    # The code after a swap, for which V need not be brought up to date.
-    solution, inverse, code = workspace.solution, workspace.inverse, workspace.code
-    norm = workspace.norms[atom]
-    step = workspace.correlation[atom] / norm
-    part = solution[place, atom] / norm
+def _swap_code(atom, place, n_used, correlation, norms, solution, inverse, code):
+    # The code after a last swap, for which V need not be brought up to date.
+    step = correlation[atom] / norms[atom]
+    part = solution[place, atom] / norms[atom]
     left = (code[place] - solution[place, atom] * step) / (inverse[place, place] + part * solution[place, atom])
     for t in range(n_used):
         if t != place:
             code[t] -= solution[t, atom] * step + (inverse[t, place] + part * solution[t, atom]) * left
     code[place] = step + part * left
-    workspace.support[place] = atom
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -218,11 +229,15 @@ def replace_rows(
     zero = gram.dtype.type(0)
     n_rows, budget = indices.shape
     n_atoms, n_classes = gram.shape[0], coef.shape[0]
-    correlation, norms, smallest_norms = workspace.correlation, workspace.norms, workspace.smallest_norms
-    squared_coef, squared_norms = workspace.squared_coef, workspace.squared_norms
-    factors, chosen = workspace.factors, workspace.chosen
+    aligned_coef, squared_coef = workspace.coef, workspace.squared_coef
+    squared_norms, smallest_norms = workspace.squared_norms, workspace.smallest_norms
+    correlation, norms, column = workspace.correlation, workspace.norms, workspace.column
+    rise, room, gain, ordered = workspace.rise, workspace.room, workspace.gain, workspace.ordered
+    columns, solution, inverse = workspace.columns, workspace.solution, workspace.inverse
+    code, support, factors, chosen = workspace.code, workspace.support, workspace.factors, workspace.chosen
     for j in range(n_classes):
         for k in range(n_atoms):
+            aligned_coef[j, k] = coef[j, k]
             squared_coef[j, k] = coef[j, k] * coef[j, k]
     for k in range(n_atoms):
         squared_norms[k] = gram[k, k]
@@ -238,7 +253,7 @@ def replace_rows(
                 chosen[n_pulling] = j
                 factors[n_pulling] = pull[i, j]
                 n_pulling += 1
-        add_combination(factors, chosen, n_pulling, coef, correlation)
+        add_combination(factors, chosen, n_pulling, aligned_coef, correlation)
         n_weighted = 0
         for j in range(n_classes):
             if weight[i, j] != zero:
@@ -253,26 +268,37 @@ def replace_rows(
                 break
             atom = indices[i, t]
             if norms[atom] > smallest_norms[atom]:
+                support[n_used] = atom
                 n_used += 1
-                _enter(atom, n_used - 1, n_used, gram, coef, weight, i, workspace)
+                _enter(
+                    atom, n_used - 1, n_used, gram, aligned_coef, weight, i,
+                    correlation, norms, column, columns, solution, inverse, code, factors, chosen,
+                )  # fmt: skip
         n_taken[i] = 0
         while n_taken[i] < n_swaps:
             has_room = may_grow and n_used < budget
             if n_used == 0 and not has_room:
                 break
-            _rate_swaps(n_used, has_room, workspace)
-            atom = position_of_largest(workspace.ordered)
-            if not workspace.gain[atom] > smallest_gains[i]:
+            _rate_swaps(
+                n_used, has_room, smallest_norms, correlation, norms, rise, room, gain, solution, inverse, code, support
+            )
+            atom = position_of_largest(ordered)
+            if not gain[atom] > smallest_gains[i]:
                 break
             n_taken[i] += 1
             if has_room:
+                place = n_used
                 n_used += 1
-                _enter(atom, n_used - 1, n_used, gram, coef, weight, i, workspace)
-                continue
-            place = _find_place(atom, n_used, workspace)
-            if n_taken[i] == n_swaps:
-                _swap_last(atom, place, n_used, workspace)
             else:
-                _leave(place, n_used, workspace)
-                _enter(atom, place, n_used, gram, coef, weight, i, workspace)
-        store_row(i, workspace.support, workspace.code, n_used, indices, values)
+                place = _find_place(atom, n_used, correlation, norms, solution, inverse, code)
+                if n_taken[i] < n_swaps:
+                    _leave(place, n_used, correlation, norms, solution, inverse, code)
+            support[place] = atom
+            if has_room or n_taken[i] < n_swaps:
+                _enter(
+                    atom, place, n_used, gram, aligned_coef, weight, i,
+                    correlation, norms, column, columns, solution, inverse, code, factors, chosen,
+                )  # fmt: skip
+            else:
+                _swap_code(atom, place, n_used, correlation, norms, solution, inverse, code)
+        store_row(i, support, code, n_used, indices, values)

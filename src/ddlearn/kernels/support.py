@@ -4,14 +4,14 @@ The objective of a row with correlations c, energy e, labels l, noise variance v
 
     F(x) = (x'Gx - 2c'x + e) / v + 2 sum_j |l_j| Omega(z_j) / gamma_j,        z_j = l_j (u_j + b_j).
 
-The loss is evaluated outside, for all rows at once, so kernels get it and its derivatives at the margins z.  The parabola
-of v F at x has
+The loss is evaluated outside, for all rows at once, so kernels get it and its derivatives at the margins z.  The
+parabola of v F at x has
 
     the matrix  Q = G + sum_j h_j w_j w_j',                 h_j = v |l_j| Omega_2(z_j) / gamma_j,
     the slope   -2 (c - Gx - sum_j s_j w_j),                s_j = v l_j Omega_1(z_j) / gamma_j.
 
-Several rows may be problems of one sample, as the hypotheses about its class are.  Where a kernel gets ``active``, row a
-of the arrays of the step belongs to row active[a] of the block.
+Several rows may be problems of one sample, as the hypotheses about its class are.  Where a kernel gets ``active``, row
+a of the other arrays belongs to row active[a] of the block.
 """
 
 from typing import NamedTuple
@@ -127,8 +127,7 @@ def expand_rows(active, shared, rows, slopes, curvatures, weight, pull):
 def find_newton_steps(active, shared, rows, slopes, curvatures, pivot_floor, matrix, vectors, steps):
     """Newton's step on the support of each active row, inv(Q[S, S]) (c - Gx - sum_j s_j w_j)[S].
 
-    An atom that depends on those before it stays as it is.  ``matrix`` has one row more than the budget, ``vectors`` are
-    five.
+    An atom that depends on those before it stays as it is.  ``matrix`` has one row more than the budget.
     """
     zero = rows.values.dtype.type(0)
     n_classes = rows.labels.shape[1]
