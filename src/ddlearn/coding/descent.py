@@ -12,8 +12,8 @@ hard is the support.  So a step is one of three:
     a code has fewer than T atoms, one more atom.
 
 After a reselection or a swap the row is refitted, and keeps its old code unless F is lower than before: **no step
-raises the objective of any row**, for any loss and any coder.  A coder with a penalty on codes makes F convex; there the
-steps are reselections, shortened until F falls.
+raises the objective of any row**, for any loss and any coder.  A coder with a penalty on codes makes F convex; there
+the steps are reselections, shortened until F falls.
 
 The loss is called for many rows at once, and needs no compilation.
 """
@@ -51,6 +51,8 @@ _MAX_NEWTON_STEPS = 30
 # after so many steps.
 _ROUGH = 1e-4
 _ROUGH_STEPS = 6
+# A hypothesis is given up when so many more steps like its last would not make it the best of its sample.
+_PATIENCE = 10
 # A trial is given up when even three times the predicted decrease would not make it better than what there is.
 _HOPE = 3
 
@@ -355,11 +357,11 @@ class Descent(DiscriminativeCoding):
 
 
 def _leave_behind(rows: Rows, active: Positions, decrease: Floats) -> Positions:
-    """Return the rows that T more steps like their last could make the best of all rows of their sample."""
+    """Return the hypotheses that ten more steps like their last could make the best of their sample."""
     lowest = np.full(rows.sources.max(initial=-1) + 1, np.inf)
     np.minimum.at(lowest, rows.sources, rows.objective)
     lead = rows.objective[active] - lowest[rows.sources[active]]
-    return active[lead <= rows.values.shape[1] * decrease]
+    return active[lead <= _PATIENCE * decrease]
 
 
 def settle(problems: RowProblems, rows: Rows, start: RowCodes, before: Floats) -> Rows:
