@@ -30,7 +30,7 @@ from ..dictionary import DICTIONARY_UPDATES
 from ..fitting.refine import Refiner
 from ..inference.rules import INFERENCE_RULES
 from ..losses import LOSSES
-from ..objective import Scales
+from ..objective import SCALES
 from .format import Arrays, Json
 
 _OPTIONS: dict[str, type] = {
@@ -39,9 +39,16 @@ _OPTIONS: dict[str, type] = {
     "jitter": Jitter,
     "refiner": Refiner,
     "robustness": Robustness,
-    "scales": Scales,
 }
-_REGISTRIES: Any = (LOSSES, SPARSE_CODERS, DICTIONARY_UPDATES, CLASSIFIER_TRAINERS, ERROR_SEARCHES, INFERENCE_RULES)
+_REGISTRIES: Any = (
+    LOSSES,
+    SPARSE_CODERS,
+    DICTIONARY_UPDATES,
+    CLASSIFIER_TRAINERS,
+    SCALES,
+    ERROR_SEARCHES,
+    INFERENCE_RULES,
+)
 _COUNTERS = ("iteration", "epoch")  # fields that number the records of a history
 _CSR_PARTS = ("data", "indices", "indptr")
 _NUMBERS, _DATES = "biuf", "Mm"  # kinds of dtypes
@@ -156,7 +163,7 @@ def decode_records(stored: Json, record_class: Any) -> list[Any]:
         raise ValueError(f"a {record_class.__name__} has the fields {stored['fields']}")
     decoder = Decoder({}, {})
     records = [record_class(*decoder.decode("number", row)) for row in stored["rows"]]
-    if not all(type(value) in (int, float) for record in records for value in record):
+    if not all(type(value) in (int, float, bool) for record in records for value in record):
         raise TypeError(f"a {record_class.__name__} holds a value that is not a number")
     if fields[0] in _COUNTERS and ([record[0] for record in records] != list(range(len(records))) or not records):
         raise ValueError(f"the numbers of the {fields[0]}s have gaps")

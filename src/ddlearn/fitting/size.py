@@ -136,7 +136,7 @@ class SizeSearch:
         dictionary = draw_dictionary(self.init, batches, n_atoms, facts.n_features, facts.dtype, rng)
         progress = run(begin(self.learned, self.settings, dictionary), self.learned, lambda progress: progress)
         settings = progress.settings
-        state = refit_classifiers(progress.state, settings, self.learned, progress.floors)
+        state = refit_classifiers(progress.state, settings, self.learned, progress.priors)
         return self._measure(n_components, state, settings)._replace(seconds=perf_counter() - start)
 
     def _measure(self, n_components: int, state: FitState, settings: FitSettings) -> _Trial:
