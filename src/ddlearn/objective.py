@@ -1,4 +1,4 @@
-r"""The MAP objective (Eq. 3 of the paper) in its terms, the priors that give it a minimum, and the scales that reach it.
+r"""The MAP objective (Eq. 3 of the paper) in its terms, the priors that give it a minimum, and the scales that do.
 
 .. math::
     \underbrace{\sum_i \frac{\|y_i - D^T x_i\|^2}{2\sigma_i^2}}_{\text{representation}}
@@ -119,7 +119,7 @@ class Priors(NamedTuple):
     cost_weight: float
     class_cost: NDArray[np.float64]
     cost_floor: float
-    ridge: NDArray[np.float64]
+    ridge: Floats
 
     @classmethod
     def flat(cls, n_classes: int) -> Priors:
@@ -138,15 +138,21 @@ def penalise(coef: Floats, ridge: Floats) -> NDArray[np.float64]:
     return ridge / 2 * np.vecdot(coef, coef)
 
 
+Terms = tuple[float, float, float]  # two terms of Eq. 3, and what the priors of their scales add
+
+
+def join_terms(of_noise: Terms, of_classes: Terms) -> MapObjective:
+    """Return the objective from :func:`sum_noise_terms` and :func:`sum_class_terms`."""
+    return MapObjective(*of_noise[:2], *of_classes[:2], of_noise[2] + of_classes[2])
+
+
 def sum_costs(labels: Floats, scores: Floats, loss: Loss) -> NDArray[np.float64]:
     """Return each class's sum of classification costs; a label of 0 costs nothing."""
     costs = np.abs(labels) * loss.value(labels * scores)
     return costs.sum(axis=0, dtype=np.float64)
 
 
-def sum_noise_terms(
-    misfits: Floats, noise_variance: Floats, n_features: int, priors: Priors
-) -> tuple[float, float, float]:
+def sum_noise_terms(misfits: Floats, noise_variance: Floats, n_features: int, priors: Priors) -> Terms:
     """Return what some samples add to the first two terms, and to that of the priors."""
     variance = noise_variance.astype(np.float64)
     log_variance, weight = float(np.sum(np.log(variance))), priors.noise_weight
@@ -156,7 +162,7 @@ def sum_noise_terms(
 
 def scale_classes(
     costs: Floats, coef: Floats, n_labelled: NDArray, priors: Priors, classification_weight: float
-) -> tuple[NDArray[np.float64], tuple[float, float, float]]:
+) -> tuple[NDArray[np.float64], Terms]:
     r"""Return the class costs, and the terms that they are in; ``costs`` come from :func:`sum_costs`.
 
     .. math:: \gamma_j = \frac{\sum_i \Omega(z_{ij}) + \frac{\lambda_j}{2} \|w_j\|^2
@@ -175,7 +181,7 @@ def sum_class_terms(
     n_labelled: NDArray,
     priors: Priors,
     classification_weight: float = 1.0,
-) -> tuple[float, float, float]:
+) -> Terms:
     """Return the last two terms, and what the priors of classifiers and class costs add.
 
     The weight is on all of them: on the costs alone, the class costs would grow with it and undo it.
@@ -299,17 +305,13 @@ class Scales(BaseEstimator, ABC):
             raise ValueError(f"noise={self.noise!r} is not known; choose one of {sorted(NOISE_MODELS)}.")
 
     @abstractmethod
-    def set_priors(
-        self, noise: FirstNoise, costs: Floats, n_labelled: NDArray, ridge: NDArray[np.float64], loss: Loss
-    ) -> Priors:
+    def set_priors(self, noise: FirstNoise, costs: Floats, n_labelled: NDArray, ridge: Floats, loss: Loss) -> Priors:
         """Return the priors, from the noise of the first codes and the penalised costs of classifiers trained on them.
 
         They are set once, so that they do not move while the objective is lowered.
         """
 
-    def estimate_noise(
-        self, misfits: Floats, mean: float, n_features: int, priors: Priors
-    ) -> tuple[Floats, tuple[float, float, float]]:
+    def estimate_noise(self, misfits: Floats, mean: float, n_features: int, priors: Priors) -> tuple[Floats, Terms]:
         """Return the noise variances of some samples, given the mean misfit of all, and the terms that they are in."""
         used = np.full_like(misfits, mean) if self.noise == "shared" else misfits
         variance = priors.estimate_noise(used, n_features)
@@ -346,9 +348,7 @@ class ConjugateScales(Scales):
         if self.cost_weight == 0:
             raise ValueError("cost_weight must be above 0: without a prior the objective is unbounded below.")
 
-    def set_priors(
-        self, noise: FirstNoise, costs: Floats, n_labelled: NDArray, ridge: NDArray[np.float64], loss: Loss
-    ) -> Priors:
+    def set_priors(self, noise: FirstNoise, costs: Floats, n_labelled: NDArray, ridge: Floats, loss: Loss) -> Priors:
         sums = noise.sum_logs()
         if sums.n_noisy:
             noise_weight, log_variance = fit_noise_prior(sums, noise.n_features)
@@ -392,9 +392,7 @@ class JeffreysScales(Scales):
             if getattr(self, name) == 0:
                 raise ValueError(f"{name} must be above 0: without a floor the objective is unbounded below.")
 
-    def set_priors(
-        self, noise: FirstNoise, costs: Floats, n_labelled: NDArray, ridge: NDArray[np.float64], loss: Loss
-    ) -> Priors:
+    def set_priors(self, noise: FirstNoise, costs: Floats, n_labelled: NDArray, ridge: Floats, loss: Loss) -> Priors:
         median = noise.find_median() / (noise.n_features + 2)
         median = noise.variance_of_size if np.isnan(median) else median
         typical = float(np.median(costs / (n_labelled + 1))) or 1.0
@@ -488,7 +486,8 @@ def map_objective(
     model = Model(dictionary, coef, np.asarray(intercept, dtype=X.dtype), class_cost)
     costs = sum_costs(labels, model.scores(rows), resolve_loss(loss))
     misfits = resolve_sparse_coder(sparse_coder).measure_misfit(measure_residuals(X, rows, dictionary), rows)
-    *noise_terms, noise_prior = sum_noise_terms(misfits, variance, X.shape[1], priors)
     n_labelled = np.count_nonzero(labels, axis=0)
-    *class_terms, class_prior = sum_class_terms(costs, coef, class_cost, n_labelled, priors, classification_weight)
-    return MapObjective(*noise_terms, *class_terms, noise_prior + class_prior)
+    return join_terms(
+        sum_noise_terms(misfits, variance, X.shape[1], priors),
+        sum_class_terms(costs, coef, class_cost, n_labelled, priors, classification_weight),
+    )

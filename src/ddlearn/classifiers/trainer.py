@@ -13,7 +13,6 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_scalar
 
@@ -110,7 +109,7 @@ class ClassifierTrainer(BaseEstimator):
         check_scalar(self.max_rounds, "max_rounds", Integral, min_val=1)
         check_scalar(self.tol, "tol", Real, min_val=0)
 
-    def set_penalties(self, parts: Parts[ClassifierPart], loss: Loss, n_components: int) -> NDArray[np.float64]:
+    def set_penalties(self, parts: Parts[ClassifierPart], loss: Loss, n_components: int) -> Floats:
         r"""Return :math:`\lambda_j` of each class for these samples; the arguments are those of :meth:`train_on`."""
         return scale_ridge(self.ridge, loss, parts.add_up(summarise_part, n_components).squared_norms)
 

@@ -30,7 +30,7 @@ from ..dictionary import DICTIONARY_UPDATES
 from ..fitting.refine import Refiner
 from ..inference.rules import INFERENCE_RULES
 from ..losses import LOSSES
-from ..objective import SCALES
+from ..objective import SCALES, Priors
 from .format import Arrays, Json
 
 _OPTIONS: dict[str, type] = {
@@ -168,6 +168,22 @@ def decode_records(stored: Json, record_class: Any) -> list[Any]:
     if fields[0] in _COUNTERS and ([record[0] for record in records] != list(range(len(records))) or not records):
         raise ValueError(f"the numbers of the {fields[0]}s have gaps")
     return records
+
+
+def encode_priors(priors: Priors) -> Json:
+    """Return priors as numbers and lists of numbers, by name."""
+    return {name: np.asarray(value, np.float64).tolist() for name, value in priors._asdict().items()}
+
+
+def decode_priors(stored: Json, n_classes: int) -> Priors:
+    """Return the priors, or raise unless each is a finite number, and none negative; one may hold for all classes."""
+    values = {name: np.asarray(value, np.float64) for name, value in stored.items()}
+    for name in ("class_cost", "ridge"):
+        values[name] = np.broadcast_to(values[name], n_classes).copy()
+    if not all(((value >= 0) & (value < np.inf)).all() for value in values.values()) or not values["noise_variance"]:
+        raise ValueError(f"there are priors that make no sense: {stored}")
+    fields: dict[str, Any] = {name: value if value.ndim else float(value) for name, value in values.items()}
+    return Priors(**fields)
 
 
 class Decoder:

@@ -34,7 +34,9 @@ from ..objective import (
     MapObjective,
     Priors,
     Scales,
+    Terms,
     find_unit,
+    join_terms,
     penalise,
     scale_classes,
     sum_costs,
@@ -144,7 +146,7 @@ def sum_log_misfits(part: TrainingPart, unit: float) -> LogSums:
 
 def estimate_noise(
     part: TrainingPart, settings: FitSettings, mean_misfit: float, priors: Priors
-) -> tuple[TrainingPart, tuple[float, float, float]]:
+) -> tuple[TrainingPart, Terms]:
     """Set the noise variances from the misfits of the samples, or from their mean; return the terms they are in."""
     variance, terms = settings.scales.estimate_noise(part.misfits, mean_misfit, part.X.shape[1], priors)
     return replace(part, noise_variance=variance), terms
@@ -446,9 +448,7 @@ class _DictionaryStep(NamedTuple):
         return self.scaled.objective.total - objective > _ROUNDING * sum(map(abs, self.scaled.objective))
 
 
-def _improve_atoms(
-    state: FitState, settings: FitSettings, training: TrainingSet, priors: Priors
-) -> _DictionaryStep:
+def _improve_atoms(state: FitState, settings: FitSettings, training: TrainingSet, priors: Priors) -> _DictionaryStep:
     state, n_replaced = update_dictionary(state, settings, training, priors)
     improved = perf_counter()
     scaled = update_scales(state, settings, training, priors)
@@ -601,7 +601,7 @@ def _set_scales(measured: _Measured, settings: FitSettings, training: TrainingSe
     parts, (noise_terms, counts) = state.parts.map_and_add_up(
         _scale_part, settings, state.encoder, model, measured.mean_misfit, priors, stride
     )
-    objective = MapObjective(*noise_terms[:2], *class_terms[:2], noise_terms[2] + class_terms[2])
+    objective = join_terms(noise_terms, class_terms)
     return ScaledState(replace(state, model=model, parts=parts), objective, counts)
 
 
@@ -613,7 +613,7 @@ def _scale_part(
     mean_misfit: float,
     priors: Priors,
     stride: int,
-) -> tuple[TrainingPart, tuple[tuple[float, float, float], Counts]]:
+) -> tuple[TrainingPart, tuple[Terms, Counts]]:
     """Set the noise variances; return the terms of the objective that depend on them, and the counts."""
     part, noise_terms = estimate_noise(part, settings, mean_misfit, priors)
     return part, (noise_terms, count_part(part, settings, encoder, model, priors.noise_floor, stride))

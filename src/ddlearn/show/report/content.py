@@ -125,9 +125,11 @@ def _describe_training(model: DDLClassifier) -> Json:
             name: [float(value) if np.isfinite(value) else None for value in values] for name, values in history
         },
         "converged": bool(model.converged_),
-        "noise": None if variance is None else _describe_noise(np.sqrt(variance), float(np.sqrt(model.noise_floor_))),
+        "noise": None
+        if variance is None
+        else _describe_noise(np.sqrt(variance), float(np.sqrt(model.priors_.noise_floor))),
         "class_cost": [float(cost) for cost in model.class_cost_],
-        "cost_floor": float(model.cost_floor_),
+        "cost_floor": model.priors_.cost_floor,
     }
 
 
