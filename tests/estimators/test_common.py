@@ -11,8 +11,8 @@ from ddlearn import (
     LOSSES,
     SPARSE_CODERS,
     CodeClassifier,
+    ConjugateScales,
     DDLClassifier,
-    Scales,
 )
 from ddlearn.classifiers import resolve_trainer
 
@@ -30,7 +30,7 @@ def make_estimators():
                 yield DDLClassifier(**{parameter: name}, **QUICK)
     # "auto" has chosen all trainers above but the general one, which is there for losses of one's own.
     yield DDLClassifier(classifier_trainer="newton", **QUICK)
-    yield DDLClassifier(scales=Scales("shared"), refine=None, sparse_output=False, **QUICK)
+    yield DDLClassifier(scales=ConjugateScales("shared"), refine=None, sparse_output=False, **QUICK)
     yield DDLClassifier(refine=1, **QUICK)
     yield KSVD(**QUICK)
     yield KSVD(sparse_output=False, **QUICK)

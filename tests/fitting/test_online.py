@@ -14,10 +14,11 @@ from ddlearn import (
     Alignment,
     AtomUpdate,
     ClassifierTrainer,
+    ConjugateScales,
     ConvergenceDisplay,
     DDLClassifier,
     DiscriminativeCoding,
-    Scales,
+    JeffreysScales,
     load,
     save,
 )
@@ -67,7 +68,7 @@ def make_model(**parameters):
 def with_fixed_codes(**parameters):
     """A model whose codes depend on nothing but the sample, so that sums can be compared."""
     fixed = {"dictionary_update": FixedAtoms(), "init": random_atoms()}
-    fixed |= {"coding": DiscriminativeCoding(max_iter=0), "scales": Scales(noise_floor=1e-9)}
+    fixed |= {"coding": DiscriminativeCoding(max_iter=0), "scales": JeffreysScales(noise_floor=1e-9)}
     return make_model(**fixed | parameters)
 
 
@@ -480,7 +481,7 @@ def test_multilabel_targets(planted):
 
 def test_shared_noise_and_no_refit(planted):
     X, y = planted
-    shared = feed(make_model(scales=Scales("shared")), X, y, 300)
+    shared = feed(make_model(scales=ConjugateScales("shared")), X, y, 300)
     assert not np.array_equal(shared.components_, feed(make_model(), X, y, 300).components_)
     pulling = feed(make_model(refine=None), X, y, 300)
     assert np.array_equal(pulling.coef_, pulling.stream_.pulling.model.coef)

@@ -26,9 +26,9 @@ from ddlearn import (
     Checkpoint,
     ClassifierTrainer,
     CodeClassifier,
+    ConjugateScales,
     DDLClassifier,
     LostClusterError,
-    Scales,
     load,
     save,
 )
@@ -87,7 +87,7 @@ def assert_same_model(one, other, **tolerance):
     "changes",
     [
         {},
-        {"loss": "logistic", "dictionary_update": "atom", "scales": Scales("shared")},
+        {"loss": "logistic", "dictionary_update": "atom", "scales": ConjugateScales("shared")},
         pytest.param({"loss": "smooth_hinge", "dictionary_update": "mod", "unlabeled": 3}, marks=pytest.mark.nightly),
         {"n_components": 150, "n_nonzero_coefs": 1, "init": "gaussian"},  # atoms that nobody uses are replaced
     ],
