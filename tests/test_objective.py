@@ -159,7 +159,7 @@ def summarise(misfits, n_features=2, energy=100.0):
     sums = LogSums(len(noisy), logs.sum(), logs @ logs, energy)
     eps = np.finfo(misfits.dtype).eps
     return FirstNoise(
-        len(misfits), n_features, 4.0, lambda: sums, lambda: find_median(parts, len(misfits), misfits.dtype, eps)
+        len(misfits), n_features, eps, 4.0, lambda: sums, lambda: find_median(parts, len(misfits), misfits.dtype, eps)
     )
 
 
@@ -182,6 +182,7 @@ def test_scales_are_positive_even_without_any_residual_cost_or_label(loss, scale
     priors = scales().set_priors(noise, np.zeros(2), np.array([0, 5]), np.zeros(2), loss)
     assert np.isfinite(np.concatenate([np.atleast_1d(value) for value in priors])).all()
     assert (priors.estimate_noise(np.zeros(2), 2) > 0).all()
+    assert priors.noise_variance <= 1e-15 * (energy or 3.0)  # it is not known, but hardly more than rounding
     class_cost, terms = scale_classes(np.zeros(2), np.zeros((2, 4)), np.array([0, 5]), priors, 1.0)
     assert (class_cost > 0).all()
     assert np.isfinite(terms).all()

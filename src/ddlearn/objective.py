@@ -208,14 +208,15 @@ class FirstNoise:
 
     n_samples: float
     n_features: int
+    eps: float  # a misfit that is a smaller share of the squared norm of its sample is rounding
     unit: float  # of misfits in logarithms: a power of two, so that the unit of the samples changes no other digit
     sum_logs: Callable[[], LogSums]
     find_median: Callable[[], float]  # misfit of the samples that are no copies of an atom; NaN if all are
 
     @property
-    def variance_of_size(self) -> float:
-        """The noise variance of samples without a code: if all are atoms, nothing is known but their size."""
-        return (self.sum_logs().energy / self.n_samples or 1.0) / (self.n_features + 2)
+    def rounding_variance(self) -> float:
+        """The noise variance if all misfits are rounding: it may be anything that is not larger."""
+        return self.eps * (self.sum_logs().energy / self.n_samples or 1.0) / (self.n_features + 2)
 
 
 def find_unit(number: float) -> float:
@@ -354,7 +355,7 @@ class ConjugateScales(Scales):
             noise_weight, log_variance = fit_noise_prior(sums, noise.n_features)
             noise_variance = noise.unit * float(np.exp(log_variance))
         else:
-            noise_weight, noise_variance = _LEAST_NOISE_WEIGHT, noise.variance_of_size
+            noise_weight, noise_variance = _LEAST_NOISE_WEIGHT, noise.rounding_variance
         # At least as if one sample cost what it does without a classifier: separable classes may cost nothing at all.
         class_cost = np.maximum(costs, loss.value(np.zeros(1))) / (n_labelled + 1)
         return Priors(noise_weight, noise_variance, 0.0, float(self.cost_weight), class_cost, 0.0, ridge)
@@ -394,7 +395,7 @@ class JeffreysScales(Scales):
 
     def set_priors(self, noise: FirstNoise, costs: Floats, n_labelled: NDArray, ridge: Floats, loss: Loss) -> Priors:
         median = noise.find_median() / (noise.n_features + 2)
-        median = noise.variance_of_size if np.isnan(median) else median
+        median = noise.rounding_variance if np.isnan(median) else median
         typical = float(np.median(costs / (n_labelled + 1))) or 1.0
         floors = float(self.noise_floor * median), float(self.cost_floor * typical)
         return Priors(0.0, median, floors[0], 0.0, np.full(len(ridge), typical), floors[1], ridge)

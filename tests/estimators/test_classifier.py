@@ -65,6 +65,7 @@ def test_fitted_attributes_are_one_point_of_the_objective(digits, loss):
         noise_variance=model.noise_variance_,
         class_cost=model.class_cost_,
         loss=model.loss_,
+        priors=model.priors_,
     )
     assert terms.total == pytest.approx(model.history_[-1].objective, rel=1e-9)
     np.testing.assert_allclose(np.linalg.norm(model.components_, axis=1), 1)

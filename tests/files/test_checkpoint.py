@@ -104,6 +104,9 @@ def assert_same_model(one, other):
         elif isinstance(value, np.ndarray):
             assert value.dtype == there.dtype
             np.testing.assert_array_equal(value, there)
+        elif name == "priors_":
+            for mine, theirs in zip(value, there, strict=True):
+                np.testing.assert_array_equal(mine, theirs)
         elif name not in ("loss_", "sparse_coder_"):
             assert value == there, name
 

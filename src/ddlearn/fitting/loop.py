@@ -581,6 +581,7 @@ def _set_priors(measured: _Measured, settings: FitSettings, training: TrainingSe
     noise = FirstNoise(
         facts.n_samples,
         facts.n_features,
+        eps,
         unit,
         lambda: parts.add_up(sum_log_misfits, unit),
         lambda: find_median(parts.map_attribute("misfits"), facts.n_samples, facts.dtype, eps),

@@ -346,6 +346,7 @@ def _set_priors(stream: Stream, parts: Parts[TrainingPart], settings: FitSetting
     noise = FirstNoise(
         scales.n_samples,
         n_features,
+        float(np.finfo(stream.encoder.dictionary.dtype).eps),
         stream.variance_unit,
         lambda: LogSums(scales.n_noisy, scales.logs, scales.squared_logs, scales.energy),
         lambda: scales.median_misfit,
