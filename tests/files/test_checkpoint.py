@@ -138,7 +138,7 @@ CASES = {
     "no refit": {"refine": None},
     "shared noise": {"scales": ConjugateScales("shared"), "coding": DiscriminativeCoding(10), "fit_intercept": False},
     "elastic net": {"sparse_coder": "elastic_net"},
-    "sizes": {"n_components": "auto"},
+    "sizes": {"n_components": "auto", "init": "gaussian"},  # samples as atoms would leave nothing to do
     "own loss": {"loss": OwnLoss()},
     "converges": {"tol": 0.002, "max_iter": 50, "dictionary_update": "atom"},
     "refined": {"refine": 5, "dictionary_update": NoisyUpdate()},

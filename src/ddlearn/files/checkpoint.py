@@ -33,7 +33,16 @@ from ..fitting.run import FitRun, Snapshot
 from ..fitting.size import DictionarySize
 from ..losses import check_number
 from ..parallel import split_rows
-from .codec import Decoder, decode_priors, decode_records, encode, encode_or_name, encode_priors, encode_records
+from .codec import (
+    Decoder,
+    check_priors,
+    decode_priors,
+    decode_records,
+    encode,
+    encode_or_name,
+    encode_priors,
+    encode_records,
+)
 from .format import (
     CHECKPOINT,
     Arrays,
@@ -206,7 +215,8 @@ def _decode_snapshot(stored: Container, history: list[IterationRecord], run: Fit
     codes = RowCodes(arrays["code_indices"], arrays["code_values"])
     rows = RowState(codes, arrays["noise_variance"], arrays.get("positions"))
     state = FitState(model, encoder, run.training.parts).put_rows(rows, run.training.facts.row_slices)
-    priors = decode_priors(content["priors"], len(model.coef))
+    priors = decode_priors(content["priors"])
+    check_priors(priors, len(model.coef))
     progress = FitProgress(settings, state, priors, history, bool(content["converged"]), bool(content["stopped"]))
     refinement = _decode_refinement(content["refinement"], arrays) if "refinement" in content else None
     sizes = decode_records(content["dictionary_sizes"], DictionarySize)

@@ -175,15 +175,23 @@ def encode_priors(priors: Priors) -> Json:
     return {name: np.asarray(value, np.float64).tolist() for name, value in priors._asdict().items()}
 
 
-def decode_priors(stored: Json, n_classes: int) -> Priors:
-    """Return the priors, or raise unless each is a finite number, and none negative; one may hold for all classes."""
-    values = {name: np.asarray(value, np.float64) for name, value in stored.items()}
-    for name in ("class_cost", "ridge"):
-        values[name] = np.broadcast_to(values[name], n_classes).copy()
-    if not all(((value >= 0) & (value < np.inf)).all() for value in values.values()) or not values["noise_variance"]:
-        raise ValueError(f"there are priors that make no sense: {stored}")
-    fields: dict[str, Any] = {name: value if value.ndim else float(value) for name, value in values.items()}
+def decode_priors(stored: Json) -> Priors:
+    """Return the priors."""
+    fields: Any = {
+        name: float(value) if isinstance(value, int | float) else np.array(value, np.float64)
+        for name, value in stored.items()
+    }
     return Priors(**fields)
+
+
+def check_priors(priors: Priors, n_classes: int) -> None:
+    """Raise unless priors for this number of classes make sense."""
+    for name, value in priors._asdict().items():
+        shape = (n_classes,) if name in ("class_cost", "ridge") else ()
+        if np.shape(value) != shape or not (np.isfinite(value) & (np.asarray(value) >= 0)).all():
+            raise ValueError(f"{name} of the priors is {value}")
+    if priors.noise_variance == 0:
+        raise ValueError("noise_variance of the priors is 0")
 
 
 class Decoder:

@@ -27,6 +27,7 @@ from ..losses import resolve_loss
 from ..objective import Priors
 from .codec import (
     Decoder,
+    check_priors,
     decode_priors,
     decode_records,
     encode,
@@ -195,13 +196,14 @@ def _restore(content: Json, decoder: Decoder) -> BaseEstimator:
     if name not in _MODELS:
         raise ValueError(f"it is a model of the class {name}, which is not one of {', '.join(_MODELS)}")
     parameters = {key: decoder.decode(key, value) for key, value in content["parameters"].items()}
-    attributes = {
-        key: decode_records(value, _RECORDS[key]) if key in _RECORDS else decoder.decode(key, value)
-        for key, value in content["attributes"].items()
-        if key != "priors_"
-    }
-    if "priors_" in content["attributes"]:
-        attributes["priors_"] = decode_priors(content["attributes"]["priors_"], len(attributes["coef_"]))
+    attributes = {}
+    for key, value in content["attributes"].items():
+        if key in _RECORDS:
+            attributes[key] = decode_records(value, _RECORDS[key])
+        elif key == "priors_":
+            attributes[key] = decode_priors(value)
+        else:
+            attributes[key] = decoder.decode(key, value)
     _check_attributes(name, attributes)
     model = _MODELS[name](**parameters)
     for key, value in attributes.items():
@@ -218,7 +220,7 @@ def _check_attributes(name: str, attributes: dict[str, Any]) -> dict[str, int]:
         if type(attributes[key]) is not _NUMBERS[key] or not 0 <= attributes[key] < np.inf:
             raise ValueError(f"{key} is {attributes[key]!r}")
     if "priors_" in attributes:
-        decode_priors(encode_priors(attributes["priors_"]), len(attributes["coef_"]))  # raises if they make no sense
+        check_priors(attributes["priors_"], len(attributes["coef_"]))
     for key in attributes.keys() & _STRATEGIES.keys():
         if _STRATEGIES[key](attributes[key]) is not attributes[key]:  # raises if the object cannot be used
             raise TypeError(f"{key} is {attributes[key]!r}, which is not an object")
@@ -310,7 +312,8 @@ def _upgrade_version_2(content: Json) -> Json:
     attributes, parameters = dict(content["attributes"]), dict(content["parameters"])
     history = _insert_field(attributes["history_"], "prior", "log_class_cost", 0.0)
     attributes["history_"] = _insert_field(history, "is_fallback", "n_replaced", False)
-    attributes["priors_"] = Priors.flat(1)._asdict() | {
+    n_classes = content["summary"]["n_classes"]
+    attributes["priors_"] = encode_priors(Priors.flat(n_classes)) | {
         "noise_variance": attributes["median_noise_variance_"],
         "noise_floor": attributes.pop("noise_floor_"),
         "cost_floor": attributes.pop("cost_floor_"),
