@@ -317,7 +317,10 @@ class LinearSVM(Newton):
 
     Parameters
     ----------
-    ridge, max_rounds, tol : float, int, float
+    ridge : float, default=0.2
+        As for :class:`ClassifierTrainer`, but larger: a hinge asks for a margin of 1 and no more, and the penalty
+        makes the classifier a support vector machine.
+    max_rounds, tol : int, float
         As for :class:`ClassifierTrainer`.
     z_max : float, default=4.0
         The largest working response of a sample.
@@ -335,6 +338,9 @@ class LinearSVM(Newton):
     >>> LinearSVM().sample_weights(loss.gradient(margin), loss.curvature(margin))
     array([0.25, 1.  , 0.  ])
     """
+
+    def __init__(self, ridge: float = 0.2, max_rounds: int = 50, tol: float = 1e-4, z_max: float = 4.0):
+        super().__init__(ridge, max_rounds, tol, z_max)
 
     def supports(self, loss: Loss) -> bool:
         return loss.trainer == "linear_svm"
