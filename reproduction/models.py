@@ -16,9 +16,9 @@ from ddlearn import (
     DDLClassifier,
     DiscriminativeCoding,
     FullInference,
+    JeffreysScales,
     Refiner,
     Robustness,
-    Scales,
 )
 
 Settings = Mapping[str, Any]
@@ -39,7 +39,7 @@ NEW_NAMES = {
 }
 # Parameters that take an object with options, and its class.
 HOLDERS: dict[str, type[BaseEstimator]] = {
-    "scales": Scales,
+    "scales": JeffreysScales,
     "coding": DiscriminativeCoding,
     "inference": FullInference,
     "robustness": Robustness,
@@ -55,8 +55,8 @@ def make_classifier(**settings: Any) -> DDLClassifier:
 
 
 def make_map_model(**settings: Any) -> DDLClassifier:
-    """Return a model in which labels weigh as much as in the paper, unless the settings name another weight."""
-    return make_classifier(**{"classification_weight": 1.0} | settings)
+    """Return a model with the priors and the dictionary update of the paper, unless the settings name others."""
+    return make_classifier(**{"scales": "jeffreys", "dictionary_update": "ksvd"} | settings)
 
 
 def apply_variant(model: Any, settings: Settings, variant: Settings) -> Any:

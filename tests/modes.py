@@ -12,7 +12,7 @@ import numpy as np
 from conftest import normalise
 from scipy.sparse import csr_array
 
-from ddlearn import Alignment, DDLClassifier, DiscriminativeCoding, Scales, SquareLev
+from ddlearn import Alignment, ConjugateScales, DDLClassifier, DiscriminativeCoding, SquareLev
 
 MODES = ("memory", "batches", "dask")
 REFUSED = "refused"  # by an error that names the parameter
@@ -61,7 +61,7 @@ CASES = [
     Case("init", "gaussian", *["components_"] * 3),
     Case("fit_intercept", False, *["intercept_"] * 3),
     Case("classification_weight", 5.0, *["components_"] * 3),
-    Case("scales", Scales("shared"), *["components_"] * 3),
+    Case("scales", ConjugateScales("shared"), *["components_"] * 3),
     Case("max_iter", 1, "n_iter_", REFUSED, "n_iter_"),
     Case("tol", 0.9, "n_iter_", REFUSED, "n_iter_"),
     Case("refine", None, *["coef_"] * 3),

@@ -434,10 +434,10 @@ class _Careless(Newton):
         super().__init__()
         self.spoil = spoil
 
-    def train(self, codes, labels, loss, coef, intercept, *, fit_intercept=True, n_jobs=None):
+    def train(self, codes, labels, loss, coef, intercept, **options):
         if not np.isfinite(coef).all():
             return coef, intercept
-        trained = super().train(codes, labels, loss, coef, intercept, fit_intercept=fit_intercept)
+        trained = super().train(codes, labels, loss, coef, intercept, **options)
         return self.spoil(coef, intercept, *trained)
 
 
@@ -489,7 +489,7 @@ def _sleep(coef, intercept, new_coef, new_intercept):
     ("spoil", "words"),
     [
         (_double, "coef must have the dtype float32, got float64"),
-        (_grow, "raises the cost"),
+        (_grow, "raises the penalised cost"),
         (_overwrite, "train changes its argument coef in place"),
         (_fill_unused, "no sample uses"),
         (_lean, "flipped"),

@@ -13,7 +13,7 @@ from reproduction.models import (
 )
 from reproduction.trials import LITERAL, PAPER, RULES, align
 
-from ddlearn import Alignment, FullInference, Jitter, Refiner, Scales
+from ddlearn import Alignment, FullInference, JeffreysScales, Jitter, Refiner
 
 
 def test_labels_weigh_as_in_the_paper_unless_the_settings_say_otherwise():
@@ -97,7 +97,7 @@ def test_a_variant_is_what_it_changes_with_all_options_of_the_same_object(settin
 def test_options_are_gathered_into_their_objects():
     nested = nest(translate({"noise_floor": 1e-4, "max_coding_iter": 7, "inference": "full", "n_candidates": 2}))
     assert nested.keys() == {"scales", "coding", "inference"}
-    assert repr(nested["scales"]) == repr(Scales(noise_floor=1e-4))
+    assert repr(nested["scales"]) == repr(JeffreysScales(noise_floor=1e-4))
     assert nested["coding"].max_iter == 7
     assert repr(nested["inference"]) == repr(FullInference(n_candidates=2))
 

@@ -39,6 +39,7 @@ from .dictionary import AtomUpdate as AtomUpdate
 from .dictionary import BlockCoordinateUpdate as BlockCoordinateUpdate
 from .dictionary import DictionaryUpdate as DictionaryUpdate
 from .dictionary import ExactKSVDUpdate as ExactKSVDUpdate
+from .dictionary import GuardedKSVDUpdate as GuardedKSVDUpdate
 from .dictionary import KSVDUpdate as KSVDUpdate
 from .dictionary import MODUpdate as MODUpdate
 from .dictionary import UpdatedDictionary as UpdatedDictionary
@@ -66,7 +67,11 @@ from .losses import Loss as Loss
 from .losses import SmoothHinge as SmoothHinge
 from .losses import SoftplusHinge as SoftplusHinge
 from .losses import Square as Square
+from .objective import SCALES as SCALES
+from .objective import ConjugateScales as ConjugateScales
+from .objective import JeffreysScales as JeffreysScales
 from .objective import MapObjective as MapObjective
+from .objective import Priors as Priors
 from .objective import Scales as Scales
 from .objective import map_objective as map_objective
 from .parallel import LostClusterError as LostClusterError

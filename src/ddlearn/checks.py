@@ -422,7 +422,7 @@ def _draw_training(loss: Loss, size: float = 0, dtype: np.dtype = _DOUBLE) -> Tr
 def _find_classifier_problems(trainer: ClassifierTrainer, loss: Loss) -> Iterator[str]:
     for dtype in _DTYPES:
         trial = _draw_training(loss, 1, dtype)
-        coef, intercept = trainer.train(*trial.values(), fit_intercept=True, n_jobs=1)
+        coef, intercept = trainer.train(*trial.values(), fit_intercept=True, penalties=np.zeros(3), n_jobs=1)
         yield from _find_changes("train", trial, _draw_training(loss, 1, dtype))
         yield from _find_form_problems("coef", coef, (3, 7), dtype)
         yield from _find_form_problems("intercept", intercept, (3,), dtype)
@@ -431,12 +431,18 @@ def _find_classifier_problems(trainer: ClassifierTrainer, loss: Loss) -> Iterato
 def _find_descent_problems(trainer: ClassifierTrainer, loss: Loss) -> Iterator[str]:
     for size in (0.0, 1.0, 100.0):
         codes, labels, _, *start = (trial := _draw_training(loss, size)).values()
-        x, trained = codes.to_csr(7), trainer.train(*trial.values())
-        before, after = (loss.value(labels * (x @ w.T + b)).sum(axis=0) for w, b in (start, trained))
+        parts: LocalParts[Any] = LocalParts([LabelledCodes(codes, labels)])
+        x, penalties = codes.to_csr(7), trainer.set_penalties(parts, loss, 7)
+        trained = trainer.train(*trial.values(), penalties=penalties)
+        before, after = (
+            loss.value(labels * (x @ w.T + b)).sum(axis=0) + penalties / 2 * np.sum(w**2, axis=1)
+            for w, b in (start, trained)
+        )
         j = np.argmax(after - before)
         is_wrong = {
-            f"from coefficients of size {size:g} it raises the cost of a class from {before[j]:g} to {after[j]:g}; "
-            "return its classifier as it was if the new one costs more.": after[j] > before[j] * (1 + _AGREEMENT),
+            f"from coefficients of size {size:g} it raises the penalised cost of a class from {before[j]:g} to "
+            f"{after[j]:g}; return its classifier as it was if the new one costs more.": after[j]
+            > before[j] * (1 + _AGREEMENT),
             "from zero it does not lower the cost of every class.": size == 0 and not (after < before).all(),
             "an atom that no sample uses must have the coefficient 0.": trained[0][:, -1].any(),
         }

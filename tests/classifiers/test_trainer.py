@@ -315,12 +315,15 @@ def test_memory_layout_does_not_matter():
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("size", [1e-3, 1.0, 30.0, 1e4])
 @pytest.mark.parametrize(("trainer", "loss"), PAIRS)
-def test_cost_without_penalty_never_rises(trainer, loss, size, dtype):
+def test_the_penalised_cost_never_rises(trainer, loss, size, dtype):
     codes, labels = draw_problem(dtype=dtype)
     loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer]()
     start = draw_start(size, dtype=dtype)
-    after = data_costs(codes, labels, loss, *trainer.train(codes, labels, loss, *start))
-    before = data_costs(codes, labels, loss, *start)
+    penalties = np.array([0.1, 2.0, 30.0])
+    before, after = (
+        data_costs(codes, labels, loss, coef, intercept) + penalties / 2 * (coef.astype(float) ** 2).sum(axis=1)
+        for coef, intercept in (start, trainer.train(codes, labels, loss, *start, penalties=penalties))
+    )
     assert (after <= before * (1 + 1e-12)).all()
     assert (after < before).any()
 
@@ -348,15 +351,58 @@ def test_responses_are_newtons_up_to_z_max(trainer, loss):
     assert_allclose(np.abs(gradient[is_clipped]) / weights[is_clipped], 3.0)
 
 
+def measure_gradients(codes, labels, loss, penalties, coef, intercept):
+    """Return the norm of the gradient of each class's penalised cost."""
+    dense = codes.to_csr(coef.shape[1]).toarray().astype(float)
+    slopes = labels * loss.gradient(labels * (dense @ coef.T + intercept).astype(float))
+    gradients = np.column_stack([slopes.T @ dense + penalties[:, None] * coef, slopes.sum(axis=0)])
+    return np.linalg.norm(gradients, axis=1)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("start", [0.0, 1.0, "warm"])
 @pytest.mark.parametrize(("trainer", "loss"), PAIRS)
-def test_a_start_better_than_the_penalised_optimum_is_kept(trainer, loss):
-    # A large ridge wants small coefficients at any cost; the classifier given has none of that.
+def test_a_step_leaves_a_thousandth_of_the_gradient(trainer, loss, start, dtype):
+    codes, labels = draw_problem(dtype=dtype)
+    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer]()
+    penalties = penalties_of(trainer, codes, labels, loss)
+    if start == "warm":  # where other codes of the same samples left it, as in a fit
+        noise = np.random.default_rng(3).normal(size=codes.values.shape)
+        moved = RowCodes(codes.indices, (codes.values * (1 + 0.1 * noise)).astype(dtype))
+        first = trainer.train(moved, labels, loss, *draw_start(dtype=dtype), penalties=penalties)
+    else:
+        first = draw_start(start, dtype=dtype)
+    last = trainer.train(codes, labels, loss, *first, penalties=penalties)
+    before, after = (measure_gradients(codes, labels, loss, penalties, *each) for each in (first, last))
+    assert (after <= 1e-3 * before).all()
+
+
+@pytest.mark.parametrize("factor", [1e-3, 0.25, 1e4])
+@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+def test_the_unit_of_the_codes_does_not_matter(trainer, loss, factor):
     codes, labels = draw_problem()
-    loss = resolve_loss(loss)
-    good = converged(trainer).set_params(ridge=1e-6).train(codes, labels, loss, *draw_start())
-    coef, intercept = CLASSIFIER_TRAINERS[trainer](ridge=10.0).train(codes, labels, loss, *good)
-    assert_array_equal(coef, good[0])
-    assert_array_equal(intercept, good[1])
+    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer]()
+    scaled = RowCodes(codes.indices, factor * codes.values)
+    one, other = (trainer.train(each, labels, loss, *draw_start()) for each in (codes, scaled))
+    assert_allclose(factor * other[0], one[0], rtol=1e-7, atol=1e-9)
+    assert_allclose(other[1], one[1], rtol=1e-7, atol=1e-9)
+    if factor == 0.25:
+        assert_array_equal(factor * other[0], one[0])
+
+
+@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+def test_penalties_are_those_given_or_relative_to_the_codes(trainer, loss):
+    codes, labels = draw_problem()
+    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer](ridge=0.2)
+    own = trainer.set_penalties(LocalParts([LabelledCodes(codes, labels)]), loss, N_COMPONENTS)
+    assert_allclose(own, penalties_of(trainer, codes, labels, loss))
+    by_default, given, strict = (
+        trainer.train(codes, labels, loss, *draw_start(), penalties=penalties)[0]
+        for penalties in (None, own, own * [1.0, 10.0, 100.0])
+    )
+    assert_array_equal(by_default, given)
+    assert_allclose(strict[0], given[0], atol=1e-12)
+    assert (np.linalg.norm(strict[1:], axis=1) < np.linalg.norm(given[1:], axis=1)).all()
 
 
 @pytest.mark.parametrize("ridge", [0.0, 1e-3])

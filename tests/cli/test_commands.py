@@ -158,7 +158,7 @@ def test_help_tells_what_the_docstring_tells():
     assert parameters["sparse_coder"].words == ("omp", "ormp", "elastic_net")
     assert "object" not in parameters["loss"].description  # of no use in a shell
     help_text = " ".join(run("fit", "--help").stdout.replace("│", " ").split())
-    assert "Outer iterations of fit at most. [default: (20)]" in help_text
+    assert "Outer iterations of fit at most. [default: (50)]" in help_text
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,11 @@ from test_losses import SquaredHinge
 
 from ddlearn import (
     LOSSES,
+    ConjugateScales,
     DDLClassifier,
     DictionaryUpdate,
     FullInference,
-    Scales,
+    JeffreysScales,
     SmoothHinge,
     SparseCoder,
     UpdatedDictionary,
@@ -64,6 +65,7 @@ def test_fitted_attributes_are_one_point_of_the_objective(digits, loss):
         noise_variance=model.noise_variance_,
         class_cost=model.class_cost_,
         loss=model.loss_,
+        priors=model.priors_,
     )
     assert terms.total == pytest.approx(model.history_[-1].objective, rel=1e-9)
     np.testing.assert_allclose(np.linalg.norm(model.components_, axis=1), 1)
@@ -557,9 +559,9 @@ def test_a_users_loss_and_coder(digits):
         ({"classifier_trainer": "ada_boost", "loss": "square"}, "does not support the loss"),
         ({"init": "kmeans"}, "kmeans"),
         ({"init": np.ones((3, 5))}, r"\(3, 5\)"),
-        ({"scales": Scales("none")}, r"noise='none' is not known; choose one of \['per_sample', 'shared'\]"),
-        ({"scales": Scales(noise_floor=0)}, "unbounded below"),
-        ({"scales": Scales(cost_floor=-1.0)}, "cost_floor must be a number of at least 0, got -1.0"),
+        ({"scales": ConjugateScales("none")}, r"noise='none' is not known; choose one of \['per_sample', 'shared'\]"),
+        ({"scales": JeffreysScales(noise_floor=0)}, "unbounded below"),
+        ({"scales": JeffreysScales(cost_floor=-1.0)}, "cost_floor must be a number of at least 0, got -1.0"),
         ({"max_iter": 1.5}, "max_iter must be an integer"),
         ({"tol": float("nan")}, "tol must be a number"),
         ({"classification_weight": 0}, "classification_weight must be above 0: .* use make_baseline"),

@@ -11,8 +11,8 @@ from ddlearn import (
     LOSSES,
     SPARSE_CODERS,
     CodeClassifier,
+    ConjugateScales,
     DDLClassifier,
-    Scales,
 )
 from ddlearn.classifiers import resolve_trainer
 
@@ -30,8 +30,10 @@ def make_estimators():
                 yield DDLClassifier(**{parameter: name}, **QUICK)
     # "auto" has chosen all trainers above but the general one, which is there for losses of one's own.
     yield DDLClassifier(classifier_trainer="newton", **QUICK)
-    yield DDLClassifier(scales=Scales("shared"), refine=None, sparse_output=False, **QUICK)
-    yield DDLClassifier(refine=1, **QUICK)
+    yield DDLClassifier(scales=ConjugateScales("shared"), refine=None, sparse_output=False, **QUICK)
+    yield DDLClassifier(scales="jeffreys", **QUICK)
+    # One epoch on blobs with two features helps or harms by chance: of the first atoms, here.
+    yield DDLClassifier(refine=1, **QUICK | {"random_state": 1})
     yield KSVD(**QUICK)
     yield KSVD(sparse_output=False, **QUICK)
     yield CodeClassifier()

@@ -22,6 +22,7 @@ def test_the_paper_is_the_one_that_the_experiments_reproduce():
         assert repr(getattr(preset, name)) == repr(getattr(experiments, name))
     assert preset.coding.max_iter == experiments.coding.max_iter == 100
     assert preset.classification_weight == 1.0
+    assert (preset.scales, preset.dictionary_update) == ("jeffreys", "ksvd")
 
 
 @pytest.mark.parametrize("name", ["ddl", "ddl, labelled alone"])

@@ -8,7 +8,7 @@ from modes import CASES, MODES, NOTHING, REFUSED, draw_samples, is_same, list_ca
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
-from ddlearn import DDLClassifier, FullInference, GreedyErrors, Jitter, Refiner, Robustness, Scales
+from ddlearn import ConjugateScales, DDLClassifier, FullInference, GreedyErrors, Jitter, Refiner, Robustness
 
 
 def fit(model):
@@ -89,7 +89,8 @@ def test_a_stream_goes_on_with_parameters_of_fit_that_its_model_was_fitted_with(
         ("loss", "smooth_hinge", "sharpness", 2.0),
         ("sparse_coder", "elastic_net", "l1_ratio", 0.7),
         ("coding", None, "max_iter", 100),
-        ("scales", None, "noise_floor", 0.1),
+        ("scales", "conjugate", "cost_weight", 0.3),
+        ("scales", "jeffreys", "noise_floor", 0.1),
         ("refine", 7, "epochs", 7),
         ("robustness", 0.2, "error_budget", 0.2),
         ("robustness", None, "missing", "error"),
@@ -113,7 +114,7 @@ def test_setting_a_parameter_of_a_strategy_makes_an_object_of_its_name():
     assert repr(model.inference) == repr(FullInference(2))
     assert repr(model.refine) == repr(Refiner(3, batch_size=50))
     assert repr(model.robustness) == repr(Robustness(0.1, missing="mask"))
-    assert repr(model.scales) == repr(Scales("shared"))
+    assert repr(model.scales) == repr(ConjugateScales("shared"))
 
 
 def test_a_strategy_and_its_parameter_may_be_set_together():

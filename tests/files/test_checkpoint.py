@@ -23,6 +23,7 @@ from ddlearn import (
     Alignment,
     AlternatingErrors,
     Checkpoint,
+    ConjugateScales,
     DDLClassifier,
     DiscriminativeCoding,
     FullInference,
@@ -31,7 +32,6 @@ from ddlearn import (
     ModelFileError,
     Refiner,
     Robustness,
-    Scales,
     SmoothHinge,
     save,
 )
@@ -104,6 +104,9 @@ def assert_same_model(one, other):
         elif isinstance(value, np.ndarray):
             assert value.dtype == there.dtype
             np.testing.assert_array_equal(value, there)
+        elif name == "priors_":
+            for mine, theirs in zip(value, there, strict=True):
+                np.testing.assert_array_equal(mine, theirs)
         elif name not in ("loss_", "sparse_coder_"):
             assert value == there, name
 
@@ -133,9 +136,9 @@ CASES = {
     "aligned": {"alignment": Alignment("translation", training=True), "image_shape": (8, 8)},
     "aligned, no refit": {"alignment": Alignment(training=True), "image_shape": (8, 8), "refine": None},
     "no refit": {"refine": None},
-    "shared noise": {"scales": Scales("shared"), "coding": DiscriminativeCoding(10), "fit_intercept": False},
+    "shared noise": {"scales": ConjugateScales("shared"), "coding": DiscriminativeCoding(10), "fit_intercept": False},
     "elastic net": {"sparse_coder": "elastic_net"},
-    "sizes": {"n_components": "auto"},
+    "sizes": {"n_components": "auto", "init": "gaussian"},  # samples as atoms would leave nothing to do
     "own loss": {"loss": OwnLoss()},
     "converges": {"tol": 0.002, "max_iter": 50, "dictionary_update": "atom"},
     "refined": {"refine": 5, "dictionary_update": NoisyUpdate()},
@@ -358,7 +361,7 @@ def test_it_goes_with_other_callbacks(digits, path):
             {"alignment": Alignment("affine", training=True), "image_shape": (8, 8)},
             r"cannot be resumed: alignment was None and is Alignment\(training=True\) now",
         ),
-        ({"scales": Scales("shared")}, r"scales was None and is Scales\(noise='shared'\) now"),
+        ({"scales": ConjugateScales("shared")}, r"scales was 'conjugate' and is ConjugateScales\(noise='shared'\) now"),
         ({"coding": DiscriminativeCoding(3)}, r"coding was None and is DiscriminativeCoding\(max_iter=3\) now"),
         ({"refine": 3}, "refine was 'classifiers' and is 3 now"),
     ],
@@ -456,11 +459,14 @@ def test_a_damaged_or_foreign_file_is_refused_and_stays(digits, path, resume):
         lambda content, arrays: arrays.update(positions=np.zeros((150, 2))),
         lambda content, arrays: arrays.update(unknown=np.zeros(3)),
         lambda content, arrays: arrays.pop("intercept"),
-        lambda content, arrays: content.update(classification_weight=0.0),
         lambda content, arrays: content.update(coder=3),
         lambda content, arrays: content.update(dictionary_sizes=[[1, 2]]),
-        lambda content, arrays: content.update(floors=[1.0]),
-        lambda content, arrays: content.update(floors=["a", "b"]),
+        lambda content, arrays: content.update(priors=[1.0]),
+        lambda content, arrays: content["priors"].pop("ridge"),
+        lambda content, arrays: content["priors"].update(ridge=[1.0, 2.0]),
+        lambda content, arrays: content["priors"].update(noise_variance=0.0),
+        lambda content, arrays: content["priors"].update(cost_weight="a"),
+        lambda content, arrays: content["priors"].update(cost_floor=-1.0),
         lambda content, arrays: content.update(random_numbers=[[1, 2], 0, 0, 0.0]),
         lambda content, arrays: content["random_numbers"]["state"].__setitem__(1, 10**6),
         lambda content, arrays: content["history"]["rows"].pop(1),

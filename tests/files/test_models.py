@@ -35,18 +35,19 @@ from ddlearn import (
     AlternatingErrors,
     Checkpoint,
     CodeClassifier,
+    ConjugateScales,
     DDLClassifier,
     DiscriminativeCoding,
     EpochRecord,
     FastInference,
     FullInference,
     GreedyErrors,
+    JeffreysScales,
     Jitter,
     Loss,
     ModelFileError,
     Refiner,
     Robustness,
-    Scales,
     SmoothHinge,
     SquareLev,
     __version__,
@@ -101,6 +102,8 @@ def assert_same_values(one, other):
         elif name == "refinement_":
             assert {type(record) for record in there} == {EpochRecord}
             np.testing.assert_array_equal(value, there)  # NaN in the first record
+        elif name == "priors_":
+            assert_same_values(value._asdict(), there._asdict())
         elif isinstance(value, np.ndarray):
             assert value.dtype == there.dtype, name
             np.testing.assert_array_equal(value, there)
@@ -140,10 +143,10 @@ def supported_loss(trainer: str) -> str:
         {"alignment": Alignment("translation", max_shift=1.0, training=True), "image_shape": (8, 8)},
         {"robustness": Robustness(3, error_search=AlternatingErrors(trim=2.0), missing="mask"), "inference": "full"},
         {"inference": FullInference(2, noise="profiled"), "coding": DiscriminativeCoding(10, tol=0.01)},
-        {"scales": Scales("shared"), "refine": None, "fit_intercept": False, "sparse_output": False},
+        {"scales": ConjugateScales("shared"), "refine": None, "fit_intercept": False, "sparse_output": False},
         {
             "n_components": np.int64(20),
-            "scales": Scales(np.str_("shared"), cost_floor=np.float32(0.3)),
+            "scales": JeffreysScales(np.str_("shared"), cost_floor=np.float32(0.3)),
             "unlabeled": np.nan,
         },
         {"random_state": np.random.RandomState(3)},
@@ -312,10 +315,10 @@ def test_any_tool_for_safetensors_can_look_into_the_file(model, path):
 
 # -- files of earlier versions -----------------------------------------------------------------------------------------
 
-DATA = Path(__file__).parent / "data"  # written by the library before format version 2
+DATA = Path(__file__).parent / "data"  # written by the library when a format version was its latest
 UPGRADED = {
     "options": {
-        "scales": Scales("shared", noise_floor=0.2, cost_floor=0.4),
+        "scales": JeffreysScales("shared", noise_floor=0.2, cost_floor=0.4),
         "coding": DiscriminativeCoding(10, tol=1e-3),
         "refine": None,
         "inference": FullInference(2, noise="profiled"),
@@ -324,7 +327,7 @@ UPGRADED = {
         "store_codes": False,
     },
     "images": {
-        "scales": None,
+        "scales": "jeffreys",
         "coding": None,
         "refine": Refiner(2, batch_size=16, jitter=Jitter(0.2, elastic=0.3)),
         "inference": "fast",
@@ -347,7 +350,8 @@ def test_files_of_format_version_1_are_read(name, path):
     assert {key: repr(parameters[key]) for key in UPGRADED[name]} == {key: repr(v) for key, v in UPGRADED[name].items()}
     assert [record.iteration for record in model.history_] == [0, 1, 2]
     terms = model.history_[-1]
-    assert sum(terms[2:6]) == pytest.approx(terms.objective)
+    assert sum(terms[2:7]) == pytest.approx(terms.objective)
+    assert terms.prior == 0
     # Bitwise on the machine that wrote the file; another BLAS rounds in another way.
     X, probability = expected[f"{name}_X"], expected[f"{name}_probability"]
     np.testing.assert_allclose(model.predict_proba(X), probability, rtol=1e-5 if X.dtype == np.float32 else 1e-10)
@@ -396,7 +400,27 @@ def test_default_values_of_version_1_stay_defaults(path):
     changes |= {"inference": "full", "n_candidates": None, "test_noise": "per_sample"}
     changes |= {"error_budget": 0, "error_route": "alternating", "missing": "error"}
     model = upgrade(changes, path)
-    assert (model.scales, model.coding, model.robustness, model.inference) == (None, None, None, "full")
+    assert (model.scales, model.coding, model.robustness, model.inference) == ("jeffreys", None, None, "full")
+
+
+@pytest.mark.parametrize(
+    ("name", "scales"), [("default", "jeffreys"), ("options", JeffreysScales("shared", noise_floor=0.2))]
+)
+def test_files_of_format_version_2_are_read_with_priors_that_are_floors(name, scales, path):
+    model, expected = load(DATA / f"version_2_{name}.safetensors"), np.load(DATA / "version_2_predictions.npz")
+    assert repr(model.scales) == repr(scales)
+    # The weight of the default model was estimated, and is a number now.
+    assert model.classification_weight == expected[f"{name}_weight"]
+    assert (model.classification_weight == 1) is False
+    priors = model.priors_
+    assert (priors.noise_weight, priors.cost_weight, priors.noise_variance) == (0, 0, model.median_noise_variance_)
+    assert min(priors.noise_floor, priors.cost_floor) > 0
+    n_classes = len(model.classes_)
+    assert (priors.ridge.tolist(), priors.class_cost.tolist()) == ([0.0] * n_classes, [1.0] * n_classes)
+    assert not any(record.is_fallback or record.prior for record in model.history_)
+    probability = expected[f"{name}_probability"]
+    np.testing.assert_allclose(model.predict_proba(expected[f"{name}_X"]), probability, rtol=1e-10)
+    round_trip(model, path)
 
 
 def test_the_content_of_a_file_has_the_parameters_of_this_version():
@@ -651,8 +675,7 @@ def test_content_of_another_type_is_refused_though_its_hash_is_right(whole, name
     content, arrays = read_container(path, MODEL)
     # Attributes are all checked; parameters are the user's own until they are used.
     branch = content["attributes"] | {"class": content["class"]}
-    plausible = {"n_nonzero_coefs_": 3, "median_noise_variance_": 1.5, "noise_floor_": 1.5, "cost_floor_": 1.5}
-    plausible |= {"classification_weight_": 1.5}
+    plausible = {"n_nonzero_coefs_": 3, "median_noise_variance_": 1.5}
     plausible |= {"converged_": True, "is_multilabel_": True}
     if value == branch.get(name, "absent") or (name in plausible and value is plausible[name]):
         return
@@ -761,10 +784,10 @@ def test_the_hash_is_that_of_the_file_with_zeros_in_its_place(whole):
 
 
 def test_newer_and_unknown_formats_say_what_to_do(model, path, monkeypatch):
-    monkeypatch.setattr(container, "FORMAT_VERSION", 3)
+    monkeypatch.setattr(container, "FORMAT_VERSION", 4)
     save(model, path)
     monkeypatch.undo()
-    with pytest.raises(ModelFileError, match=f"format version 3, written by ddlearn {__version__}.*upgrade ddlearn"):
+    with pytest.raises(ModelFileError, match=f"format version 4, written by ddlearn {__version__}.*upgrade ddlearn"):
         load(path)
     monkeypatch.setattr(container, "FORMAT_VERSION", 0)
     save(model, path)

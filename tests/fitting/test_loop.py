@@ -1,4 +1,4 @@
-"""Each step of Algorithm 2 lowers the objective in its own variables; and the weight of the labels in it."""
+"""Each step of Algorithm 2 lowers the objective in its own variables, a default fit never raises it, and it stops."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ from sklearn.datasets import load_digits
 from ddlearn import (
     DICTIONARY_UPDATES,
     LOSSES,
+    SCALES,
     AtomUpdate,
-    Checkpoint,
+    ConjugateScales,
     DDLClassifier,
     DiscriminativeCoding,
-    Scales,
+    GuardedKSVDUpdate,
+    JeffreysScales,
     SquareLev,
-    load,
     map_objective,
-    save,
 )
 from ddlearn.classifiers import resolve_trainer
 from ddlearn.codes import RowCodes
 from ddlearn.coding import encoder
 from ddlearn.coding.encoder import resolve_sparse_coder
-from ddlearn.datasets import make_planted
 from ddlearn.dictionary import draw_dictionary, resolve_dictionary_update
 from ddlearn.fitting.data import TrainingSet, collect_labels, fetch_candidates
 from ddlearn.fitting.loop import (
     FitSettings,
     FitState,
     RowState,
+    _has_settled,
     begin,
     encode,
+    iterate,
     put_row_state,
     run,
     train_classifiers,
@@ -46,6 +47,8 @@ from ddlearn.objective import NOISE_MODELS
 from ddlearn.parallel import PART_ROWS
 
 MONOTONE_UPDATES = sorted(name for name in DICTIONARY_UPDATES if resolve_dictionary_update(name).is_monotone)
+# To rescale codes and classifiers leaves margins as they are, but not the prior of the classifiers.
+NEVER_RISING = sorted(set(MONOTONE_UPDATES) - {"mod"})
 every_loss = pytest.mark.parametrize("loss", [loss_class() for loss_class in LOSSES.values()], ids=list(LOSSES))
 
 
@@ -57,7 +60,7 @@ def make_settings(loss, **changes) -> FitSettings:
         coding=DiscriminativeCoding(max_iter=20),
         dictionary_update=resolve_dictionary_update("atom"),
         classifier_trainer=resolve_trainer("auto", loss),
-        scales=Scales(cost_floor=0.1),
+        scales=ConjugateScales(),
         classification_weight=1.0,
         fit_intercept=True,
         is_multilabel=False,
@@ -93,10 +96,10 @@ def get_codes(state):
     return state.collect_rows().codes.to_csr(len(state.model.dictionary))
 
 
-def evaluate(state, settings, training) -> float:
-    """Return the objective by the public function, with the weight of the labels."""
+def evaluate(state, settings, training, priors) -> float:
+    """Return the objective by the public function."""
     model = state.model
-    terms = map_objective(
+    return map_objective(
         training.X,
         collect_labels(training),
         model.dictionary,
@@ -107,33 +110,35 @@ def evaluate(state, settings, training) -> float:
         class_cost=model.class_cost,
         loss=settings.loss,
         sparse_coder=settings.sparse_coder,
-    )
-    return terms.representation + terms.log_noise + settings.weight * (terms.classification + terms.log_class_cost)
+        classification_weight=settings.classification_weight,
+        priors=priors,
+    ).total
 
 
 def assert_no_step_raises_the_objective(training, progress, n_iter=4):
-    settings, state, floors = progress.settings, progress.state, progress.floors
+    settings, state, priors = progress.settings, progress.state, progress.priors
     before = progress.history[-1].objective
-    assert evaluate(state, settings, training) == pytest.approx(before, rel=1e-12)
+    assert evaluate(state, settings, training, priors) == pytest.approx(before, rel=1e-12)
     for _ in range(n_iter):
         for step in (
             lambda state: encode(state, settings)[0],
-            lambda state: train_classifiers(state, settings, training),
-            lambda state: update_dictionary(state, settings, training, floors)[0],
-            lambda state: update_scales(state, settings, training, floors).state,
+            lambda state: train_classifiers(state, settings, training, priors.ridge),
+            lambda state: update_dictionary(state, settings, training, priors)[0],
+            lambda state: update_scales(state, settings, training, priors).state,
         ):
             state = step(state)
-            after = evaluate(state, settings, training)
+            after = evaluate(state, settings, training, priors)
             assert after <= before + 1e-10 * abs(before)
             before = after
 
 
 @every_loss
-@pytest.mark.parametrize("update", MONOTONE_UPDATES)
+@pytest.mark.parametrize("update", NEVER_RISING)
 @pytest.mark.parametrize("noise", sorted(NOISE_MODELS))
-def test_no_step_raises_the_objective_with_monotone_settings(loss, update, noise):
+@pytest.mark.parametrize("scales", SCALES.values(), ids=list(SCALES))
+def test_no_step_raises_the_objective_with_monotone_settings(loss, update, noise, scales):
     assert_no_step_raises_the_objective(
-        *start_fit(loss, dictionary_update=resolve_dictionary_update(update), scales=Scales(noise, cost_floor=0.1))
+        *start_fit(loss, dictionary_update=resolve_dictionary_update(update), scales=scales(noise))
     )
 
 
@@ -146,14 +151,14 @@ def test_no_step_raises_the_objective_with_weighted_labels(loss, weight):
 def test_the_printed_dictionary_step_can_raise_the_objective():
     # Plain K-SVD ignores the noise variances. If the objective never rose, "monotone" would be an idle word.
     training, progress = start_fit(LOSSES["square"](), dictionary_update=resolve_dictionary_update("ksvd"))
-    settings, state, floors = progress.settings, progress.state, progress.floors
+    settings, state, priors = progress.settings, progress.state, progress.priors
     rises = []
     for _ in range(6):
-        state = train_classifiers(encode(state, settings)[0], settings, training)
-        before = evaluate(state, settings, training)
-        state, _ = update_dictionary(state, settings, training, floors)
-        rises.append(evaluate(state, settings, training) > before)
-        state = update_scales(state, settings, training, floors).state
+        state = train_classifiers(encode(state, settings)[0], settings, training, priors.ridge)
+        before = evaluate(state, settings, training, priors)
+        state, _ = update_dictionary(state, settings, training, priors)
+        rises.append(evaluate(state, settings, training, priors) > before)
+        state = update_scales(state, settings, training, priors).state
     assert any(rises)
 
 
@@ -162,37 +167,24 @@ def test_the_printed_dictionary_step_can_raise_the_objective():
 def test_a_monotone_dictionary_step_leaves_every_score_as_it_was(loss, update):
     training, progress = start_fit(loss, dictionary_update=resolve_dictionary_update(update))
     state, _ = encode(progress.state, progress.settings)
-    after, _ = update_dictionary(state, progress.settings, training, progress.floors)
+    after, _ = update_dictionary(state, progress.settings, training, progress.priors)
     scores, before = (get_codes(each) @ each.model.coef.T for each in (after, state))
     np.testing.assert_allclose(scores, before, atol=1e-9)
 
 
-def test_scales_minimise_the_objective_above_their_floors():
-    training, progress = start_fit(LOSSES["logistic"]())
-    settings, state, floors = progress.settings, progress.state, progress.floors
+@pytest.mark.parametrize("scales", SCALES.values(), ids=list(SCALES))
+def test_scales_minimise_the_objective_above_their_floors(scales):
+    training, progress = start_fit(LOSSES["logistic"](), scales=scales(), classification_weight=3.0)
+    settings, state, priors = progress.settings, progress.state, progress.priors
     variances, class_cost = state.collect_rows().noise_variance, state.model.class_cost
     rng = np.random.default_rng(0)
     for _ in range(20):
-        variance = np.maximum(variances * rng.uniform(0.5, 2, 400), floors.noise_variance)
-        costs = np.maximum(class_cost * rng.uniform(0.5, 2, 10), floors.class_cost)
+        variance = np.maximum(variances * rng.uniform(0.5, 2, 400), priors.noise_floor)
+        costs = np.maximum(class_cost * rng.uniform(0.5, 2, 10), priors.cost_floor)
         other = replace(
             put_rows(state, training, noise_variance=variance), model=replace(state.model, class_cost=costs)
         )
-        assert evaluate(other, settings, training) >= progress.history[-1].objective
-
-
-@pytest.mark.parametrize("weight", [0.5, 1.0, 10.0])
-def test_class_costs_minimise_the_objective_whatever_the_weight(weight):
-    # Were the weight on the costs alone, the best class cost would be that many times larger, and undo it.
-    training, progress = start_fit(LOSSES["logistic"](), classification_weight=weight)
-    state = progress.state
-    assert (state.model.class_cost > 1.05 * progress.floors.class_cost).all()
-    for j in range(10):
-        for factor in (0.96, 1.04):
-            costs = state.model.class_cost.copy()
-            costs[j] *= factor
-            other = replace(state, model=replace(state.model, class_cost=costs))
-            assert evaluate(other, progress.settings, training) > progress.history[-1].objective
+        assert evaluate(other, settings, training, priors) >= progress.history[-1].objective
 
 
 def make_printed_matrices(x, y, labels, model, noise_variance, loss):
@@ -244,7 +236,7 @@ def test_classifiers_of_replaced_atoms_start_from_zero():
     values = np.where(codes.indices == 7, 0, codes.values)  # no sample uses atom 7
     state = put_rows(state, training, codes=RowCodes(codes.indices, values).sort())
     state = replace(state, model=replace(state.model, coef=np.ones_like(state.model.coef)))
-    after, n_replaced = update_dictionary(state, progress.settings, training, progress.floors)
+    after, n_replaced = update_dictionary(state, progress.settings, training, progress.priors)
     assert n_replaced == 1
     assert not after.model.coef[:, 7].any()
     assert after.model.coef[:, 8].all()
@@ -256,6 +248,7 @@ def test_records_add_up_and_count(loss):
     assert [record.iteration for record in history] == [0, 1, 2, 3]
     for record in history:
         terms = record.representation + record.log_noise + record.classification + record.log_class_cost
+        terms += record.prior
         assert record.objective == pytest.approx(terms, rel=1e-12)
         assert 0 <= record.floor_share <= 1
         assert 0 <= record.training_error <= 1
@@ -265,9 +258,82 @@ def test_records_add_up_and_count(loss):
     assert history[0].training_error == history[0].label_free_error
 
 
-def test_initial_atoms_are_at_the_floor():
-    _, progress = start_fit(LOSSES["square"](), n_components=60)
+def test_initial_atoms_are_at_the_floor_if_there_is_one():
+    _, progress = start_fit(LOSSES["square"](), n_components=60, scales=JeffreysScales())
     assert progress.history[0].floor_share >= 60 / 400
+    _, progress = start_fit(LOSSES["square"](), n_components=60)
+    assert progress.history[0].floor_share == 0
+
+
+@every_loss
+@pytest.mark.parametrize("sparse_coder", ["ormp", "elastic_net"])
+def test_a_default_fit_never_raises_the_objective(loss, sparse_coder):
+    X, y = load_digits(return_X_y=True)
+    model = DDLClassifier(50, loss=loss, sparse_coder=sparse_coder, max_iter=12, tol=0, random_state=0)
+    objectives = np.array([record.objective for record in model.fit(X[:400], y[:400]).history_])
+    assert (np.diff(objectives) <= 1e-11 * np.abs(objectives[1:])).all()
+
+
+@every_loss
+def test_no_scale_of_a_default_fit_is_at_a_bound(loss):
+    X, y = load_digits(return_X_y=True)
+    model = DDLClassifier(60, loss=loss, random_state=0).fit(X[:600], y[:600])
+    assert (model.priors_.noise_floor, model.priors_.cost_floor) == (0, 0)
+    lowest_noise = model.priors_.estimate_noise(np.zeros(1), 64)[0]
+    assert (model.noise_variance_ >= lowest_noise).all()
+    lowest_cost = 0.3 / 1.3 * model.priors_.class_cost  # of a class without any cost
+    assert (model.class_cost_ > 1.02 * lowest_cost).all()
+    assert len(np.unique(model.class_cost_)) == 10
+
+
+@every_loss
+def test_classifiers_never_freeze(loss):
+    training, progress = start_fit(loss, sparse_coder=resolve_sparse_coder("ormp"))
+    for _ in range(6):
+        before = progress.state.model.coef
+        progress = iterate(progress, training)
+        assert (progress.state.model.coef != before).any(axis=1).all()
+
+
+class Spoiler(AtomUpdate):
+    """Returns random atoms, which raise the objective."""
+
+    def update_from(self, statistics, dictionary):
+        random = np.random.default_rng(0).standard_normal(dictionary.shape)
+        return normalise(random), np.ones(len(dictionary))
+
+
+class GuardedSpoiler(Spoiler):
+    fallback = AtomUpdate()
+
+
+class SpoilerOfSpoilers(Spoiler):
+    fallback = Spoiler()
+
+
+def test_the_fallback_takes_the_place_of_an_update_that_raises_the_objective():
+    training, start = start_fit(LOSSES["square"]())
+    spoilt, guarded, hopeless, expected = (
+        iterate(start._replace(settings=replace(start.settings, dictionary_update=update)), training)
+        for update in (Spoiler(), GuardedSpoiler(), SpoilerOfSpoilers(), AtomUpdate())
+    )
+    assert spoilt.history[1].objective > start.history[0].objective
+    assert guarded.history[1].is_fallback
+    assert not expected.history[1].is_fallback
+    np.testing.assert_array_equal(guarded.state.model.dictionary, expected.state.model.dictionary)
+    np.testing.assert_array_equal(guarded.state.model.class_cost, expected.state.model.class_cost)
+    assert not hopeless.history[1].is_fallback  # it is no better
+    assert hopeless.history[1].objective == spoilt.history[1].objective
+
+
+def test_guarded_ksvd_is_ksvd_while_that_lowers_the_objective():
+    plain, guarded = (
+        run_to_end(*start_fit(LOSSES["square"](), dictionary_update=resolve_dictionary_update(name), max_iter=2))
+        for name in ("ksvd", "guarded_ksvd")
+    )
+    assert isinstance(guarded.settings.dictionary_update, GuardedKSVDUpdate)
+    assert not any(record.is_fallback for record in guarded.history)
+    np.testing.assert_array_equal(guarded.state.model.dictionary, plain.state.model.dictionary)
 
 
 def test_it_stops_when_the_objective_settles_or_a_callback_asks_it_to():
@@ -285,6 +351,48 @@ def test_the_first_iteration_never_settles_the_objective():
     result = run_to_end(*start_fit(LOSSES["square"](), max_iter=50, tol=1e9))
     assert result.converged
     assert result.n_iter == 2
+
+
+@pytest.mark.parametrize("weight", [1.0, 5.0])
+def test_tol_is_a_share_of_all_scales(weight):
+    # Had each of two iterations made every scale smaller by a share tol, the logarithms would have fallen as much.
+    training, start = start_fit(LOSSES["square"](), max_iter=50, tol=2e-3, classification_weight=weight)
+    result = run_to_end(training, start)
+    unit = 400 * (64 + 2) / 2 + weight * 10 * (400 + 1)
+    objectives = np.array([record.objective for record in result.history])
+    mean_falls = (objectives[:-2] - objectives[2:]) / 2
+    assert mean_falls[-1] <= 2e-3 * unit
+    assert (mean_falls[:-1] > 2e-3 * unit).all()
+
+
+def test_one_bad_iteration_does_not_end_a_fit():
+    # Only what lies below the lowest objective counts, over two iterations.
+    facts = start_fit(LOSSES["square"]())[0].facts
+    settings = make_settings(LOSSES["square"](), tol=1e-3)
+    unit = 400 * 33 + 10 * 401
+    record = start_fit(LOSSES["square"]())[1].history[0]
+
+    def settles(*objectives):
+        return _has_settled([record._replace(objective=unit * value) for value in objectives], settings, facts)
+
+    assert not settles(0.0, -1.0, -0.9, -1.1)
+    assert not settles(0.0, -0.1, -0.1)
+    assert settles(0.0, -1.0, -1.0005, -1.001)
+    assert not settles(0.0, -1.0, -1.0005, -1.003)
+    assert settles(0.0, -1.0, -0.9, -0.8)
+
+
+@every_loss
+def test_the_unit_of_the_samples_does_not_matter(loss):
+    X, y = load_digits(return_X_y=True)
+    one, *others = (
+        DDLClassifier(50, loss=loss, random_state=0).fit(factor * X[:400], y[:400])
+        for factor in (1.0, 4.0, 30.0, 1000.0)
+    )
+    np.testing.assert_array_equal(others[0].decision_function(4.0 * X), one.decision_function(X))
+    for model, factor in zip(others, (4.0, 30.0, 1000.0), strict=True):
+        assert model.n_iter_ == one.n_iter_
+        np.testing.assert_array_equal(model.predict(factor * X), one.predict(X))
 
 
 def get_arrays(state):
@@ -369,133 +477,3 @@ def test_a_fit_computes_one_gram_matrix_per_dictionary(monkeypatch, update):
     X, y = load_digits(return_X_y=True)
     DDLClassifier(30, dictionary_update=update, max_iter=3, tol=0, random_state=0).fit(X[:200], y[:200])
     assert sizes == [30] * 4  # the first dictionary and three updates; the last training of classifiers needs no other
-
-
-# -- the weight of the labels ------------------------------------------------------------------------------------------
-
-
-def smooth(samples):
-    """Let neighbouring features be alike, as those of images are."""
-    window = np.ones(9) / 9
-    return np.array([np.convolve(sample, window, mode="same") for sample in samples])
-
-
-@pytest.fixture(scope="module")
-def signals():
-    """Return two classes of smooth signals in smooth noise."""
-    rng = np.random.default_rng(0)
-    y = np.arange(240) % 2
-    shapes = smooth(rng.standard_normal((8, 60)))
-    mixing = rng.random((240, 8)) * np.where(y[:, None] == np.arange(8) % 2, 2.0, 0.5)
-    return mixing @ shapes + 0.5 * smooth(rng.standard_normal((240, 60))), y
-
-
-def make_model(**parameters) -> DDLClassifier:
-    return DDLClassifier(**{"n_components": 20, "n_nonzero_coefs": 3, "max_iter": 2, "random_state": 0} | parameters)
-
-
-def test_the_weight_is_estimated_by_default():
-    assert DDLClassifier().classification_weight == "auto"
-
-
-def test_the_estimate_is_the_excess_of_residuals_along_the_first_atoms(signals):
-    X, y = signals
-    fitted = make_model(init=X[:20], max_iter=0).fit(X, y)
-    residuals = X - fitted.transform(X) @ fitted.components_
-    along = np.mean((residuals @ fitted.components_.T) ** 2)
-    overall = np.mean(residuals**2)  # what white noise of this size has in any direction
-    assert fitted.classification_weight_ == pytest.approx(along / overall, rel=1e-6)
-    assert fitted.classification_weight_ > 1.5
-
-
-def test_white_noise_leaves_the_map_estimate():
-    X, y = make_planted(800, 64, 60, 5, noise=0.2, random_state=0, return_X_y=True)
-    fitted = make_model(n_components=60).fit(X, y)
-    assert fitted.classification_weight_ == pytest.approx(1, abs=0.15)
-
-
-def test_the_estimate_is_never_below_one_nor_makes_labels_weigh_more_than_features(signals):
-    X, y = load_digits(return_X_y=True)
-    assert make_model().fit(X[:300], y[:300]).classification_weight_ == 1
-    X, y = signals
-    many = np.arange(240) % 30
-    assert make_model().fit(X, many).classification_weight_ == pytest.approx(62 / 60)  # (M + 2) / 2C
-
-
-def test_unit_and_order_of_the_samples_do_not_change_the_estimate(signals):
-    X, y = signals
-    order = np.random.default_rng(0).permutation(len(X))
-    weights = [
-        make_model(init=X[:20], max_iter=0).fit(samples, labels).classification_weight_
-        for samples, labels in ((X, y), (1000 * X, y), (X[order], y[order]))
-    ]
-    np.testing.assert_allclose(weights, weights[0], rtol=1e-6)
-
-
-def test_samples_that_are_all_atoms_leave_the_map_estimate(signals):
-    X, y = signals[0][:20], signals[1][:20]
-    assert make_model(init=X, max_iter=0).fit(X, y).classification_weight_ == 1
-
-
-def test_the_estimated_weight_does_what_the_same_number_does(signals):
-    estimated = make_model().fit(*signals)
-    given = make_model(classification_weight=estimated.classification_weight_).fit(*signals)
-    np.testing.assert_array_equal(estimated.coef_, given.coef_)
-    np.testing.assert_array_equal(estimated.predict_proba(signals[0]), given.predict_proba(signals[0]))
-    assert given.classification_weight_ == estimated.classification_weight_
-    assert make_model(classification_weight=1).fit(*signals).history_[-1] != estimated.history_[-1]
-
-
-def test_the_weight_can_be_changed_after_the_fit_and_back(signals):
-    X, _ = signals
-    fitted = make_model().fit(*signals)
-    evidence = fitted.decision_function(X)
-    fitted.set_params(classification_weight=2 * fitted.classification_weight_)
-    np.testing.assert_allclose(fitted.decision_function(X), 2 * evidence, rtol=1e-12)
-    fitted.set_params(classification_weight="auto")
-    np.testing.assert_array_equal(fitted.decision_function(X), evidence)
-
-
-def test_a_stream_keeps_the_weight_of_its_first_batch(signals):
-    X, y = signals
-    stream = make_model(max_iter=20).partial_fit(X[:120], y[:120], classes=[0, 1])
-    weight = stream.classification_weight_
-    assert weight > 1.5
-    assert stream.partial_fit(X[120:], y[120:]).classification_weight_ == weight
-    assert weight == make_model(dictionary_update="atom").fit(X[:120], y[:120]).classification_weight_
-
-
-def test_a_file_keeps_the_weight_and_one_without_it_can_be_read(signals, tmp_path):
-    X, _ = signals
-    fitted = make_model().fit(*signals)
-    save(fitted, tmp_path / "new")
-    restored = load(tmp_path / "new")
-    assert restored.classification_weight_ == fitted.classification_weight_
-    np.testing.assert_array_equal(restored.predict_proba(X), fitted.predict_proba(X))
-
-    older = make_model(classification_weight=0.5).fit(*signals)
-    del older.classification_weight_  # as versions without an estimate had it
-    save(older, tmp_path / "old")
-    restored = load(tmp_path / "old")
-    np.testing.assert_array_equal(restored.predict_proba(X), older.predict_proba(X))
-    with pytest.raises(ValueError, match="classification_weight='auto' is estimated by fit"):
-        restored.set_params(classification_weight="auto").predict(X)
-
-
-def test_a_resumed_fit_goes_on_with_the_weight(signals, tmp_path):
-    path = tmp_path / "fit.checkpoint"
-    make_model(max_iter=1, tol=0).set_callbacks(Checkpoint(path)).fit(*signals)
-    resumed = make_model(tol=0).set_callbacks(Checkpoint(path, resume=True)).fit(*signals)
-    at_once = make_model(tol=0).fit(*signals)
-    assert resumed.classification_weight_ == at_once.classification_weight_
-    np.testing.assert_array_equal(resumed.coef_, at_once.coef_)
-
-
-def test_a_report_weighs_as_the_model_does(signals):
-    from ddlearn.show.report.content import _describe_model
-
-    fitted = make_model(loss="logistic").fit(*signals)
-    estimated = _describe_model(fitted, None)["class_cost"]
-    fitted.set_params(classification_weight=fitted.classification_weight_)
-    assert _describe_model(fitted, None)["class_cost"] == estimated
-    assert _describe_model(fitted.set_params(classification_weight=1.0), None)["class_cost"] != estimated

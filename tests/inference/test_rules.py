@@ -7,7 +7,7 @@ import pytest
 from conftest import normalise
 from scipy.special import softmax
 
-from ddlearn import LOSSES, ORMP, FastInference, FullInference, discriminative_encode, sparse_encode
+from ddlearn import LOSSES, ORMP, FastInference, FullInference, Priors, discriminative_encode, sparse_encode
 from ddlearn.codes import Model
 from ddlearn.coding.discriminative import DiscriminativeCoder, DiscriminativeCoding, RowProblems
 from ddlearn.coding.encoder import Encoder
@@ -57,10 +57,17 @@ def make_encoder(problem, dictionary=None):
     return Encoder.of(dictionary, ORMP(), problem.n_nonzero_coefs)
 
 
+PRIORS = Priors.flat(2)._replace(noise_weight=3.0, noise_variance=0.1, noise_floor=0.01)
+
+
+def estimate_variance(misfit, n_features):
+    return np.maximum((misfit + 3.0 * 0.1) / (n_features + 2 + 3.0), 0.01)
+
+
 def make_model(problem, loss):
     model = Model(problem.dictionary, problem.coef, problem.intercept, problem.class_cost)
     coder = DiscriminativeCoder(make_encoder(problem), model, loss, DiscriminativeCoding())
-    return LabelModel(coder, noise_floor=0.01, median_noise=0.3)
+    return LabelModel(coder, PRIORS, median_noise=0.3)
 
 
 def weigh(rule, problem, loss):
@@ -74,7 +81,7 @@ def brute_force(X, problem, loss, noise, dictionary=None):
     n_features = X.shape[1]
     start = sparse_encode(X, dictionary, n_nonzero_coefs=problem.n_nonzero_coefs, method="ormp").toarray()
     residual = np.sum((X - start @ dictionary) ** 2, axis=1)
-    variance = np.full(len(X), 0.3) if noise == "shared" else np.maximum(residual / (n_features + 2), 0.01)
+    variance = np.full(len(X), 0.3) if noise == "shared" else estimate_variance(residual, n_features)
     evidence = np.empty((len(X), len(problem.coef)))
     for j in range(len(problem.coef)):
         labels = np.tile(np.where(np.arange(len(problem.coef)) == j, 1.0, -1.0), (len(X), 1))
@@ -114,15 +121,15 @@ def test_profiled_noise_compares_hypotheses_at_their_own_best_variance(problem, 
     unlabelled, unit, energies = np.zeros_like(problem.labels), np.ones(len(problem.X)), np.vecdot(problem.X, problem.X)
     problems = RowProblems(coder.encoder.correlate(problem.X), energies, unlabelled, unit)
     start = coder.encoder.encode(problem.X)
-    variance = np.maximum(coder.evaluate(problems, start).misfit / (n_features + 2), 0.01)
+    variance = estimate_variance(coder.evaluate(problems, start).misfit, n_features)
     for j in range(4):
         labels = np.tile(np.where(np.arange(4) == j, 1.0, -1.0), (len(problem.X), 1))
         hypotheses = problems._replace(labels=labels, noise_variance=variance)
         x = coder.descend(hypotheses, start, is_start_traditional=True)[0].codes.to_csr(30).toarray()
         squared = np.sum((problem.X - x @ problem.dictionary) ** 2, axis=1)
-        best = np.maximum(squared / (n_features + 2), 0.01)
+        best = estimate_variance(squared, n_features)
         cost = 2 * np.sum(loss.value(labels * (x @ problem.coef.T + problem.intercept)) / problem.class_cost, axis=1)
-        cost += squared / best + (n_features + 2) * np.log(best)
+        cost += (squared + 3.0 * 0.1) / best + (n_features + 2 + 3.0) * np.log(best)
         # A hypothesis whose profiled cost rises while its own objective falls keeps its start.
         expected[:, j] = np.maximum(expected[:, j], -cost / 2)
     np.testing.assert_allclose(evidence, expected, rtol=1e-8)

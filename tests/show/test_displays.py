@@ -64,6 +64,12 @@ def model(digits):
 
 
 @pytest.fixture(scope="module")
+def floored(digits):
+    X, y = digits
+    return DDLClassifier(60, max_iter=3, scales="jeffreys", random_state=0).fit(X[:600], y[:600])
+
+
+@pytest.fixture(scope="module")
 def two_class_model(digits):
     X, y = digits
     rows = np.flatnonzero(np.isin(y, (3, 8)))[:200]
@@ -219,7 +225,8 @@ def test_convergence_draws_the_history(model):
         ("objective", "representation", "log_noise", "classification", "log_class_cost"), drawn[:-1], strict=True
     ):
         np.testing.assert_array_equal(values, model.history_frame()[name])
-    np.testing.assert_allclose(drawn[0], np.sum(drawn[1:5], axis=0))  # the objective is the sum of the four
+    # The objective is the sum of the four and of what the priors add.
+    np.testing.assert_allclose(drawn[0], np.sum(drawn[1:5], axis=0) + model.history_frame()["prior"])
     errors = [line.get_ydata() for line in display.axes_[-1, -1].lines]
     np.testing.assert_allclose(errors, 100 * model.history_frame()[["training_error", "label_free_error"]].T)
 
@@ -244,21 +251,24 @@ def test_a_fit_without_iterations_has_a_history_of_one(digits):
     display.figure_.canvas.draw()
 
 
-def test_class_costs_at_their_floor_are_counted(model):
-    assert ClassCostDisplay.from_estimator(model).floor == model.cost_floor_
-    assert (model.class_cost_ >= model.cost_floor_ * (1 - 1e-9)).all()
+def test_class_costs_at_their_floor_are_counted(model, floored):
+    assert ClassCostDisplay.from_estimator(model).floor is None  # proper priors need none
+    assert ClassCostDisplay.from_estimator(floored).floor == floored.priors_.cost_floor > 0
+    assert (floored.class_cost_ >= floored.priors_.cost_floor * (1 - 1e-9)).all()
     display = ClassCostDisplay([0.2, 0.5, 0.2], ["a", "b", "c"], floor=0.2).plot()
     assert display.ax_.get_legend().texts[0].get_text() == "floor 0.2 (2 classes)"
 
 
-def test_the_histogram_of_noise_holds_every_sample(model):
-    display = NoiseDisplay.from_estimator(model)
-    sigma = np.sqrt(model.noise_variance_)
+def test_the_histogram_of_noise_holds_every_sample(model, floored):
+    assert NoiseDisplay.from_estimator(model).floor is None
+    display = NoiseDisplay.from_estimator(floored)
+    sigma = np.sqrt(floored.noise_variance_)
     assert display.counts_.sum() == len(sigma) == 600
     assert display.bin_edges_[0] == pytest.approx(sigma.min())
     assert display.bin_edges_[-1] == pytest.approx(sigma.max())
-    assert display.floor**2 == pytest.approx(model.noise_floor_)
-    n_there = np.count_nonzero(np.isclose(model.noise_variance_, model.noise_floor_, rtol=1e-9))
+    floor = floored.priors_.noise_floor
+    assert display.floor**2 == pytest.approx(floor)
+    n_there = np.count_nonzero(np.isclose(floored.noise_variance_, floor, rtol=1e-9))
     assert any(f"({n_there} samples)" in text.get_text() for text in display.ax_.get_legend().texts)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,6 +124,7 @@ def train_with_memory(
     intercept: Floats,
     *,
     fit_intercept: bool,
+    penalties: Floats,
     n_jobs: int | None,
 ) -> tuple[Floats, Floats, CostParabolas]:
     """Train on the samples of ``parts`` and on the parabolas of earlier ones; return the parabolas of all, too.
@@ -130,7 +132,8 @@ def train_with_memory(
     Other arguments are those of :meth:`ClassifierTrainer.train`.  A sample is labelled for all classes or none.
     """
     everything: LocalParts[ClassifierPart] = LocalParts([memory, *parts])
-    coef, intercept = trainer.train_on(everything, loss, coef, intercept, fit_intercept=fit_intercept, n_jobs=n_jobs)
+    options: dict[str, Any] = {"fit_intercept": fit_intercept, "penalties": penalties, "n_jobs": n_jobs}
+    coef, intercept = trainer.train_on(everything, loss, coef, intercept, **options)
     n_classes, n_components = coef.shape
     is_common = len(memory.hessians) == 1
     wanted = [not is_common or j == 0 for j in range(n_classes)]

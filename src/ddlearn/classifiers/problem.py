@@ -25,8 +25,10 @@ from ..parallel import Parts, map_blocks
 Solver = Callable[[Floats], Floats]
 SampleWeights = Callable[[Floats, Floats], Floats]  # weights from the loss's derivatives at the margins
 
-# Shares of the mean diagonal, tried in turn until the Hessian has a Cholesky factor.
+# Shares of the diagonal, tried in turn until the Hessian has a Cholesky factor.
 _JITTERS = (0.0, 1e-12, 1e-9, 1e-6, 1e-3, 1.0)
+# What rounding leaves of a sum of costs, relative to it.
+_ROUNDING = 16 * np.finfo(np.float64).eps
 # A step must bring this share of the decrease that its slope predicts (Armijo's rule with its usual constant).
 _SUFFICIENT_DECREASE = 1e-4
 # 2^-40 of a step is lost in the rounding of the classifier.
@@ -147,6 +149,11 @@ def expand_part(part: ClassifierPart, request: ExpansionRequest) -> Expansion:
     return part.expand(request)
 
 
+def summarise_part(part: ClassifierPart, n_components: int) -> CodeSummary:
+    """Return what a part adds to the summary."""
+    return part.summarise(n_components)
+
+
 def summarise_and_expand(
     part: ClassifierPart, n_components: int, request: ExpansionRequest
 ) -> tuple[CodeSummary, Expansion]:
@@ -158,8 +165,7 @@ class ClassifierPoint(NamedTuple):
     """A classifier of one class, with the cost there and its derivatives."""
 
     classifier: Floats
-    cost: float
-    penalised_cost: float
+    cost: float  # with the penalty
     gradient: Floats  # of the penalised cost, without the intercept's entry if that is not fitted
     hessian: Floats  # empty if all classes share one, or none was requested
 
@@ -174,6 +180,7 @@ class ClassProblems:
     fit_intercept: bool
     n_jobs: int | None
     penalties: Floats  # (n_classes,)
+    reference: Floats  # (n_classes, n_components + 1) typical diagonals of the Hessians, the units of gradients
     has_common_hessian: bool  # a quadratic loss, and every sample labelled for all classes or none
     common_solver: Solver | None = None
 
@@ -206,7 +213,6 @@ class ClassProblems:
         gradient = gradient + penalty * np.append(coef, 0.0)
         return ClassifierPoint(
             classifier,
-            float(cost),
             float(cost + penalty / 2 * (coef @ coef)),
             gradient if self.fit_intercept else gradient[:-1],
             hessian,
@@ -227,6 +233,11 @@ class ClassProblems:
             learner[: len(step)] = step
             yield learner, float(point.gradient @ step)
 
+    def measure_gradient(self, j: int, point: ClassifierPoint) -> float:
+        """Return the norm of a gradient in units that make it the same for any unit of the codes."""
+        gradient, reference = point.gradient, self.reference[j, : len(point.gradient)]
+        return float(np.sqrt(np.sum(gradient**2 / np.where(reference > 0, reference, 1))))
+
     def _factorise(self, hessian: Floats, penalty: float) -> Solver:
         diagonal = np.einsum("kk->k", hessian)  # a view that can be written to
         diagonal[:-1] += penalty
@@ -237,9 +248,9 @@ class ClassProblems:
 def _factorise(hessian: Floats) -> Solver:
     """Return a function that solves with the matrix whose lower triangle is given."""
     diagonal = np.einsum("kk->k", hessian)
-    scale = diagonal.mean()
+    first = diagonal.copy()
     for jitter in np.diff(_JITTERS, prepend=0.0):
-        diagonal += jitter * scale
+        diagonal += jitter * first  # of each entry: coefficients and intercept have different units
         try:
             # The transpose is in Fortran order, LAPACK's own, and its upper triangle is the one that is filled.
             factor = cho_factor(hessian.T, lower=False, check_finite=False)
@@ -281,9 +292,10 @@ def train_in_rounds(
     coef: Floats,
     intercept: Floats,
     fit_intercept: bool,
+    penalties: Floats | None,
     n_jobs: int | None,
 ) -> tuple[Floats, Floats]:
-    """Improve the classifiers of all classes; a class whose cost without the penalty would rise stays as it was."""
+    """Improve the classifiers of all classes; no round raises a penalised cost."""
     given = np.column_stack([coef, intercept]).astype(np.float64)
     groups = _group_classes(*coef.shape)
     # All that the first round needs, in one visit to the samples: with a quadratic loss all classes share one Hessian,
@@ -292,27 +304,29 @@ def train_in_rounds(
     weights = None if loss.is_quadratic else rounds.sample_weights
     request = ExpansionRequest(loss, loss.curvature, weights, groups[0], given[groups[0]], wanted, n_jobs)
     summary, expansion = parts.add_up(summarise_and_expand, coef.shape[1], request)
+    if penalties is None:
+        penalties = scale_ridge(rounds.ridge, loss, summary.squared_norms)
+    curvatures = mean_curvature(loss) * np.column_stack([summary.squared_norms, summary.n_of_label.sum(axis=0)])
     problems = ClassProblems(
         parts,
         loss,
         rounds.sample_weights,
         fit_intercept,
         n_jobs,
-        scale_ridge(rounds.ridge, loss, summary.squared_norms),
-        has_common_hessian=loss.is_quadratic and summary.n_unknown == 0,
+        penalties,
+        curvatures + np.append(np.ones(coef.shape[1]), 0) * penalties[:, None],
+        has_common_hessian=loss.is_quadratic and summary.n_unknown == 0 and len(set(penalties)) == 1,
     )
     given[:, :-1][summary.squared_norms == 0] = 0  # of atoms that no sample uses, which changes no score
     trained = given.copy()
     for group in groups:
         if group is groups[0] and (all(wanted) or problems.has_common_hessian):
-            before = problems.points_from(request._replace(classifiers=given[group]), expansion)
+            start = problems.points_from(request._replace(classifiers=given[group]), expansion)
         else:
-            before = problems.evaluate(group, given[group])
-        start = _choose_start(problems, dict(zip(group, before, strict=True)), summary)
-        after = _add_learners(rounds, problems, start, coef.dtype)
-        for j, point in zip(group, before, strict=True):
-            # Every round lowers the penalised cost; the cost without the penalty may still have risen.
-            trained[j] = after[j].classifier if after[j].cost <= point.cost else point.classifier
+            start = problems.evaluate(group, given[group])
+        points = _choose_start(problems, dict(zip(group, start, strict=True)), summary)
+        for j, point in _add_learners(rounds, problems, points, coef.dtype).items():
+            trained[j] = point.classifier
     return trained[:, :-1].astype(coef.dtype), trained[:, -1].astype(intercept.dtype)
 
 
@@ -339,7 +353,7 @@ def _choose_start(
         n_negative, n_positive = summary.n_of_label[:, j]
         with np.errstate(over="ignore", invalid="ignore"):
             of_negative, of_positive = problems.loss.value(np.array([-classifier[-1], classifier[-1]]))
-        if not point.penalised_cost <= n_negative * of_negative + n_positive * of_positive:
+        if not point.cost <= n_negative * of_negative + n_positive * of_positive:
             zeros[j] = classifier
     if not zeros:
         return points
@@ -359,9 +373,9 @@ def _take_steps(
     for step in 0.5 ** np.arange(_MAX_HALVINGS):
         classifiers = _round(np.array([here[j].classifier + step * learners[j][0] for j in waiting]), dtype)
         for j, tried in zip(waiting, problems.evaluate(waiting, classifiers, not is_last), strict=True):
-            slope = learners[j][1]
+            slope, cost = learners[j][1], here[j].cost
             # False where the cost overflowed
-            if tried.penalised_cost <= here[j].penalised_cost + _SUFFICIENT_DECREASE * step * slope:
+            if tried.cost <= cost + _SUFFICIENT_DECREASE * step * slope + _ROUNDING * cost:
                 there[j] = tried
         # A step that rounding undoes leads nowhere.
         is_moving = (classifiers != [here[j].classifier for j in waiting]).any(axis=1)
@@ -375,19 +389,22 @@ def _add_learners(
     rounds: Rounds, problems: ClassProblems, here: dict[int, ClassifierPoint], dtype: np.dtype
 ) -> dict[int, ClassifierPoint]:
     """Return the points of classes after all rounds."""
+    first = {j: problems.measure_gradient(j, point) for j, point in here.items()}
+    # Of a classifier that is rounded, the cost is known no better.
+    resolution = max(_ROUNDING, float(np.finfo(dtype).eps) ** 2)
     active = list(here)
     for round_number in range(rounds.max_rounds):
         found = problems.find_learners(active, [here[j] for j in active])
         learners = {
             j: (learner, slope)
             for j, (learner, slope) in zip(active, found, strict=True)
-            if -slope / 2 > rounds.tol * here[j].penalised_cost  # half the slope is what a parabola falls by
+            if -slope / 2 > resolution * here[j].cost  # half the slope is what a parabola falls by
         }
         if not learners:
             break
         there = _take_steps(problems, here, learners, dtype, is_last=round_number == rounds.max_rounds - 1)
         here = here | there
-        active = list(there)
+        active = [j for j, point in there.items() if problems.measure_gradient(j, point) > rounds.tol * first[j]]
         if not active:
             break
     return here

@@ -10,6 +10,7 @@ differ in the weight of a sample: with the loss's derivatives :math:`\Omega_1` a
 from __future__ import annotations
 
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -18,7 +19,7 @@ from sklearn.utils import check_scalar
 from ..codes import Floats, RowCodes
 from ..losses import Loss, resolve, resolve_loss
 from ..parallel import LocalParts, Parts
-from .problem import ClassifierPart, LabelledCodes, Rounds, train_in_rounds
+from .problem import ClassifierPart, LabelledCodes, Rounds, scale_ridge, summarise_part, train_in_rounds
 
 
 def _check_arrays(codes: RowCodes, labels: Floats, coef: Floats, intercept: Floats) -> None:
@@ -47,8 +48,8 @@ class ClassifierTrainer(BaseEstimator):
     .. math:: \sum_i \Omega\bigl(l_{ij} (w_j^T x_i + b_j)\bigr) + \frac{\lambda_j}{2} \|w_j\|^2
 
     falls.  Here :math:`\lambda_j` is ``ridge`` times the mean diagonal entry of the Hessian over the atoms in use, at
-    the loss's mean curvature between the margins -1 and 1, so that it does not change from round to round.
-    Rounds are in float64 for codes of either precision.
+    the loss's mean curvature between the margins -1 and 1.  A fit sets it at its first codes and keeps it: it is a
+    prior of the classifiers in the MAP objective.  Rounds are in float64 for codes of either precision.
 
     Subclasses choose the sample weights of a round (:meth:`sample_weights`) and say which losses they are for
     (:meth:`supports`).  One that overrides :meth:`train` instead must set ``is_additive`` to False, or a fit will not
@@ -56,12 +57,12 @@ class ClassifierTrainer(BaseEstimator):
 
     Parameters
     ----------
-    ridge : float, default=1e-3
+    ridge : float, default=0.03
         Penalty on the coefficients, relative to the mean diagonal entry of the Hessian.  The intercept has none.
-    max_rounds : int, default=10
+    max_rounds : int, default=50
         Maximum number of base learners per class.
     tol : float, default=1e-4
-        A class is done when the predicted decrease of the next round is below this share of its cost.
+        A class is done when the gradient of its penalised cost has fallen to this share of what it was at the start.
 
     Attributes
     ----------
@@ -87,7 +88,7 @@ class ClassifierTrainer(BaseEstimator):
 
     is_additive = True
 
-    def __init__(self, ridge: float = 1e-3, max_rounds: int = 10, tol: float = 1e-4):
+    def __init__(self, ridge: float = 0.03, max_rounds: int = 50, tol: float = 1e-4):
         self.ridge = ridge
         self.max_rounds = max_rounds
         self.tol = tol
@@ -108,6 +109,10 @@ class ClassifierTrainer(BaseEstimator):
         check_scalar(self.max_rounds, "max_rounds", Integral, min_val=1)
         check_scalar(self.tol, "tol", Real, min_val=0)
 
+    def set_penalties(self, parts: Parts[ClassifierPart], loss: Loss, n_components: int) -> Floats:
+        r"""Return :math:`\lambda_j` of each class for these samples; the arguments are those of :meth:`train_on`."""
+        return scale_ridge(self.ridge, loss, parts.add_up(summarise_part, n_components).squared_norms)
+
     def train(
         self,
         codes: RowCodes,
@@ -117,9 +122,10 @@ class ClassifierTrainer(BaseEstimator):
         intercept: Floats,
         *,
         fit_intercept: bool = True,
+        penalties: Floats | None = None,
         n_jobs: int | None = None,
     ) -> tuple[Floats, Floats]:
-        """Improve the classifiers given.
+        r"""Improve the classifiers given.
 
         Parameters
         ----------
@@ -135,6 +141,8 @@ class ClassifierTrainer(BaseEstimator):
             Initial intercepts.
         fit_intercept : bool, default=True
             If False, the intercepts stay as they are.
+        penalties : ndarray of shape (n_classes,) or None, default=None
+            The :math:`\lambda_j`; by default those of :meth:`set_penalties`.
         n_jobs : int or None, default=None
             Number of threads, as in joblib; each takes one class after another.
 
@@ -143,11 +151,12 @@ class ClassifierTrainer(BaseEstimator):
         coef : ndarray of shape (n_classes, n_components)
             New coefficients, zero for atoms that no sample uses.
         intercept : ndarray of shape (n_classes,)
-            New intercepts.  The sum of costs, without the penalty, rises for no class.
+            New intercepts.  The penalised cost rises for no class.
         """
         _check_arrays(codes, labels, coef, intercept)
         parts: LocalParts[ClassifierPart] = LocalParts([LabelledCodes(codes, labels)])
-        return self.train_on(parts, loss, coef, intercept, fit_intercept=fit_intercept, n_jobs=n_jobs)
+        options: dict[str, Any] = {"fit_intercept": fit_intercept, "penalties": penalties, "n_jobs": n_jobs}
+        return self.train_on(parts, loss, coef, intercept, **options)
 
     def train_on(
         self,
@@ -157,6 +166,7 @@ class ClassifierTrainer(BaseEstimator):
         intercept: Floats,
         *,
         fit_intercept: bool = True,
+        penalties: Floats | None = None,
         n_jobs: int | None = None,
     ) -> tuple[Floats, Floats]:
         """Do what :meth:`train` does for samples in parts, which may be in several places.
@@ -166,7 +176,7 @@ class ClassifierTrainer(BaseEstimator):
         """
         self._check_parameters()
         rounds = Rounds(self.sample_weights, self.ridge, self.max_rounds, self.tol)
-        return train_in_rounds(rounds, parts, loss, coef, intercept, fit_intercept, n_jobs)
+        return train_in_rounds(rounds, parts, loss, coef, intercept, fit_intercept, penalties, n_jobs)
 
 
 class SquareLev(ClassifierTrainer):
@@ -252,7 +262,7 @@ class Newton(ClassifierTrainer):
     Newton()
     """
 
-    def __init__(self, ridge: float = 1e-3, max_rounds: int = 10, tol: float = 1e-4, z_max: float = 4.0):
+    def __init__(self, ridge: float = 0.03, max_rounds: int = 50, tol: float = 1e-4, z_max: float = 4.0):
         super().__init__(ridge, max_rounds, tol)
         self.z_max = z_max
 
@@ -307,7 +317,10 @@ class LinearSVM(Newton):
 
     Parameters
     ----------
-    ridge, max_rounds, tol : float, int, float
+    ridge : float, default=0.2
+        As for :class:`ClassifierTrainer`, but larger: a hinge asks for a margin of 1 and no more, and the penalty
+        makes the classifier a support vector machine.
+    max_rounds, tol : int, float
         As for :class:`ClassifierTrainer`.
     z_max : float, default=4.0
         The largest working response of a sample.
@@ -325,6 +338,9 @@ class LinearSVM(Newton):
     >>> LinearSVM().sample_weights(loss.gradient(margin), loss.curvature(margin))
     array([0.25, 1.  , 0.  ])
     """
+
+    def __init__(self, ridge: float = 0.2, max_rounds: int = 50, tol: float = 1e-4, z_max: float = 4.0):
+        super().__init__(ridge, max_rounds, tol, z_max)
 
     def supports(self, loss: Loss) -> bool:
         return loss.trainer == "linear_svm"

@@ -23,6 +23,7 @@ from .updates import BlockCoordinateUpdate as BlockCoordinateUpdate
 from .updates import CodeStatistics as CodeStatistics
 from .updates import DictionaryUpdate as DictionaryUpdate
 from .updates import ExactKSVDUpdate as ExactKSVDUpdate
+from .updates import GuardedKSVDUpdate as GuardedKSVDUpdate
 from .updates import KSVDUpdate as KSVDUpdate
 from .updates import MODUpdate as MODUpdate
 from .updates import UpdatedDictionary as UpdatedDictionary

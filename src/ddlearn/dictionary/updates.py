@@ -76,10 +76,12 @@ class DictionaryUpdate(BaseEstimator, ABC):
     is_weighted : bool
         The error is weighted by ``precision``.
     is_monotone : bool
-        The weighted error never rises, and neither does the rest of the objective: the margins stay as they are (after
-        the classifiers' coefficients have been divided by ``atom_scale``).
+        The weighted error never rises, and margins stay as they are (after the classifiers' coefficients have been
+        divided by ``atom_scale``).  Without ``updates_codes``, the objective cannot rise then.
     is_additive : bool
         The update is an :class:`AdditiveUpdate`: a fit calls its methods on sums over the samples, not :meth:`update`.
+    fallback : DictionaryUpdate or None
+        The update that a fit makes instead where this one would raise the objective; None if there is none.
 
     See Also
     --------
@@ -101,6 +103,7 @@ class DictionaryUpdate(BaseEstimator, ABC):
     is_weighted = False
     is_monotone = False
     is_additive = False
+    fallback: DictionaryUpdate | None = None
 
     @abstractmethod
     def update(
@@ -453,6 +456,23 @@ class AtomUpdate(AdditiveUpdate):
         return _sweep_atoms(statistics, dictionary, self.n_sweeps)
 
 
+class GuardedKSVDUpdate(KSVDUpdate):
+    """Approximate K-SVD that never raises the objective: where it would, a fit uses :class:`AtomUpdate` instead.
+
+    Parameters
+    ----------
+    max_coherence, outlier_fraction : float
+        As for :class:`KSVDUpdate`.
+
+    Examples
+    --------
+    >>> GuardedKSVDUpdate.fallback
+    AtomUpdate()
+    """
+
+    fallback = AtomUpdate()
+
+
 class BlockCoordinateUpdate(AtomUpdate):
     r"""Several sweeps of :class:`AtomUpdate` over the same sums: monotone, and one pass over the data for all.
 
@@ -483,8 +503,9 @@ class MODUpdate(AdditiveUpdate):
 
     with a tiny :math:`\epsilon` that leaves an atom where it was when the samples do not determine it.  The norm of
     each new atom moves into its codes, so the reconstruction is that of the least squares solution; classifier
-    coefficients divided by the returned ``atom_scale`` leave the margins as they were, and then the MAP objective
-    cannot rise.  If an atom vanishes in the solution, the sweep of :class:`AtomUpdate` is used instead.
+    coefficients divided by the returned ``atom_scale`` leave the margins as they were.  Of the MAP objective only the
+    prior of the classifiers can rise then, and where it does by more than the rest falls, a fit uses
+    :class:`AtomUpdate` instead.  So it does if an atom vanishes in the solution.
 
     Parameters
     ----------
@@ -503,6 +524,7 @@ class MODUpdate(AdditiveUpdate):
     """
 
     updates_codes = True
+    fallback = AtomUpdate()
 
     def update_from(self, statistics: CodeStatistics, dictionary: Floats) -> tuple[Floats, Floats]:
         dtype = dictionary.dtype
@@ -522,6 +544,7 @@ class MODUpdate(AdditiveUpdate):
 
 DICTIONARY_UPDATES: dict[str, type[DictionaryUpdate]] = {
     "ksvd": KSVDUpdate,
+    "guarded_ksvd": GuardedKSVDUpdate,
     "exact_ksvd": ExactKSVDUpdate,
     "weighted_ksvd": WeightedKSVDUpdate,
     "atom": AtomUpdate,

@@ -34,14 +34,13 @@ from ..inference.lazy import predict_lazily, score_lazily
 from ..inference.predictor import Explanation, Predictor
 from ..inference.rules import InferenceRule, label_probabilities
 from ..losses import Loss, check_number
-from ..objective import Floors, Scales
+from ..objective import Scales
 from ..parallel import is_on_dask, refuse_dask
 from .presets import collect_parameters
 from .settings import (
     Mode,
     check_mode,
     count_components,
-    get_label_weight,
     make_predictor,
     resolve_fit,
     resolve_object,
@@ -84,27 +83,28 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     coding : {"descent", "printed"} or DiscriminativeCoding, default="descent"
         How discriminative codes are found (Algorithm 1): close to the minimum, or by the steps that the paper prints.
     dictionary_update : str or DictionaryUpdate, default="auto"
-        "ksvd" (one approximate K-SVD sweep, as printed in the paper), "exact_ksvd", "weighted_ksvd", "atom" (never
-        raises the objective), "block_coordinate", "mod", or an object.  "auto" is "ksvd" for samples in memory,
-        "block_coordinate" for a Dask array and "atom" for :meth:`partial_fit`.  Updates that change codes ignore the
-        penalty of the elastic net.
+        "ksvd" (one approximate K-SVD sweep, as printed in the paper), "guarded_ksvd" (the same, but "atom" where that
+        would raise the objective), "exact_ksvd", "weighted_ksvd", "atom" (never raises the objective),
+        "block_coordinate", "mod", or an object.  "auto" is "guarded_ksvd" for samples in memory, "block_coordinate" for
+        a Dask array and "atom" for :meth:`partial_fit`.  Updates that change codes ignore the penalty of the elastic
+        net.
     classifier_trainer : str or ClassifierTrainer, default="auto"
         "square_lev", "ada_boost", "logit_boost", "linear_svm", "newton", or an object; "auto" is the one for the loss.
     init : {"samples", "gaussian"} or array-like of shape (n_components, n_features), default="samples"
         The first dictionary: training samples in equal number from each class, random vectors, or these atoms.
     fit_intercept : bool, default=True
         Whether classifiers have an intercept.
-    classification_weight : float or "auto", default="auto"
+    classification_weight : float, default=1.0
         The terms of the classifiers in the objective are multiplied by this.  1 is the MAP estimate; 0.5 is Algorithm 1
-        of the paper as printed, where the weight lacks a factor of two; "auto" is 1 for white noise, and more if the
-        residuals of the first codes lie along atoms.  After the fit, it changes evidence and probabilities of new
-        samples and the full rule, but not the class that the fast rule predicts.
-    scales : Scales or None, default=None
-        How noise variances and class costs are estimated, and their floors.
-    max_iter : int, default=20
+        of the paper as printed, where the weight lacks a factor of two.  After the fit, it changes evidence and
+        probabilities of new samples and the full rule, but not the class that the fast rule predicts.
+    scales : {"conjugate", "jeffreys"} or Scales, default="conjugate"
+        How noise variances and class costs are estimated: with proper priors, or with those of the paper and floors.
+    max_iter : int, default=50
         Outer iterations of :meth:`fit` at most.
     tol : float, default=1e-3
-        :meth:`fit` stops when the objective changes by less, relative to the size of its terms.
+        :meth:`fit` stops when two iterations have lowered the objective by no more than if each of them had made all
+        noise variances and class costs smaller by this share.
     refine : "classifiers", int, Refiner or None, default="classifiers"
         What is trained on label-free codes, as new samples have them, after the joint fit: the classifiers alone, or
         with a number of epochs or a :class:`Refiner` classifiers and dictionary, by the gradient of the classification
@@ -161,15 +161,11 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         Number of training samples.
     median_noise_variance_ : float
         The median :math:`\sigma_i^2` of the codes that the classifiers were last trained on.
-    classification_weight_ : float
-        The weight of the labels in the fit.
     dictionary_sizes_ : list of DictionarySize
         The numbers of atoms that were tried, if ``n_components="auto"`` and neither ``init`` nor an earlier fit decides
         it; empty if there are too few samples.
-    noise_floor_ : float
-        The smallest noise variance that the fit allowed.
-    cost_floor_ : float
-        The smallest class cost that the fit allowed; if all classes are easy, all costs are at this floor.
+    priors_ : Priors
+        The priors of noise variances, class costs and classifiers, which were set at the first codes.
     class_prior_ : ndarray of shape (n_classes,)
         Share of each class among the labelled training samples, the evidence for a sample without known features.
     loss_ : Loss
@@ -222,9 +218,9 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         classifier_trainer: str | ClassifierTrainer = "auto",
         init: str | ArrayLike = "samples",
         fit_intercept: bool = True,
-        classification_weight: float | str = "auto",
-        scales: Scales | None = None,
-        max_iter: int = 20,
+        classification_weight: float = 1.0,
+        scales: str | Scales = "conjugate",
+        max_iter: int = 50,
         tol: float = 1e-3,
         refine: str | int | Refiner | None = "classifiers",
         inference: str | InferenceRule = "fast",
@@ -423,7 +419,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         A new stream begins with atoms drawn from its first batch, whose labelled samples also determine
         ``n_components`` if that is None.  After :meth:`fit`, or for a model from :func:`load`, learning goes on from
         that model.  ``history_`` has a record for each batch, with the error before the batch was learned as
-        ``label_free_error``.  Parameters that cannot be honoured, such as epochs of refinement, are refused.
+        ``label_free_error``.  The priors are set anew with each batch, from all samples that are remembered.
+        Parameters that cannot be honoured, such as epochs of refinement, are refused.
 
         Parameters
         ----------
@@ -494,11 +491,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         settings = resolve_fit(self, training.facts, len(self.components_), self.is_multilabel_, "batches")
         self._check_same_model(settings)
         coder = settings.sparse_coder.with_learned_parameters(self.sparse_coder_.learned_parameters())
-        settings = replace(
-            settings,
-            sparse_coder=coder,
-            classification_weight=float(get_label_weight(self)),
-        )
+        settings = replace(settings, sparse_coder=coder)
         sizes = getattr(self, "dictionary_sizes_", None)
         extra = {} if sizes is None else {"dictionary_sizes_": sizes}
         if hasattr(self, "stream_"):
@@ -507,7 +500,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             Model(self.components_, self.coef_, self.intercept_, self.class_cost_),
             self.class_prior_,
             self.median_noise_variance_,
-            Floors(self.noise_floor_, self.cost_floor_),
+            self.priors_,
             self.n_samples_seen_,
         )
         return resume_stream(past, training, settings), settings, extra

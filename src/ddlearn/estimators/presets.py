@@ -32,7 +32,7 @@ PRESETS: dict[str, Preset] = {
             "coding": "printed",
             "init": "samples",
             "dictionary_update": "ksvd",  # one sweep an iteration
-            "classification_weight": 1.0,  # the MAP estimate
+            "scales": "jeffreys",
             "refine": None,  # the paper trains only on codes that saw the labels
         },
     ),

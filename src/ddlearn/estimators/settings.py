@@ -31,12 +31,12 @@ from ..fitting.run import FitPlan
 from ..inference.predictor import Predictor, draw_views
 from ..inference.rules import INFERENCE_RULES, InferenceRule, LabelModel
 from ..losses import check_number, resolve, resolve_loss
-from ..objective import Scales
+from ..objective import ConjugateScales, resolve_scales
 
 Mode = Literal["memory", "dask", "batches"]
 Estimator = Any  # a DDLClassifier, whose file imports this one
 
-AUTO = "auto"  # in place of a value that is chosen or estimated
+AUTO = "auto"  # in place of a value that is chosen
 # Default size: one atom per two labelled samples, at most 500. With more atoms than labelled samples, each atom would
 # be learned from a sample or two.
 _SAMPLES_PER_ATOM = 2
@@ -44,15 +44,15 @@ _MOST_ATOMS = 500
 # No class is impossible or certain because the training samples happened to have none or nothing else.
 _SMALLEST_PRIOR = 1e-6
 # The dictionary update that suits where the samples are.
-_AUTO_UPDATES: dict[Mode, str] = {"memory": "ksvd", "dask": "block_coordinate", "batches": "atom"}
+_AUTO_UPDATES: dict[Mode, str] = {"memory": "guarded_ksvd", "dask": "block_coordinate", "batches": "atom"}
 # Only fit reads these; partial_fit cannot begin with them.
 _READ_BY_FIT_ALONE = ("max_iter", "tol", "warm_start")
 # Nothing changes them, so one of each serves all models.
-DEFAULT_SCALES = Scales()
+DEFAULT_SCALES = ConjugateScales()
 
 
 def is_auto(value: Any) -> bool:
-    """Whether a value is left to be chosen or estimated."""
+    """Whether a value is left to be chosen."""
     return isinstance(value, str) and value == AUTO
 
 
@@ -82,7 +82,7 @@ _OBJECTS: dict[str, Callable[[Estimator], Any]] = {
     "coding": lambda model: resolve_coding(model.coding),
     "dictionary_update": lambda model: _resolve_update(model, "memory"),
     "classifier_trainer": lambda model: resolve_trainer(model.classifier_trainer, model.loss),
-    "scales": lambda model: resolve_options("scales", model.scales, Scales),
+    "scales": lambda model: resolve_scales(model.scales),
     "refine": lambda model: resolve_refiner(model.refine),
     "inference": lambda model: resolve_inference(model.inference),
     "robustness": lambda model: resolve_robustness(model.robustness),
@@ -157,10 +157,9 @@ def check_inference(model: Estimator, n_classes: int, n_features: int, is_multil
             f"inference={model.inference!r} hypothesises one class at a time, which is impossible with multilabel "
             "targets: use inference='fast'."
         )
-    if not is_auto(model.classification_weight):
-        check_number("classification_weight", model.classification_weight, Real)
-        if model.classification_weight == 0:
-            raise ValueError("classification_weight must be above 0: for codes without labels use make_baseline.")
+    check_number("classification_weight", model.classification_weight, Real)
+    if model.classification_weight == 0:
+        raise ValueError("classification_weight must be above 0: for codes without labels use make_baseline.")
     if model.robustness is not None:
         resolve_robustness(model.robustness).check_parameters(n_features)
     if model.image_shape is not None:
@@ -207,7 +206,7 @@ def resolve_fit(
     check_inference(model, facts.n_classes, facts.n_features, is_multilabel)
     check_number("max_iter", model.max_iter, Integral)
     check_number("tol", model.tol, Real)
-    update, weight = model.dictionary_update, model.classification_weight
+    update = model.dictionary_update
     # Clones: a later set_params must not change the fitted model.
     loss = clone(resolve_loss(model.loss), safe=False)
     sparse_coder = clone(resolve_sparse_coder(model.sparse_coder), safe=False)
@@ -221,8 +220,8 @@ def resolve_fit(
         coding=clone(resolve_coding(model.coding)),
         dictionary_update=resolve_dictionary_update(_AUTO_UPDATES[mode] if is_auto(update) else update),
         classifier_trainer=resolve_trainer(model.classifier_trainer, loss),
-        scales=DEFAULT_SCALES if model.scales is None else clone(_OBJECTS["scales"](model)),
-        classification_weight=None if is_auto(weight) else float(weight),  # type: ignore[arg-type]
+        scales=DEFAULT_SCALES if model.scales == "conjugate" else clone(_OBJECTS["scales"](model)),
+        classification_weight=float(model.classification_weight),
         fit_intercept=model.fit_intercept,
         is_multilabel=is_multilabel,
         max_iter=model.max_iter,
@@ -266,18 +265,6 @@ def count_components(model: Estimator, n_labelled: int) -> int:
     return int(model.n_components)
 
 
-def get_label_weight(model: Estimator) -> float:
-    """Return the weight of the labels for new samples: the parameter, or what the fit has estimated."""
-    if not is_auto(model.classification_weight):
-        return model.classification_weight  # type: ignore[return-value]
-    if not hasattr(model, "classification_weight_"):
-        raise ValueError(
-            "classification_weight='auto' is estimated by fit, but this model has no classification_weight_: fit it "
-            "again or pass a number."
-        )
-    return model.classification_weight_
-
-
 def make_predictor(model: Estimator, dtype: np.dtype, encoder: Encoder | None = None) -> Predictor:
     """Return how a fitted model codes and classifies new samples of a precision.
 
@@ -287,7 +274,7 @@ def make_predictor(model: Estimator, dtype: np.dtype, encoder: Encoder | None = 
     check_inference(model, len(model.coef_), n_features, model.is_multilabel_)
     prior = np.clip(model.class_prior_, _SMALLEST_PRIOR, 1 - _SMALLEST_PRIOR)
     fitted = Model(model.components_, model.coef_, model.intercept_, model.class_cost_)
-    fitted = fitted.weigh_labels(get_label_weight(model)).astype(dtype)
+    fitted = fitted.weigh_labels(model.classification_weight).astype(dtype)
     if encoder is None or encoder.dictionary is not fitted.dictionary:
         encoder = Encoder.of(fitted.dictionary, model.sparse_coder_, model.n_nonzero_coefs_, model.n_jobs)
     coder = DiscriminativeCoder(encoder, fitted, model.loss_, clone(resolve_coding(model.coding)))
@@ -303,7 +290,7 @@ def make_predictor(model: Estimator, dtype: np.dtype, encoder: Encoder | None = 
     if model.n_views > 1:
         views = draw_views(_resolve_jitter(model, n_features), model.image_shape, model.n_views, dtype)
     return Predictor(
-        LabelModel(coder, model.noise_floor_, model.median_noise_variance_),
+        LabelModel(coder, model.priors_, model.median_noise_variance_),
         clone(resolve_inference(model.inference)),
         robust,
         logit(prior) if model.is_multilabel_ else np.log(prior),  # the evidence of the class frequencies

@@ -32,9 +32,17 @@ from ..fitting.refine import MOST_SEEDS, EpochRecord, Moments, RefinementProgres
 from ..fitting.run import FitRun, Snapshot
 from ..fitting.size import DictionarySize
 from ..losses import check_number
-from ..objective import Floors
 from ..parallel import split_rows
-from .codec import Decoder, decode_records, encode, encode_or_name, encode_records
+from .codec import (
+    Decoder,
+    check_priors,
+    decode_priors,
+    decode_records,
+    encode,
+    encode_or_name,
+    encode_priors,
+    encode_records,
+)
 from .format import (
     CHECKPOINT,
     Arrays,
@@ -166,8 +174,7 @@ def _encode_snapshot(snapshot: Snapshot) -> tuple[dict[str, Json], Arrays]:
     progress, refinement = snapshot.progress, snapshot.refinement
     rows = progress.state.collect_rows()
     content = {
-        "floors": list(progress.floors),
-        "classification_weight": progress.settings.weight,
+        "priors": encode_priors(progress.priors),
         "coder": progress.settings.sparse_coder.learned_parameters(),
         "dictionary_sizes": encode_records(snapshot.sizes, DictionarySize),
         "history": encode_records(progress.history, IterationRecord),
@@ -200,19 +207,17 @@ def _decode_snapshot(stored: Container, history: list[IterationRecord], run: Fit
     if not isinstance(rng, np.random.RandomState):
         raise TypeError(f"the random numbers are a {type(rng).__name__}")
     _check_arrays(arrays, run, has_refinement="refinement" in content)
-    weight = float(content["classification_weight"])
-    if not 0 < weight < np.inf:
-        raise ValueError(f"the weight of the labels is {weight}")
     numbers = {name: float(number) for name, number in content["coder"].items()}
     coder = run.settings.sparse_coder.with_learned_parameters(numbers)
-    settings = replace(run.settings, classification_weight=weight, sparse_coder=coder)
+    settings = replace(run.settings, sparse_coder=coder)
     model = Model(*(arrays[name] for name in _MODEL_ARRAYS))
     encoder = Encoder.of(model.dictionary, coder, settings.n_nonzero_coefs, settings.n_jobs)
     codes = RowCodes(arrays["code_indices"], arrays["code_values"])
     rows = RowState(codes, arrays["noise_variance"], arrays.get("positions"))
     state = FitState(model, encoder, run.training.parts).put_rows(rows, run.training.facts.row_slices)
-    floors = Floors(*(float(floor) for floor in content["floors"]))
-    progress = FitProgress(settings, state, floors, history, bool(content["converged"]), bool(content["stopped"]))
+    priors = decode_priors(content["priors"])
+    check_priors(priors, len(model.coef))
+    progress = FitProgress(settings, state, priors, history, bool(content["converged"]), bool(content["stopped"]))
     refinement = _decode_refinement(content["refinement"], arrays) if "refinement" in content else None
     sizes = decode_records(content["dictionary_sizes"], DictionarySize)
     # An unfinished loop will end with another model, which is to be refined from scratch.

@@ -30,7 +30,7 @@ from ..dictionary import DICTIONARY_UPDATES
 from ..fitting.refine import Refiner
 from ..inference.rules import INFERENCE_RULES
 from ..losses import LOSSES
-from ..objective import Scales
+from ..objective import SCALES, Priors
 from .format import Arrays, Json
 
 _OPTIONS: dict[str, type] = {
@@ -39,9 +39,16 @@ _OPTIONS: dict[str, type] = {
     "jitter": Jitter,
     "refiner": Refiner,
     "robustness": Robustness,
-    "scales": Scales,
 }
-_REGISTRIES: Any = (LOSSES, SPARSE_CODERS, DICTIONARY_UPDATES, CLASSIFIER_TRAINERS, ERROR_SEARCHES, INFERENCE_RULES)
+_REGISTRIES: Any = (
+    LOSSES,
+    SPARSE_CODERS,
+    DICTIONARY_UPDATES,
+    CLASSIFIER_TRAINERS,
+    SCALES,
+    ERROR_SEARCHES,
+    INFERENCE_RULES,
+)
 _COUNTERS = ("iteration", "epoch")  # fields that number the records of a history
 _CSR_PARTS = ("data", "indices", "indptr")
 _NUMBERS, _DATES = "biuf", "Mm"  # kinds of dtypes
@@ -156,11 +163,35 @@ def decode_records(stored: Json, record_class: Any) -> list[Any]:
         raise ValueError(f"a {record_class.__name__} has the fields {stored['fields']}")
     decoder = Decoder({}, {})
     records = [record_class(*decoder.decode("number", row)) for row in stored["rows"]]
-    if not all(type(value) in (int, float) for record in records for value in record):
+    if not all(type(value) in (int, float, bool) for record in records for value in record):
         raise TypeError(f"a {record_class.__name__} holds a value that is not a number")
     if fields[0] in _COUNTERS and ([record[0] for record in records] != list(range(len(records))) or not records):
         raise ValueError(f"the numbers of the {fields[0]}s have gaps")
     return records
+
+
+def encode_priors(priors: Priors) -> Json:
+    """Return priors as numbers and lists of numbers, by name."""
+    return {name: np.asarray(value, np.float64).tolist() for name, value in priors._asdict().items()}
+
+
+def decode_priors(stored: Json) -> Priors:
+    """Return the priors."""
+    fields: Any = {
+        name: float(value) if isinstance(value, int | float) else np.array(value, np.float64)
+        for name, value in stored.items()
+    }
+    return Priors(**fields)
+
+
+def check_priors(priors: Priors, n_classes: int) -> None:
+    """Raise unless priors for this number of classes make sense."""
+    for name, value in priors._asdict().items():
+        shape = (n_classes,) if name in ("class_cost", "ridge") else ()
+        if np.shape(value) != shape or not (np.isfinite(value) & (np.asarray(value) >= 0)).all():
+            raise ValueError(f"{name} of the priors is {value}")
+    if priors.noise_variance == 0:
+        raise ValueError("noise_variance of the priors is 0")
 
 
 class Decoder:

@@ -24,7 +24,19 @@ from ..fitting.loop import IterationRecord
 from ..fitting.refine import CLASSIFIERS, EpochRecord, find_best
 from ..fitting.size import DictionarySize
 from ..losses import resolve_loss
-from .codec import Decoder, decode_records, encode, encode_float, encode_or_name, encode_records, list_storable
+from ..objective import Priors
+from .codec import (
+    Decoder,
+    check_priors,
+    decode_priors,
+    decode_records,
+    encode,
+    encode_float,
+    encode_or_name,
+    encode_priors,
+    encode_records,
+    list_storable,
+)
 from .format import MODEL, Arrays, Container, Json, blame_file, check_array, read_container, write_container
 
 # The fitted attributes.  Arrays agree on sizes that have the same name.
@@ -43,7 +55,7 @@ _SHAPES: dict[str, tuple[str, ...]] = {
 _LABELS = {"classes_", "feature_names_in_"}  # the other arrays hold floats
 _ALWAYS_DOUBLE = {"class_cost_", "class_prior_", "error_"}  # the other floats have the precision of the samples
 _NUMBERS: dict[str, type] = {
-    **dict.fromkeys(("median_noise_variance_", "classification_weight_", "noise_floor_", "cost_floor_"), float),
+    "median_noise_variance_": float,
     **dict.fromkeys(("n_nonzero_coefs_", "n_features_in_", "n_samples_seen_", "n_iter_"), int),
     **dict.fromkeys(("converged_", "is_multilabel_"), bool),
 }
@@ -52,11 +64,11 @@ _RECORDS: Any = {"history_": IterationRecord, "refinement_": EpochRecord, "dicti
 _MODELS: dict[str, type[BaseEstimator]] = {cls.__name__: cls for cls in (DDLClassifier, KSVD, CodeClassifier)}
 _NAMES = {"n_features_in_", "feature_names_in_"}
 _ATTRIBUTES = {
-    "DDLClassifier": {*_SHAPES, *_NUMBERS, *_STRATEGIES, *_RECORDS} - {"error_"},
+    "DDLClassifier": {*_SHAPES, *_NUMBERS, *_STRATEGIES, *_RECORDS, "priors_"} - {"error_"},
     "KSVD": {"components_", "error_", "n_nonzero_coefs_", "n_iter_", "sparse_coder_"} | _NAMES,
     "CodeClassifier": {"coef_", "intercept_", "classes_"} | _NAMES,
 }
-_OPTIONAL = {"feature_names_in_", "codes_", "noise_variance_", "classification_weight_"} | {*_RECORDS} - {"history_"}
+_OPTIONAL = {"feature_names_in_", "codes_", "noise_variance_"} | {*_RECORDS} - {"history_"}
 
 
 def save(model: DDLClassifier | KSVD | CodeClassifier, path: str | os.PathLike[str]) -> None:
@@ -109,6 +121,8 @@ def save(model: DDLClassifier | KSVD | CodeClassifier, path: str | os.PathLike[s
     def encode_attribute(key: str, value: Any) -> Json:
         if key in _RECORDS:
             return encode_records(value, _RECORDS[key])
+        if key == "priors_":
+            return encode_priors(value)
         return (encode_or_name if key in _STRATEGIES else encode)(key, value, arrays)
 
     parameters = model.get_params(deep=False)
@@ -172,7 +186,9 @@ def load(path: str | os.PathLike[str], **strategies: Any) -> Any:
 
 def read_model_file(path: str | os.PathLike[str]) -> Container:
     """Return the content and arrays of a model file, of this or an earlier format version, without making a model."""
-    return read_container(path, MODEL, {1: _upgrade_version_1})
+    return read_container(
+        path, MODEL, {1: lambda old: _upgrade_version_2(_upgrade_version_1(old)), 2: _upgrade_version_2}
+    )
 
 
 def _restore(content: Json, decoder: Decoder) -> BaseEstimator:
@@ -180,10 +196,14 @@ def _restore(content: Json, decoder: Decoder) -> BaseEstimator:
     if name not in _MODELS:
         raise ValueError(f"it is a model of the class {name}, which is not one of {', '.join(_MODELS)}")
     parameters = {key: decoder.decode(key, value) for key, value in content["parameters"].items()}
-    attributes = {
-        key: decode_records(value, _RECORDS[key]) if key in _RECORDS else decoder.decode(key, value)
-        for key, value in content["attributes"].items()
-    }
+    attributes: dict[str, Any] = {}
+    for key, value in content["attributes"].items():
+        if key in _RECORDS:
+            attributes[key] = decode_records(value, _RECORDS[key])
+        elif key == "priors_":
+            attributes[key] = decode_priors(value)
+        else:
+            attributes[key] = decoder.decode(key, value)
     _check_attributes(name, attributes)
     model = _MODELS[name](**parameters)
     for key, value in attributes.items():
@@ -199,6 +219,8 @@ def _check_attributes(name: str, attributes: dict[str, Any]) -> dict[str, int]:
     for key in attributes.keys() & _NUMBERS.keys():
         if type(attributes[key]) is not _NUMBERS[key] or not 0 <= attributes[key] < np.inf:
             raise ValueError(f"{key} is {attributes[key]!r}")
+    if "priors_" in attributes:
+        check_priors(attributes["priors_"], len(attributes["coef_"]))
     for key in attributes.keys() & _STRATEGIES.keys():
         if _STRATEGIES[key](attributes[key]) is not attributes[key]:  # raises if the object cannot be used
             raise TypeError(f"{key} is {attributes[key]!r}, which is not an object")
@@ -253,7 +275,7 @@ def _summarise(attributes: dict[str, Any]) -> dict[str, Json]:
 
 # Format version 1: parameters that have become parameters of an object.
 _GROUPED = {
-    "scales": {"noise": "noise", "noise_floor": "noise_floor", "cost_floor": "cost_floor"},
+    "jeffreys": {"noise": "noise", "noise_floor": "noise_floor", "cost_floor": "cost_floor"},
     "coding": {"max_coding_iter": "max_iter", "coding_tol": "tol"},
     "robustness": {"error_budget": "error_budget", "error_route": "error_search", "missing": "missing"},
     "full": {"n_candidates": "n_candidates", "test_noise": "noise"},
@@ -272,6 +294,7 @@ def _upgrade_version_1(content: Json) -> Json:
         rows = [row["items"] for row in attributes["dictionary_sizes_"]]
         attributes["dictionary_sizes_"] = {"fields": DictionarySize._fields, "rows": rows}
     objects = {name: _group(old, name) for name in _GROUPED}
+    objects["scales"] = objects.pop("jeffreys")
     full = objects.pop("full")
     if old.get("inference") == "full":
         objects["inference"] = full or "full"
@@ -280,6 +303,40 @@ def _upgrade_version_1(content: Json) -> Json:
     old.pop("forgetting", None)
     changed = {"refine": _upgrade_refinement(old), "store_codes": None if old.get("store_codes", True) else False}
     return content | {"attributes": attributes, "parameters": old | objects | changed}
+
+
+def _upgrade_version_2(content: Json) -> Json:
+    """Return the content of a file of format version 2 as version 3 has it: with priors in place of floors."""
+    if content["class"] != "DDLClassifier":
+        return content
+    attributes, parameters = dict(content["attributes"]), dict(content["parameters"])
+    history = _insert_field(attributes["history_"], "prior", "log_class_cost", 0.0)
+    attributes["history_"] = _insert_field(history, "is_fallback", "n_replaced", False)
+    n_classes = content["summary"]["n_classes"]
+    attributes["priors_"] = encode_priors(Priors.flat(n_classes)) | {
+        "noise_variance": attributes["median_noise_variance_"],
+        "noise_floor": attributes.pop("noise_floor_"),
+        "cost_floor": attributes.pop("cost_floor_"),
+    }
+    weight = attributes.pop("classification_weight_", 1.0)
+    if parameters.get("classification_weight") == "auto":
+        parameters["classification_weight"] = weight
+    scales = parameters.get("scales")
+    if scales is None:
+        parameters["scales"] = "jeffreys"
+    elif isinstance(scales, dict) and scales.get("name") == "scales":
+        parameters["scales"] = scales | {"name": "jeffreys"}
+    return content | {"attributes": attributes, "parameters": parameters}
+
+
+def _insert_field(records: Json, name: str, after: str, value: Json) -> Json:
+    """Return stored records with a field that earlier versions did not have."""
+    place = records["fields"].index(after) + 1
+
+    def insert(row: Json, new: Json) -> Json:
+        return [*row[:place], new, *row[place:]]
+
+    return {"fields": insert(records["fields"], name), "rows": [insert(row, value) for row in records["rows"]]}
 
 
 def _group(old: Json, name: str) -> Json:

@@ -1,8 +1,8 @@
 """Algorithm 2 of the paper: codes, classifiers, dictionary and scales are improved in turn until the objective settles.
 
-Each step lowers the MAP objective (Eq. 3) in one group of variables and leaves the others alone.  With a monotone
-dictionary update and guarded classifier trainers no step can raise it; the steps as the paper prints them can, and the
-history shows it.
+Each step lowers the MAP objective (Eq. 3 with priors) in one group of variables and leaves the others alone.  Only
+dictionary updates that change codes can raise it, as the one that the paper prints.  An update may name another one as
+its fallback, which then takes its place for the iteration.
 
 The first half of this file holds the steps on one part of the training set, wherever the part is.  The second half
 puts them together.
@@ -30,18 +30,26 @@ from ..coding.robust import RobustCoder, Robustness
 from ..dictionary import DictionaryUpdate, WorstSamples, count_users, rank_of_worst
 from ..losses import Loss, compute_evidence, count_errors
 from ..objective import (
-    Floors,
+    FirstNoise,
+    LogSums,
     MapObjective,
+    Priors,
     Scales,
+    Terms,
+    find_unit,
+    join_terms,
+    penalise,
     scale_classes,
     sum_costs,
 )
-from ..parallel import Parts, select_ranks, single_threaded_blas
+from ..parallel import Parts, find_median, select_ranks, single_threaded_blas
 from .data import TrainingFacts, TrainingPart, TrainingSet, take_rows
 
 # The label-free error is monitored on at most this many samples, since it needs an extra coding pass. Where it is five
 # per cent, its standard error is then half a per cent.
 _N_MONITORED = 2000
+# A rise by no more than this share of the size of the terms is rounding.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -55,18 +63,13 @@ class FitSettings:
     dictionary_update: DictionaryUpdate
     classifier_trainer: ClassifierTrainer
     scales: Scales
-    classification_weight: float | None  # None: to be estimated from the first codes
+    classification_weight: float
     fit_intercept: bool
     is_multilabel: bool
     max_iter: int
     tol: float
     registration: Registration | None  # of training samples
     n_jobs: int | None
-
-    @property
-    def weight(self) -> float:
-        """The weight of the labels, 1 while it is not known."""
-        return 1.0 if self.classification_weight is None else self.classification_weight
 
 
 def code_label_free(part: TrainingPart, settings: FitSettings, encoder: Encoder) -> TrainingPart:
@@ -101,7 +104,7 @@ def code_discriminatively(
     part = register(part, settings, encoder, n_rounds=1)
     dtype = part.X.dtype
     coder = DiscriminativeCoder(
-        encoder, model.weigh_labels(settings.weight).astype(dtype), settings.loss, settings.coding
+        encoder, model.weigh_labels(settings.classification_weight).astype(dtype), settings.loss, settings.coding
     )
     labels = part.labels.astype(dtype)
     codes, record = coder.encode(part.X, labels, part.noise_variance, part.codes, n_jobs=settings.n_jobs)
@@ -130,20 +133,29 @@ def scale_codes(part: TrainingPart, atom_scale: Floats) -> TrainingPart:
 
 def measure_part(
     part: TrainingPart, settings: FitSettings, model: Model
-) -> tuple[TrainingPart, tuple[float, NDArray[np.float64]]]:
-    """Measure misfits; return their sum, and the sum of costs per class."""
+) -> tuple[TrainingPart, tuple[float, int, NDArray[np.float64]]]:
+    """Measure misfits; return their sum and number, and the sum of costs per class."""
     misfits, scores = model.measure(part.X, part.codes, settings.n_jobs)
     if settings.sparse_coder.has_penalty:
         misfits = settings.sparse_coder.measure_misfit(misfits, part.codes)
     costs = sum_costs(part.labels.astype(part.X.dtype), scores, settings.loss)
-    return replace(part, misfits=misfits), (float(np.sum(misfits, dtype=np.float64)), costs)
+    return replace(part, misfits=misfits), (float(np.sum(misfits, dtype=np.float64)), len(misfits), costs)
+
+
+def sum_log_misfits(part: TrainingPart, unit: float) -> LogSums:
+    """Return the sums from which the prior of the noise is estimated."""
+    energies = np.vecdot(part.X, part.X).astype(np.float64)
+    # The misfits of copies of an atom are rounding errors and say nothing about the noise.
+    noisy = part.misfits[part.misfits > np.finfo(part.X.dtype).eps * energies].astype(np.float64)
+    logs = np.log(noisy / unit)
+    return LogSums(noisy.size, float(logs.sum()), float(logs @ logs), float(energies.sum()))
 
 
 def estimate_noise(
-    part: TrainingPart, settings: FitSettings, mean_misfit: float, floor: float
-) -> tuple[TrainingPart, tuple[float, float]]:
+    part: TrainingPart, settings: FitSettings, mean_misfit: float, priors: Priors
+) -> tuple[TrainingPart, Terms]:
     """Set the noise variances from the misfits of the samples, or from their mean; return the terms they are in."""
-    variance, terms = settings.scales.estimate_noise(part.misfits, mean_misfit, part.X.shape[1], floor)
+    variance, terms = settings.scales.estimate_noise(part.misfits, mean_misfit, part.X.shape[1], priors)
     return replace(part, noise_variance=variance), terms
 
 
@@ -174,25 +186,6 @@ def count_part(
     label_free = count_wrong(code_label_free(some, settings, encoder), settings, model) if len(some.X) else (0, 0)
     is_at_floor = part.noise_variance <= part.noise_variance.dtype.type(floor)
     return Counts(int(np.count_nonzero(is_at_floor)), *count_wrong(part, settings, model), *label_free)
-
-
-def code_first(
-    part: TrainingPart, settings: FitSettings, encoder: Encoder, stride: int
-) -> tuple[TrainingPart, NDArray[np.float64]]:
-    """Code samples without their labels, for the first time.
-
-    Returns the energies of every ``stride``-th sample, of its residual, and of the residual along all atoms, from which
-    the weight of the labels is estimated.
-    """
-    part = code_label_free(part, settings, encoder)
-    monitored = slice(-part.first_row % stride, None, stride)
-    X, dictionary = part.X[monitored], encoder.dictionary
-    if settings.classification_weight is not None or not len(X):
-        return part, np.zeros(3)
-    residuals = X - part.codes.rows(monitored).to_csr(len(dictionary)) @ dictionary
-    along_atoms = residuals @ dictionary.T
-    energies = np.sum(X**2, dtype=float), np.sum(residuals**2, dtype=float), np.sum(along_atoms**2, dtype=float)
-    return part, np.array(energies)
 
 
 def measure_part_residuals(part: TrainingPart, settings: FitSettings, dictionary: Floats) -> Floats:
@@ -283,7 +276,7 @@ class IterationRecord(NamedTuple):
     iteration : int
         0 for the state before the first iteration.
     objective : float
-        The MAP objective, the sum of the next four.
+        The MAP objective, the sum of the next five.
     representation : float
         Misfits (squared residuals plus twice the penalty of the coder) over twice their variances.
     log_noise : float
@@ -292,8 +285,10 @@ class IterationRecord(NamedTuple):
         Classification costs over the class costs.
     log_class_cost : float
         Logarithms of the class costs.
+    prior : float
+        What the priors of scales and classifiers add.
     floor_share : float
-        Share of the samples whose noise variance is at its floor.
+        Share of the samples whose noise variance is at its floor, if there is one.
     n_refitted : int
         Samples whose code was improved on the atoms that it had.
     n_reselected : int
@@ -311,6 +306,8 @@ class IterationRecord(NamedTuple):
         training codes owe much to the labels.
     n_replaced : int
         Atoms replaced by samples.
+    is_fallback : bool
+        Whether the dictionary update would have raised the objective, and its fallback took its place.
     coding_seconds : float
         Time spent on codes.
     classifier_seconds : float
@@ -336,6 +333,7 @@ class IterationRecord(NamedTuple):
     log_noise: float
     classification: float
     log_class_cost: float
+    prior: float
     floor_share: float
     n_refitted: int
     n_reselected: int
@@ -345,6 +343,7 @@ class IterationRecord(NamedTuple):
     training_error: float
     label_free_error: float
     n_replaced: int
+    is_fallback: bool
     coding_seconds: float
     classifier_seconds: float
     dictionary_seconds: float
@@ -356,7 +355,7 @@ class FitProgress(NamedTuple):
 
     settings: FitSettings  # with all that was estimated from the first codes
     state: FitState
-    floors: Floors
+    priors: Priors
     history: list[IterationRecord]
     converged: bool = False
     stopped: bool = False  # whether a callback asked to stop
@@ -373,10 +372,9 @@ class FitProgress(NamedTuple):
 
 
 class ScaledState(NamedTuple):
-    """A state with the scales that minimise the objective, their floors, the objective, and what was counted."""
+    """A state with the scales that minimise the objective, the objective, and what was counted."""
 
     state: FitState
-    floors: Floors
     objective: MapObjective
     counts: Counts
 
@@ -388,20 +386,20 @@ def begin(
     coef: Floats | None = None,
     intercept: Floats | None = None,
 ) -> FitProgress:
-    """Code the samples without labels, train classifiers on the codes, and set scales and floors."""
+    """Code the samples without labels, train classifiers on the codes, and set priors and scales."""
     facts = training.facts
     settings = replace(settings, sparse_coder=_adapt_coder(training, settings, dictionary))
     coef = np.zeros((facts.n_classes, len(dictionary)), facts.dtype) if coef is None else coef
     intercept = np.zeros(facts.n_classes, facts.dtype) if intercept is None else intercept
     encoder = Encoder.of(dictionary, settings.sparse_coder, settings.n_nonzero_coefs, settings.n_jobs)
-    stride = -(-facts.n_samples // _N_MONITORED)
-    parts, energies = training.parts.map_and_add_up(code_first, settings, encoder, stride)
-    if settings.classification_weight is None:
-        settings = replace(settings, classification_weight=_estimate_weight(energies, facts, len(dictionary)))
+    parts = training.parts.map(code_label_free, settings, encoder)
     state = FitState(Model(dictionary, coef, intercept, np.empty(0)), encoder, parts)
-    state = train_classifiers(state, settings, training)
-    scaled = update_scales(state, settings, training)
-    return FitProgress(settings, scaled.state, scaled.floors, [make_record(0, scaled, facts.n_samples)])
+    ridge = settings.classifier_trainer.set_penalties(parts, settings.loss, len(dictionary))
+    state = train_classifiers(state, settings, training, ridge)
+    measured = _measure(state, settings)
+    priors = _set_priors(measured, settings, training, ridge)
+    scaled = _set_scales(measured, settings, training, priors)
+    return FitProgress(settings, scaled.state, priors, [make_record(0, scaled, facts.n_samples)])
 
 
 def _adapt_coder(training: TrainingSet, settings: FitSettings, dictionary: Floats) -> SparseCoder:
@@ -412,20 +410,6 @@ def _adapt_coder(training: TrainingSet, settings: FitSettings, dictionary: Float
     rows = np.arange(0, n_samples, count_stride(n_samples))
     samples = np.concatenate([taken for _, taken in training.parts.collect(take_rows, rows)])
     return coder.adapt(samples, dictionary, settings.n_nonzero_coefs)
-
-
-def _estimate_weight(energies: Floats, facts: TrainingFacts, n_components: int) -> float:
-    """Return how much less informative the representation is than if the noise were white.
-
-    Labels move codes, and codes move a sample along atoms.  The residuals there, relative to their mean over all
-    directions, are what the white noise of the model gets wrong.
-    """
-    energy, off_atoms, along_atoms = energies.tolist()
-    if off_atoms <= np.finfo(facts.dtype).eps * energy:
-        return 1.0  # the samples are atoms, which say nothing about the noise
-    excess = facts.n_features * along_atoms / (n_components * off_atoms)
-    balance = (facts.n_features + 2) / (2 * facts.n_classes)  # where labels and features weigh the same
-    return float(max(min(excess, balance), 1.0))
 
 
 def run(
@@ -439,30 +423,65 @@ def run(
 
 def iterate(progress: FitProgress, training: TrainingSet) -> FitProgress:
     """Do the four steps once."""
-    settings, floors = progress.settings, progress.floors
+    settings, priors, last = progress.settings, progress.priors, progress.history[-1]
     start = perf_counter()
     state, coding = encode(progress.state, settings)
     coded = perf_counter()
-    state = train_classifiers(state, settings, training)
+    state = train_classifiers(state, settings, training, priors.ridge)
     trained = perf_counter()
-    state, n_replaced = update_dictionary(state, settings, training, floors)
-    improved = perf_counter()
-    scaled = update_scales(state, settings, training, floors)
+    step = _improve_atoms(state, settings, training, priors)
+    fallback, is_fallback = settings.dictionary_update.fallback, False
+    if fallback is not None and step.exceeds(last.objective):
+        other = _improve_atoms(state, replace(settings, dictionary_update=fallback), training, priors)
+        # Not so only if even the fallback has raised it, as alignment can, which moves the samples.
+        is_fallback = other.scaled.objective.total < step.scaled.objective.total
+        step = other if is_fallback else step
     record = make_record(
         progress.n_iter + 1,
-        scaled,
+        step.scaled,
         training.facts.n_samples,
         **coding._asdict(),
-        n_replaced=n_replaced,
+        n_replaced=step.n_replaced,
+        is_fallback=is_fallback,
         coding_seconds=coded - start,
         classifier_seconds=trained - coded,
-        dictionary_seconds=improved - trained,
-        scale_seconds=perf_counter() - improved,
+        dictionary_seconds=perf_counter() - trained - step.scale_seconds,
+        scale_seconds=step.scale_seconds,
     )
-    change = abs(progress.history[-1].objective - record.objective)
-    # The first iteration trades representation for classification, and the two may cancel by chance.
-    converged = progress.n_iter > 0 and change <= settings.tol * sum(map(abs, scaled.objective))
-    return FitProgress(settings, scaled.state, floors, [*progress.history, record], converged)
+    history = [*progress.history, record]
+    return FitProgress(settings, step.scaled.state, priors, history, _has_settled(history, settings, training.facts))
+
+
+class _DictionaryStep(NamedTuple):
+    """Steps 3 and 4."""
+
+    scaled: ScaledState
+    n_replaced: int
+    scale_seconds: float
+
+    def exceeds(self, objective: float) -> bool:
+        """Whether the objective has risen above this by more than rounding."""
+        return self.scaled.objective.total - objective > _ROUNDING * sum(map(abs, self.scaled.objective))
+
+
+def _improve_atoms(state: FitState, settings: FitSettings, training: TrainingSet, priors: Priors) -> _DictionaryStep:
+    state, n_replaced = update_dictionary(state, settings, training, priors)
+    improved = perf_counter()
+    scaled = update_scales(state, settings, training, priors)
+    return _DictionaryStep(scaled, n_replaced, perf_counter() - improved)
+
+
+def _has_settled(history: list[IterationRecord], settings: FitSettings, facts: TrainingFacts) -> bool:
+    """Whether two iterations have lowered the objective too little.
+
+    Were all scales smaller by a share ``tol``, their logarithms alone would lower it by ``tol`` times the unit.
+    """
+    if len(history) < 3:  # the first iteration trades representation for classification, and they may cancel
+        return False
+    best = np.minimum.accumulate([record.objective for record in history])
+    n_places = facts.n_samples * (facts.n_features + 2) / 2
+    unit = n_places + settings.classification_weight * float(np.sum(facts.n_labelled + 1))
+    return bool((best[-3] - best[-1]) / 2 <= settings.tol * unit)
 
 
 def encode(state: FitState, settings: FitSettings) -> tuple[FitState, CodingCounts]:
@@ -471,11 +490,12 @@ def encode(state: FitState, settings: FitSettings) -> tuple[FitState, CodingCoun
     return replace(state, parts=parts), counts
 
 
-def train_classifiers(state: FitState, settings: FitSettings, training: TrainingSet) -> FitState:
+def train_classifiers(state: FitState, settings: FitSettings, training: TrainingSet, penalties: Floats) -> FitState:
     """Step 2, one linear classifier per class on the codes, starting from the current ones."""
     trainer, model = settings.classifier_trainer, state.model
     start = settings.loss, model.coef, model.intercept
     options: dict[str, Any] = {"fit_intercept": settings.fit_intercept, "n_jobs": settings.n_jobs}
+    options["penalties"] = penalties
     if trainer.is_additive:
         coef, intercept = trainer.train_on(state.parts, *start, **options)
     else:
@@ -484,20 +504,20 @@ def train_classifiers(state: FitState, settings: FitSettings, training: Training
     return replace(state, model=replace(model, coef=coef, intercept=intercept))
 
 
-def refit_classifiers(state: FitState, settings: FitSettings, training: TrainingSet, floors: Floors) -> FitState:
+def refit_classifiers(state: FitState, settings: FitSettings, training: TrainingSet, priors: Priors) -> FitState:
     """Train on label-free codes, as new samples have them; the class costs are then those of such codes."""
     # Registered from scratch, as new samples are.
     parts = state.parts.map(register, settings, state.encoder, None).map(code_label_free, settings, state.encoder)
-    state = train_classifiers(replace(state, parts=parts), settings, training)
-    return update_scales(state, settings, training, floors).state
+    state = train_classifiers(replace(state, parts=parts), settings, training, priors.ridge)
+    return update_scales(state, settings, training, priors).state
 
 
 def update_dictionary(
-    state: FitState, settings: FitSettings, training: TrainingSet, floors: Floors
+    state: FitState, settings: FitSettings, training: TrainingSet, priors: Priors
 ) -> tuple[FitState, int]:
     """Step 3, improve the atoms; return the new state and how many atoms were replaced."""
     update = _update_from_sums if settings.dictionary_update.is_additive else _update_from_samples
-    dictionary, parts, replaced, atom_scale = update(state, settings, training, floors)
+    dictionary, parts, replaced, atom_scale = update(state, settings, training, priors)
     coef = state.model.coef / atom_scale  # leaves scores as they were
     coef[:, replaced] = 0  # the coefficients of a replaced atom mean nothing for the new one
     model = replace(state.model, dictionary=dictionary, coef=coef)
@@ -514,7 +534,7 @@ class _UpdatedAtoms(NamedTuple):
 
 
 def _update_from_samples(
-    state: FitState, settings: FitSettings, training: TrainingSet, floors: Floors
+    state: FitState, settings: FitSettings, training: TrainingSet, priors: Priors
 ) -> _UpdatedAtoms:
     """Pass all samples to the update at once, which is possible only in this process."""
     rows = state.collect_rows()
@@ -526,11 +546,11 @@ def _update_from_samples(
     return _UpdatedAtoms(updated.dictionary, parts, updated.replaced, updated.atom_scale)
 
 
-def _update_from_sums(state: FitState, settings: FitSettings, training: TrainingSet, floors: Floors) -> _UpdatedAtoms:
+def _update_from_sums(state: FitState, settings: FitSettings, training: TrainingSet, priors: Priors) -> _UpdatedAtoms:
     """Update from sums over the samples, then replace unused atoms."""
     update: Any = settings.dictionary_update
     old = state.model.dictionary
-    statistics, usage = state.parts.add_up(sum_statistics, settings, len(old), floors.noise_variance)
+    statistics, usage = state.parts.add_up(sum_statistics, settings, len(old), priors.noise_variance)
     # The matrices here are small: more BLAS threads bring little, and on a busy machine they cost tenfold.
     with single_threaded_blas():
         dictionary, atom_scale = update.update_from(statistics, old)
@@ -557,27 +577,49 @@ def replace_unused(
     return settings.dictionary_update.replace_unused(dictionary, unused, find)  # type: ignore[attr-defined]
 
 
-def update_scales(
-    state: FitState, settings: FitSettings, training: TrainingSet, floors: Floors | None = None
-) -> ScaledState:
-    """Step 4, noise variances and class costs in closed form; and the objective, which needs the same sums.
+class _Measured(NamedTuple):
+    """A state whose parts know their misfits, the mean of them, and the sum of costs per class."""
 
-    Without floors, these are set from the present codes.
-    """
-    facts, weight = training.facts, settings.weight
-    parts, (sum_of_misfits, costs) = state.parts.map_and_add_up(measure_part, settings, state.model)
-    if floors is None:
-        floors = settings.scales.set_floors(
-            parts, facts.n_samples, facts.dtype, costs, facts.n_labelled, facts.n_features
-        )
-    class_cost, class_terms = scale_classes(costs, facts.n_labelled, floors.class_cost, weight)
-    model = replace(state.model, class_cost=class_cost)
-    mean_misfit, stride = sum_of_misfits / facts.n_samples, -(-facts.n_samples // _N_MONITORED)
-    parts, (noise_terms, counts) = parts.map_and_add_up(
-        _scale_part, settings, state.encoder, model, mean_misfit, floors.noise_variance, stride
+    state: FitState
+    mean_misfit: float
+    costs: NDArray[np.float64]
+
+
+def _measure(state: FitState, settings: FitSettings) -> _Measured:
+    parts, (sum_of_misfits, n_samples, costs) = state.parts.map_and_add_up(measure_part, settings, state.model)
+    return _Measured(replace(state, parts=parts), sum_of_misfits / n_samples, costs)
+
+
+def _set_priors(measured: _Measured, settings: FitSettings, training: TrainingSet, ridge: Floats) -> Priors:
+    """Return the priors for the rest of the fit, from the present codes."""
+    facts, parts, coef = training.facts, measured.state.parts, measured.state.model.coef
+    unit, eps = find_unit(measured.mean_misfit), float(np.finfo(facts.dtype).eps)
+    noise = FirstNoise(
+        facts.n_samples,
+        facts.n_features,
+        eps,
+        unit,
+        lambda: parts.add_up(sum_log_misfits, unit),
+        lambda: find_median(parts.map_attribute("misfits"), facts.n_samples, facts.dtype, eps),
     )
-    objective = MapObjective(*noise_terms, *class_terms)
-    return ScaledState(replace(state, model=model, parts=parts), floors, objective, counts)
+    costs = measured.costs + penalise(coef, ridge)
+    return settings.scales.set_priors(noise, costs, facts.n_labelled, ridge, settings.loss)
+
+
+def update_scales(state: FitState, settings: FitSettings, training: TrainingSet, priors: Priors) -> ScaledState:
+    """Step 4, noise variances and class costs in closed form; and the objective, which needs the same sums."""
+    return _set_scales(_measure(state, settings), settings, training, priors)
+
+
+def _set_scales(measured: _Measured, settings: FitSettings, training: TrainingSet, priors: Priors) -> ScaledState:
+    facts, state, weight = training.facts, measured.state, settings.classification_weight
+    class_cost, class_terms = scale_classes(measured.costs, state.model.coef, facts.n_labelled, priors, weight)
+    model, stride = replace(state.model, class_cost=class_cost), -(-facts.n_samples // _N_MONITORED)
+    parts, (noise_terms, counts) = state.parts.map_and_add_up(
+        _scale_part, settings, state.encoder, model, measured.mean_misfit, priors, stride
+    )
+    objective = join_terms(noise_terms, class_terms)
+    return ScaledState(replace(state, model=model, parts=parts), objective, counts)
 
 
 def _scale_part(
@@ -586,12 +628,12 @@ def _scale_part(
     encoder: Encoder,
     model: Model,
     mean_misfit: float,
-    floor: float,
+    priors: Priors,
     stride: int,
-) -> tuple[TrainingPart, tuple[tuple[float, float], Counts]]:
+) -> tuple[TrainingPart, tuple[Terms, Counts]]:
     """Set the noise variances; return the terms of the objective that depend on them, and the counts."""
-    part, noise_terms = estimate_noise(part, settings, mean_misfit, floor)
-    return part, (noise_terms, count_part(part, settings, encoder, model, floor, stride))
+    part, noise_terms = estimate_noise(part, settings, mean_misfit, priors)
+    return part, (noise_terms, count_part(part, settings, encoder, model, priors.noise_floor, stride))
 
 
 def collect_samples(state: FitState, settings: FitSettings, training: TrainingSet) -> Floats:
@@ -602,6 +644,7 @@ def collect_samples(state: FitState, settings: FitSettings, training: TrainingSe
 _NOT_MEASURED: dict[str, Any] = {
     **dict.fromkeys(("n_refitted", "n_reselected", "n_swapped", "n_rejected", "n_replaced"), 0),
     "coding_decrease": 0.0,
+    "is_fallback": False,
     **dict.fromkeys(("coding_seconds", "classifier_seconds", "dictionary_seconds", "scale_seconds"), 0.0),
 }
 
@@ -611,7 +654,7 @@ def make_record(iteration: int, scaled: ScaledState, n_samples: int, **measured:
     counts = scaled.counts
     return IterationRecord(
         iteration=iteration,
-        objective=sum(scaled.objective),
+        objective=scaled.objective.total,
         floor_share=counts.n_at_floor / n_samples,
         training_error=divide(counts.n_wrong, counts.n_labelled),
         label_free_error=divide(counts.n_monitored_wrong, counts.n_monitored),

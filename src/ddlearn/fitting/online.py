@@ -28,8 +28,18 @@ from ..classifiers.memory import CostParabolas, train_with_memory
 from ..codes import Floats, Model
 from ..coding.encoder import Encoder
 from ..dictionary import CodeStatistics
-from ..objective import Floors, MapObjective, scale_classes, sum_class_terms
-from ..parallel import Parts, single_threaded_blas
+from ..objective import (
+    FirstNoise,
+    LogSums,
+    Priors,
+    expect_logs,
+    find_unit,
+    join_terms,
+    penalise,
+    scale_classes,
+    sum_class_terms,
+)
+from ..parallel import LocalParts, Parts, single_threaded_blas
 from .data import TrainingPart, TrainingSet
 from .loop import (
     FitProgress,
@@ -44,6 +54,7 @@ from .loop import (
     make_record,
     measure_part,
     replace_unused,
+    sum_log_misfits,
     sum_statistics,
     update_scales,
 )
@@ -79,7 +90,10 @@ class ScaleSums:
     """Sums over samples from which scales are computed."""
 
     n_noisy: float  # samples that are not atoms themselves
-    log_variances: float  # the sum over those of the logarithm of their batch's median noise variance
+    logs: float  # of the misfits of those, in the unit of the stream
+    squared_logs: float
+    log_medians: float  # the sum over those of the logarithm of their batch's median misfit
+    energy: float
     n_samples: float
     misfits: float
     costs: Floats  # (n_classes,) of label-free codes, before the classifiers learned from them
@@ -92,7 +106,7 @@ class ScaleSums:
     def nothing(cls, n_classes: int) -> ScaleSums:
         """Return the sums over no samples."""
         none = np.zeros(n_classes)
-        return cls(0.0, 0.0, 0.0, 0.0, none, none, none, none, 0.0)
+        return cls(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, none, none, none, none, 0.0)
 
     def __add__(self, other: ScaleSums) -> ScaleSums:
         return ScaleSums(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
@@ -102,9 +116,11 @@ class ScaleSums:
         return ScaleSums(*(factor * getattr(self, field.name) for field in fields(self)))
 
     @property
-    def median_variance(self) -> float:
-        """The geometric mean of the batches' median noise variances."""
-        return float(np.exp(self.log_variances / self.n_noisy))
+    def median_misfit(self) -> float:
+        """The geometric mean of the batches' medians; if all samples are atoms, nothing is known but their size."""
+        if self.n_noisy == 0:
+            return self.energy / self.n_samples or 1.0
+        return float(np.exp(self.log_medians / self.n_noisy))
 
     @property
     def mean_misfit(self) -> float:
@@ -127,9 +143,9 @@ class Stream:
     pulling: Taught  # its classifiers pull on codes; trained on codes that saw the labels
     judging: Taught  # its classifiers predict; trained on label-free codes
     statistics: CodeStatistics  # in float64
-    variance_unit: float  # of the variances in the statistics
+    variance_unit: float  # of the variances in the statistics, and of misfits in logarithms; a power of two
     scales: ScaleSums
-    floors: Floors
+    priors: Priors
     n_since_use: NDArray[np.int64]  # (n_components,) samples since an atom was last used
     n_samples: int
     history: list[IterationRecord]
@@ -157,9 +173,8 @@ class Stream:
             "converged_": False,
             "class_prior_": self.scales.class_prior,
             "n_samples_seen_": self.n_samples,
-            "median_noise_variance_": self.scales.median_variance,
-            "noise_floor_": self.floors.noise_variance,
-            "cost_floor_": self.floors.class_cost,
+            "median_noise_variance_": self.scales.median_misfit / (model.dictionary.shape[1] + 2),
+            "priors_": self.priors,
             "components_": model.dictionary,
             "coef_": model.coef,
             "intercept_": model.intercept,
@@ -177,9 +192,9 @@ def begin_stream(progress: FitProgress) -> Stream:
         pulling=taught,
         judging=taught,
         statistics=CodeStatistics(*(np.zeros((n_components, n)) for n in (n_components, n_features))),
-        variance_unit=progress.floors.noise_variance,
+        variance_unit=find_unit(progress.priors.noise_variance),
         scales=ScaleSums.nothing(n_classes),
-        floors=progress.floors,
+        priors=progress.priors,
         n_since_use=np.full(n_components, _PATIENCE * n_components),
         n_samples=0,
         history=progress.history,
@@ -192,16 +207,12 @@ class PastFit(NamedTuple):
     model: Model
     class_prior: Floats
     median_variance: float
-    floors: Floors
+    priors: Priors
     n_samples: int
 
 
 def _measure_code_energy(part: TrainingPart) -> float:
     return float(np.sum(np.square(part.codes.values), dtype=np.float64))
-
-
-def _measure_energy(part: TrainingPart) -> float:
-    return float(np.sum(np.square(part.X, dtype=np.float64)))
 
 
 def resume_stream(past: PastFit, training: TrainingSet, settings: FitSettings) -> Stream:
@@ -212,7 +223,7 @@ def resume_stream(past: PastFit, training: TrainingSet, settings: FitSettings) -
     model, n_past, facts = past.model, past.n_samples, training.facts
     encoder = Encoder.of(model.dictionary, settings.sparse_coder, settings.n_nonzero_coefs, settings.n_jobs)
     parts = training.parts.map(code_label_free, settings, encoder)
-    scaled = update_scales(FitState(model, encoder, parts), settings, training, past.floors)
+    scaled = update_scales(FitState(model, encoder, parts), settings, training, past.priors)
     n_components = len(model.dictionary)
     squared_norm = n_past * ((parts.add_up(_measure_code_energy) / facts.n_samples) or 1.0) / n_components
     n_labelled, n_positive = np.full(facts.n_classes, float(n_past)), n_past * past.class_prior
@@ -224,25 +235,30 @@ def resume_stream(past: PastFit, training: TrainingSet, settings: FitSettings) -
         squared_norm,
         settings.loss,
     )
-    weight = squared_norm * past.floors.noise_variance / past.median_variance
+    unit, misfit = find_unit(past.median_variance), past.median_variance * (facts.n_features + 2)
+    sums = expect_logs(n_past, past.priors, facts.n_features, unit)
+    weight = squared_norm * unit / past.median_variance
     return Stream(
         encoder=encoder,
         pulling=Taught(model, memory),
         judging=Taught(model, memory),
         statistics=CodeStatistics(weight * np.eye(n_components), weight * model.dictionary.astype(np.float64)),
-        variance_unit=past.floors.noise_variance,
+        variance_unit=unit,
         scales=ScaleSums(
             n_noisy=n_past,
-            log_variances=n_past * np.log(past.median_variance),
+            logs=sums.logs,
+            squared_logs=sums.squared_logs,
+            log_medians=n_past * np.log(misfit),
+            energy=sums.energy,
             n_samples=n_past,
-            misfits=n_past * past.median_variance * (facts.n_features + 2),
+            misfits=n_past * misfit,
             costs=costs,
             pulled_costs=costs,
             n_labelled=n_labelled,
             n_positive=n_positive,
             n_with_label=n_past,
         ),
-        floors=past.floors,
+        priors=past.priors,
         n_since_use=np.zeros(n_components, np.int64),
         n_samples=n_past,
         history=[make_record(0, scaled, facts.n_samples)],
@@ -257,10 +273,10 @@ def learn_batch(stream: Stream, training: TrainingSet, settings: FitSettings, fo
     start = perf_counter()
     parts, stream, label_free_error = _measure(stream.forget(n_samples, forgetting), training, settings)
     pulling = stream.pulling.model
-    pulling = replace(pulling, class_cost=np.maximum(pulling.class_cost, stream.floors.class_cost))
+    pulling = replace(pulling, class_cost=np.maximum(pulling.class_cost, stream.priors.cost_floor))
     state, coding = encode(FitState(pulling, stream.encoder, parts), settings)
     coded = perf_counter()
-    stream = replace(stream, pulling=_train(stream.pulling, state.parts, settings))
+    stream = replace(stream, pulling=_train(stream.pulling, state.parts, settings, stream.priors))
     trained = perf_counter()
     stream, n_replaced = _update_dictionary(stream, state.parts, training, settings)
     improved = perf_counter()
@@ -268,8 +284,9 @@ def learn_batch(stream: Stream, training: TrainingSet, settings: FitSettings, fo
     scaled = perf_counter()
     label_free = training.parts.map(code_label_free, settings, stream.encoder)
     recoded = perf_counter()
-    judging = _train(stream.judging, label_free, settings)
-    class_cost, _ = scale_classes(stream.scales.costs, stream.scales.n_labelled, stream.floors.class_cost, 1.0)
+    judging = _train(stream.judging, label_free, settings, stream.priors)
+    scales = stream.scales
+    class_cost, _ = scale_classes(scales.costs, judging.model.coef, scales.n_labelled, stream.priors, 1.0)
     finished = perf_counter()
     record = IterationRecord(
         iteration=len(stream.history),
@@ -294,16 +311,14 @@ def _measure(stream: Stream, training: TrainingSet, settings: FitSettings) -> tu
     """Code the batch without labels, and set scales; return the error before anything is learned from it, too."""
     facts, model = training.facts, stream.judging.model
     parts = training.parts.map(code_label_free, settings, stream.encoder)
-    parts, (sum_of_misfits, costs) = parts.map_and_add_up(measure_part, settings, model)
-    n_noisy, variance = _find_median_variance(parts, training)
-    if stream.scales.n_noisy == 0:
-        n_noisy = max(n_noisy, 1)  # better a first guess than none
+    parts, (sum_of_misfits, n_samples, costs) = parts.map_and_add_up(measure_part, settings, model)
+    sums = parts.add_up(sum_log_misfits, stream.variance_unit)
     # The costs of earlier classifiers are bounded by those of none at all: an exponential cost can be anything.
     worst = facts.n_labelled * settings.loss.value(np.zeros(1))
     scales = stream.scales + ScaleSums(
-        n_noisy=n_noisy,
-        log_variances=n_noisy * float(np.log(variance)),
-        n_samples=facts.n_samples,
+        **sums._asdict(),
+        log_medians=sums.n_noisy * _find_log_median(parts),
+        n_samples=n_samples,
         misfits=sum_of_misfits,
         costs=np.minimum(costs, worst),
         pulled_costs=np.zeros(facts.n_classes),
@@ -311,24 +326,38 @@ def _measure(stream: Stream, training: TrainingSet, settings: FitSettings) -> tu
         n_positive=facts.n_positive.astype(np.float64),
         n_with_label=facts.n_with_label,
     )
-    floors = settings.scales.scale_floors(scales.median_variance, scales.costs, scales.n_labelled)
-    parts, _ = parts.map_and_add_up(estimate_noise, settings, scales.mean_misfit, floors.noise_variance)
+    stream = replace(stream, scales=scales)
+    stream = replace(stream, priors=_set_priors(stream, parts, settings))
+    parts, _ = parts.map_and_add_up(estimate_noise, settings, scales.mean_misfit, stream.priors)
     error = divide(*parts.add_up(count_wrong, settings, model))
-    return parts, replace(stream, scales=scales, floors=floors), error
+    return parts, stream, error
 
 
-def _find_median_variance(parts: Parts[TrainingPart], training: TrainingSet) -> tuple[int, float]:
-    """Return how many samples are no atoms, and their median noise variance.
-
-    If all are atoms, it is that of samples without a code: nothing is known but their size.
-    """
+def _find_log_median(parts: Parts[TrainingPart]) -> float:
+    """Return the logarithm of the median misfit of the samples that are no atoms; 0 if all are."""
     misfits = np.concatenate(parts.gather("misfits"))
     noisy = misfits[misfits > np.finfo(misfits.dtype).eps * misfits.max()]
-    typical = float(np.median(noisy)) if noisy.size else parts.add_up(_measure_energy) / training.facts.n_samples
-    return noisy.size, (typical or 1.0) / (training.facts.n_features + 2)
+    return float(np.log(np.median(noisy))) if noisy.size else 0.0
 
 
-def _train(taught: Taught, parts: Parts[TrainingPart], settings: FitSettings) -> Taught:
+def _set_priors(stream: Stream, parts: Parts[TrainingPart], settings: FitSettings) -> Priors:
+    """Return the priors for all samples so far, from label-free codes."""
+    scales, (n_components, n_features) = stream.scales, stream.encoder.dictionary.shape
+    noise = FirstNoise(
+        scales.n_samples,
+        n_features,
+        float(np.finfo(stream.encoder.dictionary.dtype).eps),
+        stream.variance_unit,
+        lambda: LogSums(scales.n_noisy, scales.logs, scales.squared_logs, scales.energy),
+        lambda: scales.median_misfit,
+    )
+    everything: LocalParts[Any] = LocalParts([stream.judging.memory, *parts.gather()])
+    ridge = settings.classifier_trainer.set_penalties(everything, settings.loss, n_components)
+    costs = scales.costs + penalise(stream.judging.model.coef, ridge)
+    return settings.scales.set_priors(noise, costs, scales.n_labelled, ridge, settings.loss)
+
+
+def _train(taught: Taught, parts: Parts[TrainingPart], settings: FitSettings, priors: Priors) -> Taught:
     coef, intercept, memory = train_with_memory(
         settings.classifier_trainer,
         taught.memory,
@@ -337,6 +366,7 @@ def _train(taught: Taught, parts: Parts[TrainingPart], settings: FitSettings) ->
         taught.model.coef,
         taught.model.intercept,
         fit_intercept=settings.fit_intercept,
+        penalties=priors.ridge,
         n_jobs=settings.n_jobs,
     )
     return Taught(replace(taught.model, coef=coef, intercept=intercept), memory)
@@ -373,18 +403,20 @@ def _set_scales(
     stream: Stream, parts: Parts[TrainingPart], training: TrainingSet, settings: FitSettings
 ) -> tuple[Stream, dict[str, Any]]:
     """Measure codes that saw the labels, with the new atoms and classifiers; return what the record says of it, too."""
-    facts, floor = training.facts, stream.floors.noise_variance
-    parts, (sum_of_misfits, costs) = parts.map_and_add_up(measure_part, settings, stream.pulling.model)
+    facts, priors, coef = training.facts, stream.priors, stream.pulling.model.coef
+    parts, (sum_of_misfits, n_samples, costs) = parts.map_and_add_up(measure_part, settings, stream.pulling.model)
     scales = replace(stream.scales, pulled_costs=stream.scales.pulled_costs + costs)
-    class_cost, _ = scale_classes(scales.pulled_costs, scales.n_labelled, stream.floors.class_cost, 1.0)
+    class_cost, _ = scale_classes(scales.pulled_costs, coef, scales.n_labelled, priors, 1.0)
     stream = replace(stream, scales=scales, pulling=stream.pulling.with_class_cost(class_cost))
-    parts, noise_terms = parts.map_and_add_up(estimate_noise, settings, sum_of_misfits / facts.n_samples, floor)
+    parts, noise_terms = parts.map_and_add_up(estimate_noise, settings, sum_of_misfits / n_samples, priors)
     variance = np.concatenate(parts.gather("noise_variance"))
-    class_terms = sum_class_terms(costs, class_cost, facts.n_labelled, settings.weight)
-    objective = MapObjective(*noise_terms, *class_terms)
+    weight = settings.classification_weight
+    class_terms = sum_class_terms(costs, coef, class_cost, facts.n_labelled, priors, weight)
+    objective = join_terms(noise_terms, class_terms)
     return stream, {
         "objective": objective.total,
         **objective._asdict(),
-        "floor_share": float(np.mean(variance <= variance.dtype.type(floor))),
+        "is_fallback": False,
+        "floor_share": float(np.mean(variance <= variance.dtype.type(priors.noise_floor))),
         "training_error": divide(*parts.add_up(count_wrong, settings, stream.pulling.model)),
     }

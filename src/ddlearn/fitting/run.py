@@ -15,7 +15,7 @@ from ..codes import Model
 from ..coding.encoder import Encoder
 from ..coding.jitter import Jitter
 from ..dictionary import draw_dictionary
-from ..objective import Floors
+from ..objective import Priors
 from ..parallel import find_median
 from .data import Labels, Targets, TrainingSet, collect_labels, fetch_candidates, hide_labels
 from .gradient import Parameters, TaskGradient
@@ -131,7 +131,7 @@ class FitRun:
         # Without a name here, the first state is freed when the second is there.
         progress = refitted = run(self._begin(), self.training, on_iteration)
         if self.plan.refits:
-            state = refit_classifiers(progress.state, progress.settings, self.training, progress.floors)
+            state = refit_classifiers(progress.state, progress.settings, self.training, progress.priors)
             refitted = progress._replace(state=state)
         self.encoder = refitted.state.encoder
         attributes = self._loop_attributes(progress) | self._model_attributes(refitted)
@@ -174,15 +174,14 @@ class FitRun:
 
     def _model_attributes(self, progress: FitProgress) -> Attributes:
         """Return the attributes that prediction needs."""
-        facts, settings, model, floors = self.training.facts, progress.settings, progress.state.model, progress.floors
+        facts, settings, model = self.training.facts, progress.settings, progress.state.model
         noise_variance = progress.state.parts.map_attribute("noise_variance")
         return describe_settings(settings, len(model.dictionary)) | {
             "classes_": self.targets.classes,
             "class_prior_": facts.n_positive / facts.n_with_label,
             "n_samples_seen_": facts.n_samples,
             "median_noise_variance_": find_median(noise_variance, facts.n_samples, facts.dtype),
-            "noise_floor_": float(floors.noise_variance),
-            "cost_floor_": float(floors.class_cost),
+            "priors_": progress.priors,
             "components_": model.dictionary,
             "coef_": model.coef,
             "intercept_": model.intercept,
@@ -199,7 +198,7 @@ class FitRun:
         start = refinement.begin(first, seed) if self.refinement is None else self.refinement
 
         def refined(progress: RefinementProgress) -> Attributes:
-            return self._refined_attributes(refinement, progress, refitted.floors)
+            return self._refined_attributes(refinement, progress, refitted.priors)
 
         def on_epoch(progress: RefinementProgress) -> RefinementProgress:
             stops = self.report("epoch", lambda: attributes | refined(progress))
@@ -216,7 +215,7 @@ class FitRun:
         assert plan.refiner is not None
         assert self.held_out is not None
         make_cost = plan.refiner.choose_cost(settings.is_multilabel, settings.loss)
-        cost = make_cost(settings.loss, state.model.class_cost, settings.weight)
+        cost = make_cost(settings.loss, state.model.class_cost, settings.classification_weight)
         return Refinement(
             plan.refiner,
             TaskGradient(state.encoder, cost, settings.n_jobs),
@@ -229,10 +228,10 @@ class FitRun:
             image_shape=plan.image_shape,
         )
 
-    def _refined_attributes(self, refinement: Refinement, progress: RefinementProgress, floors: Floors) -> Attributes:
+    def _refined_attributes(self, refinement: Refinement, progress: RefinementProgress, priors: Priors) -> Attributes:
         best = progress.best
         class_cost, misfit = refinement.measure(best)
-        noise_variance = np.maximum(misfit / (self.training.facts.n_features + 2), floors.noise_variance)
+        noise_variance = priors.estimate_noise(misfit, self.training.facts.n_features)
         return {
             "components_": best.dictionary,
             "coef_": np.ascontiguousarray(best.coef_by_atom.T),
@@ -244,11 +243,10 @@ class FitRun:
 
 
 def describe_settings(settings: FitSettings, n_components: int) -> Attributes:
-    """Return the attributes that hold strategies, and what was estimated from the first codes."""
+    """Return the attributes that hold strategies, with what was estimated from the samples."""
     return {
         "loss_": settings.loss,
         "sparse_coder_": settings.sparse_coder,
         "n_nonzero_coefs_": min(settings.n_nonzero_coefs, n_components),
-        "classification_weight_": float(settings.weight),
         "is_multilabel_": settings.is_multilabel,
     }

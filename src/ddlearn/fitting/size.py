@@ -42,8 +42,8 @@ _MOST_HELD_OUT = 5000
 # 500. Smaller sizes are halves of it, down to this many halvings.
 _MOST_ATOMS = 2000
 _MOST_HALVINGS = 6
-# The tolerance of a short fit, thirty times the default.
-_SHORT_FIT_TOL = 0.03
+# The tolerance of a short fit, a hundred times the default: it ends after two or three iterations.
+_SHORT_FIT_TOL = 0.1
 # A class whose labels cost less than this share of their cost without classifiers is solved; how well does not count.
 _SOLVED = 0.01
 
@@ -136,7 +136,7 @@ class SizeSearch:
         dictionary = draw_dictionary(self.init, batches, n_atoms, facts.n_features, facts.dtype, rng)
         progress = run(begin(self.learned, self.settings, dictionary), self.learned, lambda progress: progress)
         settings = progress.settings
-        state = refit_classifiers(progress.state, settings, self.learned, progress.floors)
+        state = refit_classifiers(progress.state, settings, self.learned, progress.priors)
         return self._measure(n_components, state, settings)._replace(seconds=perf_counter() - start)
 
     def _measure(self, n_components: int, state: FitState, settings: FitSettings) -> _Trial:

@@ -19,7 +19,7 @@ by the fast evidence: the full rule refines the fast one for the best ``n_candid
 
 The paper leaves :math:`\sigma` of a test sample open.  There are three answers (:data:`TEST_NOISE`): the closed form
 of training, from the misfit of the label-free code; the median of the training samples; or the closed form for each
-hypothesis again, which turns the first term into :math:`(M + 2) \ln \|y - D^T x\|^2`.
+hypothesis again, which without a prior turns the first term into :math:`(M + 2) \ln \|y - D^T x\|^2`.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from sklearn.base import BaseEstimator
 from ..codes import Flags, Floats, RowCodes
 from ..coding.discriminative import DiscriminativeCoder
 from ..losses import check_number, compute_evidence
+from ..objective import Priors
 from ..parallel import split_rows
 
 # Hypotheses may use an atom only if at least this share of its squared norm lies in the features that are kept.
@@ -59,7 +60,7 @@ class LabelModel:
     """What the rules need of a fitted model."""
 
     coder: DiscriminativeCoder
-    noise_floor: float  # the smallest noise variance that the fit allowed
+    priors: Priors
     median_noise: float  # of the training samples
 
 
@@ -70,7 +71,7 @@ class TestNoise:
 
     def estimate(self, misfit: Floats, n_features: int, model: LabelModel) -> Floats:
         """Return the variances to code with, from the misfits of label-free codes."""
-        return np.maximum(misfit / (n_features + 2), model.noise_floor).astype(misfit.dtype)
+        return model.priors.estimate_noise(misfit, n_features)
 
     def misfit_cost(self, misfit: Floats, variance: Floats, n_features: int, model: LabelModel) -> Floats:
         """Return what a misfit costs, on the scale of F."""
@@ -88,8 +89,9 @@ class ProfiledNoise(TestNoise):
     """The closed form again for each hypothesis, from its own misfit."""
 
     def misfit_cost(self, misfit: Floats, variance: Floats, n_features: int, model: LabelModel) -> Floats:
-        variance = self.estimate(misfit, n_features, model)
-        return misfit / variance + (n_features + 2) * np.log(variance)
+        variance, priors = self.estimate(misfit, n_features, model), model.priors
+        energy = misfit + priors.noise_weight * priors.noise_variance
+        return energy / variance + (n_features + 2 + priors.noise_weight) * np.log(variance)
 
 
 TEST_NOISE: dict[str, TestNoise] = {

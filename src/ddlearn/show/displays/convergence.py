@@ -31,8 +31,8 @@ class ConvergenceDisplay(ModelDisplay):
 
     The terms differ in size and sign, so each has its own panel: representation (residuals over variances), noise
     (logarithms of the variances), classification (losses over class costs) and cost (logarithms of the class costs).
-    The objective is their sum.  The last panel shows the error of the training codes, which depend on the labels, and
-    the error of codes computed without labels, as for new samples.
+    The objective is their sum and what the priors add.  The last panel shows the error of the training codes, which
+    depend on the labels, and the error of codes computed without labels, as for new samples.
 
     Parameters
     ----------

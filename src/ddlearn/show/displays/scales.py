@@ -64,7 +64,7 @@ class NoiseDisplay(ModelDisplay):
                 "The model has no noise_variance_, the noise of its training samples: fit it again, or load a file "
                 "that was saved with it."
             )
-        return cls(np.sqrt(model.noise_variance_), floor=float(np.sqrt(model.noise_floor_)))
+        return cls(np.sqrt(model.noise_variance_), floor=float(np.sqrt(model.priors_.noise_floor)) or None)
 
     def _draw(self, ax: Axes | None) -> None:
         ax = self._open_axes(ax, 7, 4.5)
@@ -120,7 +120,7 @@ class ClassCostDisplay(ModelDisplay):
 
     @classmethod
     def _from_model(cls, model: DDLClassifier) -> Self:
-        return cls(model.class_cost_, model.classes_, floor=model.cost_floor_)
+        return cls(model.class_cost_, model.classes_, floor=model.priors_.cost_floor or None)
 
     def _draw(self, ax: Axes | None) -> None:
         n_classes = len(self.classes)

@@ -14,7 +14,7 @@ from ...coding.coders import OMP, ORMP
 from ...coding.errors import AlternatingErrors, resolve_error_search
 from ...coding.robust import Robustness
 from ...estimators.classifier import DDLClassifier
-from ...estimators.settings import get_label_weight, resolve_inference, resolve_robustness
+from ...estimators.settings import resolve_inference, resolve_robustness
 from ...inference.rules import FastInference
 from ..colors import get_class_color
 from .ink import N_LOOKED_AT, UNKNOWN_LOOK, measure_ink, measure_look, thin_out
@@ -71,7 +71,7 @@ def _describe_model(model: DDLClassifier, image_shape: tuple[int, ...] | None) -
         "dictionary": pack(model.components_, "f8" if 8 * model.components_.size <= _DOUBLE_BYTES else "f4"),
         "coef": pack(model.coef_, "f8"),
         "intercept": pack(model.intercept_, "f8"),
-        "class_cost": pack(fitted.weigh_labels(get_label_weight(model)).class_cost, "f8"),
+        "class_cost": pack(fitted.weigh_labels(model.classification_weight).class_cost, "f8"),
         "pursuit": {"uses_residual_norm": coder.uses_residual_norm, "tol": float(coder.tol or 0)}
         if type(coder) in _CODERS
         else None,
@@ -125,9 +125,11 @@ def _describe_training(model: DDLClassifier) -> Json:
             name: [float(value) if np.isfinite(value) else None for value in values] for name, values in history
         },
         "converged": bool(model.converged_),
-        "noise": None if variance is None else _describe_noise(np.sqrt(variance), float(np.sqrt(model.noise_floor_))),
+        "noise": None
+        if variance is None
+        else _describe_noise(np.sqrt(variance), float(np.sqrt(model.priors_.noise_floor))),
         "class_cost": [float(cost) for cost in model.class_cost_],
-        "cost_floor": float(model.cost_floor_),
+        "cost_floor": model.priors_.cost_floor,
     }
 
 

@@ -71,7 +71,8 @@ function makeLines(title, series, format = formatNumber) {
 }
 
 function makeHistogram(title, { counts, edges, floor, median }) {
-  const svg = makeChart(`${title}: median ${formatNumber(median)}, floor ${formatNumber(floor)}`);
+  const limit = floor > 0 ? `, floor ${formatNumber(floor)}` : "";
+  const svg = makeChart(`${title}: median ${formatNumber(median)}${limit}`);
   const high = Math.max(...counts);
   const toY = makeAxes(svg, 0, high, formatNumber(edges[0]), formatNumber(edges[edges.length - 1]), "sigma");
   const toX = scaleTo(edges[0], edges[edges.length - 1], CHART.left, CHART.width - CHART.right);

@@ -1,4 +1,4 @@
-// How the fit went: the four terms of the MAP objective, errors, noise, class costs.
+// How the fit went: the terms of the MAP objective, errors, noise, class costs.
 function showTraining() {
   const { history, converged, noise } = content.training;
   const one = (title, values) => makeLines(title, [{ name: title, values, className: "first" }]);
@@ -9,6 +9,7 @@ function showTraining() {
       one("Noise (log sigma)", history.log_noise),
       one("Classification", history.classification),
       one("Cost (log gamma)", history.log_class_cost),
+      one("Priors", history.prior),
       makeErrorLines(history),
     ].filter((figure) => figure !== null),
   );
@@ -22,11 +23,9 @@ function makeCosts({ class_cost: classCost, cost_floor: floor }) {
   const rows = classCost.map((value, j) => ({ name: model.classes[j], value, color: model.colors[j] }));
   const nThere = classCost.filter((cost) => cost <= floor * (1 + 1e-6)).length;
   const caption = make("figcaption", {}, make("strong", { text: "Class costs, gamma" }));
-  const hint = make("p", {
-    class: "hint",
-    text: `${nThere} of ${classCost.length} are at their floor, ${formatNumber(floor)}.`,
-  });
-  return make("figure", {}, caption, makeBars(rows, { label: "Class costs" }), hint);
+  const text = `${nThere} of ${classCost.length} are at their floor, ${formatNumber(floor)}.`;
+  const hints = floor > 0 ? [make("p", { class: "hint", text })] : []; // proper priors need no floor
+  return make("figure", {}, caption, makeBars(rows, { label: "Class costs" }), ...hints);
 }
 
 function makeNoNoise() {
