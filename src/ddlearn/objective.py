@@ -37,7 +37,7 @@ from scipy.special import digamma, polygamma
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
-from .codes import Floats, Model, RowCodes, measure_residuals
+from .codes import Flags, Floats, Model, RowCodes, measure_residuals
 from .coding.coders import SparseCoder
 from .coding.encoder import resolve_sparse_coder
 from .losses import Loss, check_number, resolve, resolve_loss
@@ -312,9 +312,18 @@ class Scales(BaseEstimator, ABC):
         They are set once, so that they do not move while the objective is lowered.
         """
 
-    def estimate_noise(self, misfits: Floats, mean: float, n_features: int, priors: Priors) -> tuple[Floats, Terms]:
-        """Return the noise variances of some samples, given the mean misfit of all, and the terms that they are in."""
-        used = np.full_like(misfits, mean) if self.noise == "shared" else misfits
+    def estimate_noise(
+        self, misfits: Floats, mean: float, n_features: int, priors: Priors, is_copy: Flags | None = None
+    ) -> tuple[Floats, Terms]:
+        """Return the noise variances of some samples, given the mean misfit of all, and the terms that they are in.
+
+        Copies of an atom, if they are named, have the typical variance.
+        """
+        used = misfits
+        if self.noise == "shared":
+            used = np.full_like(misfits, mean)
+        elif is_copy is not None:
+            used = np.where(is_copy, misfits.dtype.type((n_features + 2) * priors.noise_variance), misfits)
         variance = priors.estimate_noise(used, n_features)
         return variance, sum_noise_terms(misfits, variance, n_features, priors)
 

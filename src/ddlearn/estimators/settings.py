@@ -103,7 +103,11 @@ def resolve_object(model: Estimator, name: str) -> Any:
 
 def _resolve_update(model: Estimator, mode: Mode) -> DictionaryUpdate:
     update = model.dictionary_update
-    return resolve_dictionary_update(_AUTO_UPDATES[mode] if is_auto(update) else update)
+    if not is_auto(update):
+        return resolve_dictionary_update(update)
+    # K-SVD does not know the penalty of the codes that it changes, and nearly always raises the objective.
+    ignores_penalty = mode == "memory" and resolve_sparse_coder(model.sparse_coder).has_penalty
+    return resolve_dictionary_update("atom" if ignores_penalty else _AUTO_UPDATES[mode])
 
 
 def check_mode(model: Estimator, mode: Mode) -> None:
@@ -206,7 +210,6 @@ def resolve_fit(
     check_inference(model, facts.n_classes, facts.n_features, is_multilabel)
     check_number("max_iter", model.max_iter, Integral)
     check_number("tol", model.tol, Real)
-    update = model.dictionary_update
     # Clones: a later set_params must not change the fitted model.
     loss = clone(resolve_loss(model.loss), safe=False)
     sparse_coder = clone(resolve_sparse_coder(model.sparse_coder), safe=False)
@@ -218,7 +221,7 @@ def resolve_fit(
         sparse_coder=sparse_coder,
         n_nonzero_coefs=check_budget(model.n_nonzero_coefs, n_components, sparse_coder),
         coding=DEFAULT_CODING if model.coding is None else clone(_OBJECTS["coding"](model)),
-        dictionary_update=resolve_dictionary_update(_AUTO_UPDATES[mode] if is_auto(update) else update),
+        dictionary_update=_resolve_update(model, mode),
         classifier_trainer=resolve_trainer(model.classifier_trainer, loss),
         scales=DEFAULT_SCALES if model.scales == "conjugate" else clone(_OBJECTS["scales"](model)),
         classification_weight=float(model.classification_weight),

@@ -196,7 +196,7 @@ def _restore(content: Json, decoder: Decoder) -> BaseEstimator:
     if name not in _MODELS:
         raise ValueError(f"it is a model of the class {name}, which is not one of {', '.join(_MODELS)}")
     parameters = {key: decoder.decode(key, value) for key, value in content["parameters"].items()}
-    attributes = {}
+    attributes: dict[str, Any] = {}
     for key, value in content["attributes"].items():
         if key in _RECORDS:
             attributes[key] = decode_records(value, _RECORDS[key])

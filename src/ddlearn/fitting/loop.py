@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..classifiers import ClassifierTrainer
-from ..codes import Floats, Model, RowCodes, measure_residuals
+from ..codes import Flags, Floats, Model, RowCodes, measure_residuals
 from ..coding.alignment import Registration
 from ..coding.coders import SparseCoder
 from ..coding.discriminative import DiscriminativeCoder, DiscriminativeCoding
@@ -135,20 +135,28 @@ def measure_part(
     return replace(part, misfits=misfits), (float(np.sum(misfits, dtype=np.float64)), len(misfits), costs)
 
 
+def find_copies(part: TrainingPart) -> Flags:
+    """Return which samples are copies of an atom: their misfits are rounding errors and say nothing of the noise."""
+    return part.misfits <= np.finfo(part.X.dtype).eps * np.vecdot(part.X, part.X)
+
+
 def sum_log_misfits(part: TrainingPart, unit: float) -> LogSums:
     """Return the sums from which the prior of the noise is estimated."""
-    energies = np.vecdot(part.X, part.X).astype(np.float64)
-    # The misfits of copies of an atom are rounding errors and say nothing about the noise.
-    noisy = part.misfits[part.misfits > np.finfo(part.X.dtype).eps * energies].astype(np.float64)
-    logs = np.log(noisy / unit)
-    return LogSums(noisy.size, float(logs.sum()), float(logs @ logs), float(energies.sum()))
+    logs = np.log(part.misfits[~find_copies(part)].astype(np.float64) / unit)
+    energy = float(np.sum(np.vecdot(part.X, part.X), dtype=np.float64))
+    return LogSums(logs.size, float(logs.sum()), float(logs @ logs), energy)
 
 
 def estimate_noise(
-    part: TrainingPart, settings: FitSettings, mean_misfit: float, priors: Priors
+    part: TrainingPart, settings: FitSettings, mean_misfit: float, priors: Priors, is_first: bool = False
 ) -> tuple[TrainingPart, Terms]:
-    """Set the noise variances from the misfits of the samples, or from their mean; return the terms they are in."""
-    variance, terms = settings.scales.estimate_noise(part.misfits, mean_misfit, part.X.shape[1], priors)
+    """Set the noise variances from the misfits of the samples, or from their mean; return the terms they are in.
+
+    At first codes, copies of an atom get the typical variance.  With the one of least objective, which is tiny, they
+    would hold their atoms where they are.
+    """
+    is_copy = find_copies(part) if is_first else None
+    variance, terms = settings.scales.estimate_noise(part.misfits, mean_misfit, part.X.shape[1], priors, is_copy)
     return replace(part, noise_variance=variance), terms
 
 
@@ -382,7 +390,7 @@ def begin(
     state = train_classifiers(state, settings, training, ridge)
     measured = _measure(state, settings)
     priors = _set_priors(measured, settings, training, ridge)
-    scaled = _set_scales(measured, settings, training, priors)
+    scaled = _set_scales(measured, settings, training, priors, is_first=True)
     return FitProgress(settings, scaled.state, priors, [make_record(0, scaled, facts.n_samples)])
 
 
@@ -595,12 +603,14 @@ def update_scales(state: FitState, settings: FitSettings, training: TrainingSet,
     return _set_scales(_measure(state, settings), settings, training, priors)
 
 
-def _set_scales(measured: _Measured, settings: FitSettings, training: TrainingSet, priors: Priors) -> ScaledState:
+def _set_scales(
+    measured: _Measured, settings: FitSettings, training: TrainingSet, priors: Priors, is_first: bool = False
+) -> ScaledState:
     facts, state, weight = training.facts, measured.state, settings.classification_weight
     class_cost, class_terms = scale_classes(measured.costs, state.model.coef, facts.n_labelled, priors, weight)
     model, stride = replace(state.model, class_cost=class_cost), -(-facts.n_samples // _N_MONITORED)
     parts, (noise_terms, counts) = state.parts.map_and_add_up(
-        _scale_part, settings, state.encoder, model, measured.mean_misfit, priors, stride
+        _scale_part, settings, state.encoder, model, measured.mean_misfit, priors, stride, is_first
     )
     objective = join_terms(noise_terms, class_terms)
     return ScaledState(replace(state, model=model, parts=parts), objective, counts)
@@ -614,9 +624,10 @@ def _scale_part(
     mean_misfit: float,
     priors: Priors,
     stride: int,
+    is_first: bool,
 ) -> tuple[TrainingPart, tuple[Terms, Counts]]:
     """Set the noise variances; return the terms of the objective that depend on them, and the counts."""
-    part, noise_terms = estimate_noise(part, settings, mean_misfit, priors)
+    part, noise_terms = estimate_noise(part, settings, mean_misfit, priors, is_first)
     return part, (noise_terms, count_part(part, settings, encoder, model, priors.noise_floor, stride))
 
 

@@ -234,6 +234,7 @@ def resume_stream(past: PastFit, training: TrainingSet, settings: FitSettings) -
         np.array([n_labelled - n_positive, n_positive]),
         squared_norm,
         settings.loss,
+        settings.classifier_trainer.ridge,
     )
     unit, misfit = find_unit(past.median_variance), past.median_variance * (facts.n_features + 2)
     sums = expect_logs(n_past, past.priors, facts.n_features, unit)
@@ -328,7 +329,7 @@ def _measure(stream: Stream, training: TrainingSet, settings: FitSettings) -> tu
     )
     stream = replace(stream, scales=scales)
     stream = replace(stream, priors=_set_priors(stream, parts, settings))
-    parts, _ = parts.map_and_add_up(estimate_noise, settings, scales.mean_misfit, stream.priors)
+    parts, _ = parts.map_and_add_up(estimate_noise, settings, scales.mean_misfit, stream.priors, True)
     error = divide(*parts.add_up(count_wrong, settings, model))
     return parts, stream, error
 
