@@ -154,14 +154,14 @@ def _count(members: NDArray[Any], classes: NDArray[Any]) -> dict[str, int]:
 def _describe_sigma(model: DDLClassifier) -> dict[str, Any]:
     """Return the histogram of the samples' noise, and which density fits what is above the floor."""
     sigma = np.sqrt(model.noise_variance_.astype(np.float64))
-    is_above = model.noise_variance_ > model.noise_variance_.dtype.type(model.noise_floor_)
+    is_above = model.noise_variance_ > model.noise_variance_.dtype.type(model.priors_.noise_floor)
     edges = np.histogram_bin_edges(sigma, _N_BINS)
     counts = np.histogram(sigma[is_above], edges)[0]
     return {
         "median": float(np.median(sigma)),
         "median_residual": float(np.median(sigma) * np.sqrt(model.n_features_in_ + 2)),
         "largest": float(sigma.max()),
-        "floor": float(np.sqrt(model.noise_floor_)),
+        "floor": float(np.sqrt(model.priors_.noise_floor)),
         "floor_share": model.history_[-1].floor_share,
         "n_at_floor": int(np.count_nonzero(~is_above)),
         "counts": counts.tolist(),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from reproduction import trials
 from reproduction.images import DATASETS, load_rows, spread
+from reproduction.models import make_map_model
 from reproduction.trials import (
     METHODS,
     PAPER,
@@ -74,7 +75,7 @@ def test_rows_are_a_split_of_unit_norm_in_single_precision():
 def test_the_test_error_is_that_of_the_model_fitted_by_hand(seed):
     data = load_rows("digits", seed)
     trained, tested = spread(1000, 300), spread(797, 200)
-    model = DDLClassifier(**SETTINGS, random_state=seed).fit(data.X_train[trained], data.y_train[trained])
+    model = make_map_model(**SETTINGS, random_state=seed).fit(data.X_train[trained], data.y_train[trained])
     result = measure_trial(make_trial(seed=seed), None)
     judged = result["test"]["fast"]
     assert judged["error"] == pytest.approx(1 - model.score(data.X_test[tested], data.y_test[tested]), abs=1e-12)
@@ -101,7 +102,7 @@ def test_every_variant_is_cross_validated(digits):
     variants = {"fast": {}, "full": {"inference": "full"}}
     result = measure_trial(make_trial(n_folds=2, variants=variants), None)
     for name, settings in variants.items():
-        scores = cross_val_score(DDLClassifier(**SETTINGS, **settings, random_state=0), X, y, cv=folds)
+        scores = cross_val_score(make_map_model(**SETTINGS, **settings, random_state=0), X, y, cv=folds)
         assert result["validation"][name] == pytest.approx(1 - scores.mean(), abs=1e-12)
 
 

@@ -37,7 +37,7 @@ from scipy.special import digamma, polygamma
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
-from .codes import Floats, Model, RowCodes, measure_residuals
+from .codes import Flags, Floats, Model, RowCodes, measure_residuals
 from .coding.coders import SparseCoder
 from .coding.encoder import resolve_sparse_coder
 from .losses import Loss, check_number, resolve, resolve_loss
@@ -141,11 +141,6 @@ def penalise(coef: Floats, ridge: Floats) -> NDArray[np.float64]:
 Terms = tuple[float, float, float]  # two terms of Eq. 3, and what the priors of their scales add
 
 
-def join_terms(of_noise: Terms, of_classes: Terms) -> MapObjective:
-    """Return the objective from :func:`sum_noise_terms` and :func:`sum_class_terms`."""
-    return MapObjective(*of_noise[:2], *of_classes[:2], of_noise[2] + of_classes[2])
-
-
 def sum_costs(labels: Floats, scores: Floats, loss: Loss) -> NDArray[np.float64]:
     """Return each class's sum of classification costs; a label of 0 costs nothing."""
     costs = np.abs(labels) * loss.value(labels * scores)
@@ -204,19 +199,19 @@ class LogSums(NamedTuple):
 
 @dataclass(frozen=True)
 class FirstNoise:
-    """What is known of the misfits of the first codes, measured when asked for."""
+    """What is known of the misfits of the first codes."""
 
     n_samples: float
     n_features: int
     eps: float  # a misfit that is a smaller share of the squared norm of its sample is rounding
     unit: float  # of misfits in logarithms: a power of two, so that the unit of the samples changes no other digit
-    sum_logs: Callable[[], LogSums]
+    sums: LogSums
     find_median: Callable[[], float]  # misfit of the samples that are no copies of an atom; NaN if all are
 
     @property
     def rounding_variance(self) -> float:
         """The noise variance if all misfits are rounding: it may be anything that is not larger."""
-        return self.eps * (self.sum_logs().energy / self.n_samples or 1.0) / (self.n_features + 2)
+        return self.eps * (self.sums.energy / self.n_samples or 1.0) / (self.n_features + 2)
 
 
 def find_unit(number: float) -> float:
@@ -306,15 +301,26 @@ class Scales(BaseEstimator, ABC):
             raise ValueError(f"noise={self.noise!r} is not known; choose one of {sorted(NOISE_MODELS)}.")
 
     @abstractmethod
-    def set_priors(self, noise: FirstNoise, costs: Floats, n_labelled: NDArray, ridge: Floats, loss: Loss) -> Priors:
-        """Return the priors, from the noise of the first codes and the penalised costs of classifiers trained on them.
+    def set_priors(
+        self, noise: FirstNoise, costs: Floats, coef: Floats, n_labelled: NDArray, ridge: Floats, loss: Loss
+    ) -> Priors:
+        """Return the priors, from the noise of the first codes, and costs and coefficients of classifiers for them.
 
         They are set once, so that they do not move while the objective is lowered.
         """
 
-    def estimate_noise(self, misfits: Floats, mean: float, n_features: int, priors: Priors) -> tuple[Floats, Terms]:
-        """Return the noise variances of some samples, given the mean misfit of all, and the terms that they are in."""
-        used = np.full_like(misfits, mean) if self.noise == "shared" else misfits
+    def estimate_noise(
+        self, misfits: Floats, mean: float, n_features: int, priors: Priors, is_copy: Flags | None = None
+    ) -> tuple[Floats, Terms]:
+        """Return the noise variances of some samples, given the mean misfit of all, and the terms that they are in.
+
+        Copies of an atom, if they are named, have the typical variance.
+        """
+        used = misfits
+        if self.noise == "shared":
+            used = np.full_like(misfits, mean)
+        elif is_copy is not None:
+            used = np.where(is_copy, misfits.dtype.type((n_features + 2) * priors.noise_variance), misfits)
         variance = priors.estimate_noise(used, n_features)
         return variance, sum_noise_terms(misfits, variance, n_features, priors)
 
@@ -349,15 +355,17 @@ class ConjugateScales(Scales):
         if self.cost_weight == 0:
             raise ValueError("cost_weight must be above 0: without a prior the objective is unbounded below.")
 
-    def set_priors(self, noise: FirstNoise, costs: Floats, n_labelled: NDArray, ridge: Floats, loss: Loss) -> Priors:
-        sums = noise.sum_logs()
+    def set_priors(
+        self, noise: FirstNoise, costs: Floats, coef: Floats, n_labelled: NDArray, ridge: Floats, loss: Loss
+    ) -> Priors:
+        sums = noise.sums
         if sums.n_noisy:
             noise_weight, log_variance = fit_noise_prior(sums, noise.n_features)
             noise_variance = noise.unit * float(np.exp(log_variance))
         else:
             noise_weight, noise_variance = _LEAST_NOISE_WEIGHT, noise.rounding_variance
         # At least as if one sample cost what it does without a classifier: separable classes may cost nothing at all.
-        class_cost = np.maximum(costs, loss.value(np.zeros(1))) / (n_labelled + 1)
+        class_cost = np.maximum(costs + penalise(coef, ridge), loss.value(np.zeros(1))) / (n_labelled + 1)
         return Priors(noise_weight, noise_variance, 0.0, float(self.cost_weight), class_cost, 0.0, ridge)
 
 
@@ -393,10 +401,12 @@ class JeffreysScales(Scales):
             if getattr(self, name) == 0:
                 raise ValueError(f"{name} must be above 0: without a floor the objective is unbounded below.")
 
-    def set_priors(self, noise: FirstNoise, costs: Floats, n_labelled: NDArray, ridge: Floats, loss: Loss) -> Priors:
+    def set_priors(
+        self, noise: FirstNoise, costs: Floats, coef: Floats, n_labelled: NDArray, ridge: Floats, loss: Loss
+    ) -> Priors:
         median = noise.find_median() / (noise.n_features + 2)
         median = noise.rounding_variance if np.isnan(median) else median
-        typical = float(np.median(costs / (n_labelled + 1))) or 1.0
+        typical = float(np.median((costs + penalise(coef, ridge)) / (n_labelled + 1))) or 1.0
         floors = float(self.noise_floor * median), float(self.cost_floor * typical)
         return Priors(0.0, median, floors[0], 0.0, np.full(len(ridge), typical), floors[1], ridge)
 
@@ -488,7 +498,6 @@ def map_objective(
     costs = sum_costs(labels, model.scores(rows), resolve_loss(loss))
     misfits = resolve_sparse_coder(sparse_coder).measure_misfit(measure_residuals(X, rows, dictionary), rows)
     n_labelled = np.count_nonzero(labels, axis=0)
-    return join_terms(
-        sum_noise_terms(misfits, variance, X.shape[1], priors),
-        sum_class_terms(costs, coef, class_cost, n_labelled, priors, classification_weight),
-    )
+    noise_terms = sum_noise_terms(misfits, variance, X.shape[1], priors)
+    class_terms = sum_class_terms(costs, coef, class_cost, n_labelled, priors, classification_weight)
+    return MapObjective(*noise_terms[:2], *class_terms[:2], prior=noise_terms[2] + class_terms[2])

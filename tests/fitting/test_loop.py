@@ -258,11 +258,18 @@ def test_records_add_up_and_count(loss):
     assert history[0].training_error == history[0].label_free_error
 
 
-def test_initial_atoms_are_at_the_floor_if_there_is_one():
-    _, progress = start_fit(LOSSES["square"](), n_components=60, scales=JeffreysScales())
-    assert progress.history[0].floor_share >= 60 / 400
-    _, progress = start_fit(LOSSES["square"](), n_components=60)
-    assert progress.history[0].floor_share == 0
+@pytest.mark.parametrize("scales", SCALES.values(), ids=list(SCALES))
+def test_samples_that_are_atoms_have_the_typical_noise_at_first(scales):
+    # With the variance of least objective they would hold their atoms where they are, and K-SVD could not move them.
+    training, progress = start_fit(LOSSES["square"](), n_components=60, scales=scales())
+    is_atom = (np.abs(training.X @ progress.state.model.dictionary.T).max(axis=1)) > 1 - 1e-12
+    assert is_atom.sum() >= 60
+    variance, priors = progress.state.collect_rows().noise_variance, progress.priors
+    np.testing.assert_allclose(variance[is_atom], priors.noise_variance)
+    scaled = update_scales(progress.state, progress.settings, training, priors)
+    assert (scaled.state.collect_rows().noise_variance[is_atom] < 0.5 * priors.noise_variance).all()
+    assert scaled.objective.total < progress.history[0].objective
+    assert (scaled.counts.n_at_floor >= 60) == (scales is JeffreysScales)
 
 
 @every_loss

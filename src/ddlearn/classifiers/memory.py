@@ -27,6 +27,7 @@ from .problem import (
     Expansion,
     ExpansionRequest,
     mean_curvature,
+    scale_ridge,
     summarise_and_expand,
 )
 from .trainer import ClassifierTrainer
@@ -55,11 +56,12 @@ class CostParabolas:
 
     @classmethod
     def of_classifiers(
-        cls, classifiers: Floats, costs: Floats, n_of_label: Floats, squared_norm: float, loss: Loss
+        cls, classifiers: Floats, costs: Floats, n_of_label: Floats, squared_norm: float, loss: Loss, ridge: float
     ) -> CostParabolas:
         """Return parabolas that keep classifiers where they are, if only they and their costs are known.
 
-        All atoms are assumed to have been used alike, with coefficients of this sum of squares.
+        All atoms are assumed to have been used alike, with coefficients of this sum of squares.  The slopes are those
+        that balance the penalties of such codes.
         """
         n_classes, n_places = classifiers.shape
         nothing = cls.nothing(n_classes, n_places - 1, loss)
@@ -67,8 +69,10 @@ class CostParabolas:
         diagonal = np.full((len(nothing.hessians), n_places), squared_norm)
         diagonal[:, -1] = n_labelled[: len(diagonal)]
         hessians = mean_curvature(loss) * diagonal[:, :, None] * np.eye(n_places)
-        here = Expansion(costs, np.zeros_like(classifiers), hessians)
         summary = CodeSummary(np.full((n_classes, n_places - 1), squared_norm), n_of_label, 0)
+        slopes = -scale_ridge(ridge, loss, summary.squared_norms)[:, None] * classifiers
+        slopes[:, -1] = 0
+        here = Expansion(costs, slopes, hessians)
         return nothing.add(summary, here, classifiers)
 
     def add(self, summary: CodeSummary, expansion: Expansion, classifiers: Floats) -> CostParabolas:

@@ -149,11 +149,6 @@ def expand_part(part: ClassifierPart, request: ExpansionRequest) -> Expansion:
     return part.expand(request)
 
 
-def summarise_part(part: ClassifierPart, n_components: int) -> CodeSummary:
-    """Return what a part adds to the summary."""
-    return part.summarise(n_components)
-
-
 def summarise_and_expand(
     part: ClassifierPart, n_components: int, request: ExpansionRequest
 ) -> tuple[CodeSummary, Expansion]:

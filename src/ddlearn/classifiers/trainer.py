@@ -10,6 +10,7 @@ differ in the weight of a sample: with the loss's derivatives :math:`\Omega_1` a
 from __future__ import annotations
 
 from numbers import Integral, Real
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from sklearn.utils import check_scalar
 from ..codes import Floats, RowCodes
 from ..losses import Loss, resolve, resolve_loss
 from ..parallel import LocalParts, Parts
-from .problem import ClassifierPart, LabelledCodes, Rounds, scale_ridge, summarise_part, train_in_rounds
+from .problem import ClassifierPart, LabelledCodes, Rounds, scale_ridge, train_in_rounds
 
 
 def _check_arrays(codes: RowCodes, labels: Floats, coef: Floats, intercept: Floats) -> None:
@@ -111,7 +112,7 @@ class ClassifierTrainer(BaseEstimator):
 
     def set_penalties(self, parts: Parts[ClassifierPart], loss: Loss, n_components: int) -> Floats:
         r"""Return :math:`\lambda_j` of each class for these samples; the arguments are those of :meth:`train_on`."""
-        return scale_ridge(self.ridge, loss, parts.add_up(summarise_part, n_components).squared_norms)
+        return scale_ridge(self.ridge, loss, parts.add_up(methodcaller("summarise", n_components)).squared_norms)
 
     def train(
         self,

@@ -85,9 +85,9 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     dictionary_update : str or DictionaryUpdate, default="auto"
         "ksvd" (one approximate K-SVD sweep, as printed in the paper), "guarded_ksvd" (the same, but "atom" where that
         would raise the objective), "exact_ksvd", "weighted_ksvd", "atom" (never raises the objective),
-        "block_coordinate", "mod", or an object.  "auto" is "guarded_ksvd" for samples in memory, "block_coordinate" for
-        a Dask array and "atom" for :meth:`partial_fit`.  Updates that change codes ignore the penalty of the elastic
-        net.
+        "block_coordinate", "mod", or an object.  "auto" is "guarded_ksvd" for samples in memory ("atom" for the
+        elastic net, whose penalty updates that change codes ignore), "block_coordinate" for a Dask array and "atom" for
+        :meth:`partial_fit`.
     classifier_trainer : str or ClassifierTrainer, default="auto"
         "square_lev", "ada_boost", "logit_boost", "linear_svm", "newton", or an object; "auto" is the one for the loss.
     init : {"samples", "gaussian"} or array-like of shape (n_components, n_features), default="samples"

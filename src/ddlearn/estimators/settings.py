@@ -45,6 +45,8 @@ _MOST_ATOMS = 500
 _SMALLEST_PRIOR = 1e-6
 # The dictionary update that suits where the samples are.
 _AUTO_UPDATES: dict[Mode, str] = {"memory": "guarded_ksvd", "dask": "block_coordinate", "batches": "atom"}
+# For coders with a penalty, which K-SVD does not know of when it changes codes: it nearly always raises the objective.
+_AUTO_UPDATES_WITH_PENALTY: dict[Mode, str] = _AUTO_UPDATES | {"memory": "atom"}
 # Only fit reads these; partial_fit cannot begin with them.
 _READ_BY_FIT_ALONE = ("max_iter", "tol", "warm_start")
 # Nothing changes them, so one of each serves all models.
@@ -103,7 +105,8 @@ def resolve_object(model: Estimator, name: str) -> Any:
 
 def _resolve_update(model: Estimator, mode: Mode) -> DictionaryUpdate:
     update = model.dictionary_update
-    return resolve_dictionary_update(_AUTO_UPDATES[mode] if is_auto(update) else update)
+    names = _AUTO_UPDATES_WITH_PENALTY if resolve_sparse_coder(model.sparse_coder).has_penalty else _AUTO_UPDATES
+    return resolve_dictionary_update(names[mode] if is_auto(update) else update)
 
 
 def check_mode(model: Estimator, mode: Mode) -> None:
@@ -206,10 +209,10 @@ def resolve_fit(
     check_inference(model, facts.n_classes, facts.n_features, is_multilabel)
     check_number("max_iter", model.max_iter, Integral)
     check_number("tol", model.tol, Real)
-    update = model.dictionary_update
     # Clones: a later set_params must not change the fitted model.
     loss = clone(resolve_loss(model.loss), safe=False)
     sparse_coder = clone(resolve_sparse_coder(model.sparse_coder), safe=False)
+    update, updates = model.dictionary_update, _AUTO_UPDATES_WITH_PENALTY if sparse_coder.has_penalty else _AUTO_UPDATES
     registration = None
     if model.alignment is not None:
         registration = resolve_alignment(model.alignment, model.image_shape, facts.n_features, sparse_coder)
@@ -218,7 +221,7 @@ def resolve_fit(
         sparse_coder=sparse_coder,
         n_nonzero_coefs=check_budget(model.n_nonzero_coefs, n_components, sparse_coder),
         coding=clone(resolve_coding(model.coding)),
-        dictionary_update=resolve_dictionary_update(_AUTO_UPDATES[mode] if is_auto(update) else update),
+        dictionary_update=resolve_dictionary_update(updates[mode] if is_auto(update) else update),
         classifier_trainer=resolve_trainer(model.classifier_trainer, loss),
         scales=DEFAULT_SCALES if model.scales == "conjugate" else clone(_OBJECTS["scales"](model)),
         classification_weight=float(model.classification_weight),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..classifiers import ClassifierTrainer
-from ..codes import Floats, Model, RowCodes, measure_residuals
+from ..codes import Flags, Floats, Model, RowCodes, measure_residuals
 from ..coding.alignment import Registration
 from ..coding.coders import SparseCoder
 from ..coding.descent import DiscriminativeCoding
@@ -36,9 +37,6 @@ from ..objective import (
     Priors,
     Scales,
     Terms,
-    find_unit,
-    join_terms,
-    penalise,
     scale_classes,
     sum_costs,
 )
@@ -133,29 +131,37 @@ def scale_codes(part: TrainingPart, atom_scale: Floats) -> TrainingPart:
 
 def measure_part(
     part: TrainingPart, settings: FitSettings, model: Model
-) -> tuple[TrainingPart, tuple[float, int, NDArray[np.float64]]]:
-    """Measure misfits; return their sum and number, and the sum of costs per class."""
+) -> tuple[TrainingPart, tuple[float, NDArray[np.float64]]]:
+    """Measure misfits; return their sum, and the sum of costs per class."""
     misfits, scores = model.measure(part.X, part.codes, settings.n_jobs)
     if settings.sparse_coder.has_penalty:
         misfits = settings.sparse_coder.measure_misfit(misfits, part.codes)
     costs = sum_costs(part.labels.astype(part.X.dtype), scores, settings.loss)
-    return replace(part, misfits=misfits), (float(np.sum(misfits, dtype=np.float64)), len(misfits), costs)
+    return replace(part, misfits=misfits), (float(np.sum(misfits, dtype=np.float64)), costs)
+
+
+def find_copies(part: TrainingPart) -> Flags:
+    """Return which samples are copies of an atom: their misfits are rounding errors and say nothing of the noise."""
+    return part.misfits <= np.finfo(part.X.dtype).eps * np.vecdot(part.X, part.X)
 
 
 def sum_log_misfits(part: TrainingPart, unit: float) -> LogSums:
     """Return the sums from which the prior of the noise is estimated."""
-    energies = np.vecdot(part.X, part.X).astype(np.float64)
-    # The misfits of copies of an atom are rounding errors and say nothing about the noise.
-    noisy = part.misfits[part.misfits > np.finfo(part.X.dtype).eps * energies].astype(np.float64)
-    logs = np.log(noisy / unit)
-    return LogSums(noisy.size, float(logs.sum()), float(logs @ logs), float(energies.sum()))
+    logs = np.log(part.misfits[~find_copies(part)].astype(np.float64) / unit)
+    energy = float(np.sum(np.vecdot(part.X, part.X), dtype=np.float64))
+    return LogSums(logs.size, float(logs.sum()), float(logs @ logs), energy)
 
 
 def estimate_noise(
-    part: TrainingPart, settings: FitSettings, mean_misfit: float, priors: Priors
+    part: TrainingPart, settings: FitSettings, mean_misfit: float, priors: Priors, is_first: bool = False
 ) -> tuple[TrainingPart, Terms]:
-    """Set the noise variances from the misfits of the samples, or from their mean; return the terms they are in."""
-    variance, terms = settings.scales.estimate_noise(part.misfits, mean_misfit, part.X.shape[1], priors)
+    """Set the noise variances from the misfits of the samples, or from their mean; return the terms they are in.
+
+    At first codes, copies of an atom get the typical variance.  With the one of least objective, which is tiny, they
+    would hold their atoms where they are.
+    """
+    is_copy = find_copies(part) if is_first else None
+    variance, terms = settings.scales.estimate_noise(part.misfits, mean_misfit, part.X.shape[1], priors, is_copy)
     return replace(part, noise_variance=variance), terms
 
 
@@ -375,6 +381,7 @@ class ScaledState(NamedTuple):
     """A state with the scales that minimise the objective, the objective, and what was counted."""
 
     state: FitState
+    priors: Priors
     objective: MapObjective
     counts: Counts
 
@@ -394,12 +401,8 @@ def begin(
     encoder = Encoder.of(dictionary, settings.sparse_coder, settings.n_nonzero_coefs, settings.n_jobs)
     parts = training.parts.map(code_label_free, settings, encoder)
     state = FitState(Model(dictionary, coef, intercept, np.empty(0)), encoder, parts)
-    ridge = settings.classifier_trainer.set_penalties(parts, settings.loss, len(dictionary))
-    state = train_classifiers(state, settings, training, ridge)
-    measured = _measure(state, settings)
-    priors = _set_priors(measured, settings, training, ridge)
-    scaled = _set_scales(measured, settings, training, priors)
-    return FitProgress(settings, scaled.state, priors, [make_record(0, scaled, facts.n_samples)])
+    scaled = update_scales(train_classifiers(state, settings, training), settings, training)
+    return FitProgress(settings, scaled.state, scaled.priors, [make_record(0, scaled, facts.n_samples)])
 
 
 def _adapt_coder(training: TrainingSet, settings: FitSettings, dictionary: Floats) -> SparseCoder:
@@ -434,7 +437,7 @@ def iterate(progress: FitProgress, training: TrainingSet) -> FitProgress:
     if fallback is not None and step.exceeds(last.objective):
         other = _improve_atoms(state, replace(settings, dictionary_update=fallback), training, priors)
         # Not so only if even the fallback has raised it, as alignment can, which moves the samples.
-        is_fallback = other.scaled.objective.total < step.scaled.objective.total
+        is_fallback = sum(other.scaled.objective) < sum(step.scaled.objective)
         step = other if is_fallback else step
     record = make_record(
         progress.n_iter + 1,
@@ -461,7 +464,7 @@ class _DictionaryStep(NamedTuple):
 
     def exceeds(self, objective: float) -> bool:
         """Whether the objective has risen above this by more than rounding."""
-        return self.scaled.objective.total - objective > _ROUNDING * sum(map(abs, self.scaled.objective))
+        return sum(self.scaled.objective) - objective > _ROUNDING * sum(map(abs, self.scaled.objective))
 
 
 def _improve_atoms(state: FitState, settings: FitSettings, training: TrainingSet, priors: Priors) -> _DictionaryStep:
@@ -478,7 +481,7 @@ def _has_settled(history: list[IterationRecord], settings: FitSettings, facts: T
     """
     if len(history) < 3:  # the first iteration trades representation for classification, and they may cancel
         return False
-    best = np.minimum.accumulate([record.objective for record in history])
+    best = np.minimum.accumulate(list(map(attrgetter("objective"), history)))
     n_places = facts.n_samples * (facts.n_features + 2) / 2
     unit = n_places + settings.classification_weight * float(np.sum(facts.n_labelled + 1))
     return bool((best[-3] - best[-1]) / 2 <= settings.tol * unit)
@@ -490,8 +493,13 @@ def encode(state: FitState, settings: FitSettings) -> tuple[FitState, CodingCoun
     return replace(state, parts=parts), counts
 
 
-def train_classifiers(state: FitState, settings: FitSettings, training: TrainingSet, penalties: Floats) -> FitState:
-    """Step 2, one linear classifier per class on the codes, starting from the current ones."""
+def train_classifiers(
+    state: FitState, settings: FitSettings, training: TrainingSet, penalties: Floats | None = None
+) -> FitState:
+    """Step 2, one linear classifier per class on the codes, starting from the current ones.
+
+    By default, the penalties are those for the current codes.
+    """
     trainer, model = settings.classifier_trainer, state.model
     start = settings.loss, model.coef, model.intercept
     options: dict[str, Any] = {"fit_intercept": settings.fit_intercept, "n_jobs": settings.n_jobs}
@@ -577,49 +585,43 @@ def replace_unused(
     return settings.dictionary_update.replace_unused(dictionary, unused, find)  # type: ignore[attr-defined]
 
 
-class _Measured(NamedTuple):
-    """A state whose parts know their misfits, the mean of them, and the sum of costs per class."""
+def update_scales(
+    state: FitState, settings: FitSettings, training: TrainingSet, priors: Priors | None = None
+) -> ScaledState:
+    """Step 4, noise variances and class costs in closed form; and the objective, which needs the same sums.
 
-    state: FitState
-    mean_misfit: float
-    costs: NDArray[np.float64]
+    Without priors, the codes are the first of a fit, and priors are set from them.
+    """
+    facts, weight, is_first = training.facts, settings.classification_weight, priors is None
+    parts, (sum_of_misfits, costs) = state.parts.map_and_add_up(measure_part, settings, state.model)
+    mean_misfit, stride = sum_of_misfits / facts.n_samples, -(-facts.n_samples // _N_MONITORED)
+    if priors is None:
+        priors = _set_priors(replace(state, parts=parts), settings, training, mean_misfit, costs)
+    class_cost, class_terms = scale_classes(costs, state.model.coef, facts.n_labelled, priors, weight)
+    model = replace(state.model, class_cost=class_cost)
+    parts, (noise_terms, counts) = parts.map_and_add_up(
+        _scale_part, settings, state.encoder, model, mean_misfit, priors, stride, is_first
+    )
+    objective = MapObjective(*noise_terms[:2], *class_terms[:2], prior=noise_terms[2] + class_terms[2])
+    return ScaledState(replace(state, model=model, parts=parts), priors, objective, counts)
 
 
-def _measure(state: FitState, settings: FitSettings) -> _Measured:
-    parts, (sum_of_misfits, n_samples, costs) = state.parts.map_and_add_up(measure_part, settings, state.model)
-    return _Measured(replace(state, parts=parts), sum_of_misfits / n_samples, costs)
-
-
-def _set_priors(measured: _Measured, settings: FitSettings, training: TrainingSet, ridge: Floats) -> Priors:
-    """Return the priors for the rest of the fit, from the present codes."""
-    facts, parts, coef = training.facts, measured.state.parts, measured.state.model.coef
-    unit, eps = find_unit(measured.mean_misfit), float(np.finfo(facts.dtype).eps)
+def _set_priors(
+    state: FitState, settings: FitSettings, training: TrainingSet, mean_misfit: float, costs: Floats
+) -> Priors:
+    """Return the priors for the rest of the fit."""
+    facts, parts, model = training.facts, state.parts, state.model
+    unit, eps = float(np.ldexp(1.0, np.frexp(mean_misfit)[1])), float(np.finfo(facts.dtype).eps)
     noise = FirstNoise(
         facts.n_samples,
         facts.n_features,
         eps,
         unit,
-        lambda: parts.add_up(sum_log_misfits, unit),
+        parts.add_up(sum_log_misfits, unit),
         lambda: find_median(parts.map_attribute("misfits"), facts.n_samples, facts.dtype, eps),
     )
-    costs = measured.costs + penalise(coef, ridge)
-    return settings.scales.set_priors(noise, costs, facts.n_labelled, ridge, settings.loss)
-
-
-def update_scales(state: FitState, settings: FitSettings, training: TrainingSet, priors: Priors) -> ScaledState:
-    """Step 4, noise variances and class costs in closed form; and the objective, which needs the same sums."""
-    return _set_scales(_measure(state, settings), settings, training, priors)
-
-
-def _set_scales(measured: _Measured, settings: FitSettings, training: TrainingSet, priors: Priors) -> ScaledState:
-    facts, state, weight = training.facts, measured.state, settings.classification_weight
-    class_cost, class_terms = scale_classes(measured.costs, state.model.coef, facts.n_labelled, priors, weight)
-    model, stride = replace(state.model, class_cost=class_cost), -(-facts.n_samples // _N_MONITORED)
-    parts, (noise_terms, counts) = state.parts.map_and_add_up(
-        _scale_part, settings, state.encoder, model, measured.mean_misfit, priors, stride
-    )
-    objective = join_terms(noise_terms, class_terms)
-    return ScaledState(replace(state, model=model, parts=parts), objective, counts)
+    ridge = settings.classifier_trainer.set_penalties(parts, settings.loss, len(model.dictionary))
+    return settings.scales.set_priors(noise, costs, model.coef, facts.n_labelled, ridge, settings.loss)
 
 
 def _scale_part(
@@ -630,9 +632,10 @@ def _scale_part(
     mean_misfit: float,
     priors: Priors,
     stride: int,
+    is_first: bool,
 ) -> tuple[TrainingPart, tuple[Terms, Counts]]:
     """Set the noise variances; return the terms of the objective that depend on them, and the counts."""
-    part, noise_terms = estimate_noise(part, settings, mean_misfit, priors)
+    part, noise_terms = estimate_noise(part, settings, mean_misfit, priors, is_first)
     return part, (noise_terms, count_part(part, settings, encoder, model, priors.noise_floor, stride))
 
 
@@ -654,7 +657,7 @@ def make_record(iteration: int, scaled: ScaledState, n_samples: int, **measured:
     counts = scaled.counts
     return IterationRecord(
         iteration=iteration,
-        objective=scaled.objective.total,
+        objective=sum(scaled.objective),
         floor_share=counts.n_at_floor / n_samples,
         training_error=divide(counts.n_wrong, counts.n_labelled),
         label_free_error=divide(counts.n_monitored_wrong, counts.n_monitored),

@@ -31,11 +31,10 @@ from ..dictionary import CodeStatistics
 from ..objective import (
     FirstNoise,
     LogSums,
+    MapObjective,
     Priors,
     expect_logs,
     find_unit,
-    join_terms,
-    penalise,
     scale_classes,
     sum_class_terms,
 )
@@ -234,6 +233,7 @@ def resume_stream(past: PastFit, training: TrainingSet, settings: FitSettings) -
         np.array([n_labelled - n_positive, n_positive]),
         squared_norm,
         settings.loss,
+        settings.classifier_trainer.ridge,
     )
     unit, misfit = find_unit(past.median_variance), past.median_variance * (facts.n_features + 2)
     sums = expect_logs(n_past, past.priors, facts.n_features, unit)
@@ -311,14 +311,14 @@ def _measure(stream: Stream, training: TrainingSet, settings: FitSettings) -> tu
     """Code the batch without labels, and set scales; return the error before anything is learned from it, too."""
     facts, model = training.facts, stream.judging.model
     parts = training.parts.map(code_label_free, settings, stream.encoder)
-    parts, (sum_of_misfits, n_samples, costs) = parts.map_and_add_up(measure_part, settings, model)
+    parts, (sum_of_misfits, costs) = parts.map_and_add_up(measure_part, settings, model)
     sums = parts.add_up(sum_log_misfits, stream.variance_unit)
     # The costs of earlier classifiers are bounded by those of none at all: an exponential cost can be anything.
     worst = facts.n_labelled * settings.loss.value(np.zeros(1))
     scales = stream.scales + ScaleSums(
         **sums._asdict(),
         log_medians=sums.n_noisy * _find_log_median(parts),
-        n_samples=n_samples,
+        n_samples=facts.n_samples,
         misfits=sum_of_misfits,
         costs=np.minimum(costs, worst),
         pulled_costs=np.zeros(facts.n_classes),
@@ -328,7 +328,7 @@ def _measure(stream: Stream, training: TrainingSet, settings: FitSettings) -> tu
     )
     stream = replace(stream, scales=scales)
     stream = replace(stream, priors=_set_priors(stream, parts, settings))
-    parts, _ = parts.map_and_add_up(estimate_noise, settings, scales.mean_misfit, stream.priors)
+    parts, _ = parts.map_and_add_up(estimate_noise, settings, scales.mean_misfit, stream.priors, True)
     error = divide(*parts.add_up(count_wrong, settings, model))
     return parts, stream, error
 
@@ -348,13 +348,13 @@ def _set_priors(stream: Stream, parts: Parts[TrainingPart], settings: FitSetting
         n_features,
         float(np.finfo(stream.encoder.dictionary.dtype).eps),
         stream.variance_unit,
-        lambda: LogSums(scales.n_noisy, scales.logs, scales.squared_logs, scales.energy),
+        LogSums(scales.n_noisy, scales.logs, scales.squared_logs, scales.energy),
         lambda: scales.median_misfit,
     )
     everything: LocalParts[Any] = LocalParts([stream.judging.memory, *parts.gather()])
     ridge = settings.classifier_trainer.set_penalties(everything, settings.loss, n_components)
-    costs = scales.costs + penalise(stream.judging.model.coef, ridge)
-    return settings.scales.set_priors(noise, costs, scales.n_labelled, ridge, settings.loss)
+    coef = stream.judging.model.coef
+    return settings.scales.set_priors(noise, scales.costs, coef, scales.n_labelled, ridge, settings.loss)
 
 
 def _train(taught: Taught, parts: Parts[TrainingPart], settings: FitSettings, priors: Priors) -> Taught:
@@ -404,15 +404,15 @@ def _set_scales(
 ) -> tuple[Stream, dict[str, Any]]:
     """Measure codes that saw the labels, with the new atoms and classifiers; return what the record says of it, too."""
     facts, priors, coef = training.facts, stream.priors, stream.pulling.model.coef
-    parts, (sum_of_misfits, n_samples, costs) = parts.map_and_add_up(measure_part, settings, stream.pulling.model)
+    parts, (sum_of_misfits, costs) = parts.map_and_add_up(measure_part, settings, stream.pulling.model)
     scales = replace(stream.scales, pulled_costs=stream.scales.pulled_costs + costs)
     class_cost, _ = scale_classes(scales.pulled_costs, coef, scales.n_labelled, priors, 1.0)
     stream = replace(stream, scales=scales, pulling=stream.pulling.with_class_cost(class_cost))
-    parts, noise_terms = parts.map_and_add_up(estimate_noise, settings, sum_of_misfits / n_samples, priors)
+    parts, noise_terms = parts.map_and_add_up(estimate_noise, settings, sum_of_misfits / facts.n_samples, priors)
     variance = np.concatenate(parts.gather("noise_variance"))
     weight = settings.classification_weight
     class_terms = sum_class_terms(costs, coef, class_cost, facts.n_labelled, priors, weight)
-    objective = join_terms(noise_terms, class_terms)
+    objective = MapObjective(*noise_terms[:2], *class_terms[:2], prior=noise_terms[2] + class_terms[2])
     return stream, {
         "objective": objective.total,
         **objective._asdict(),

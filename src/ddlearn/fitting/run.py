@@ -175,12 +175,12 @@ class FitRun:
     def _model_attributes(self, progress: FitProgress) -> Attributes:
         """Return the attributes that prediction needs."""
         facts, settings, model = self.training.facts, progress.settings, progress.state.model
-        noise_variance = progress.state.parts.map_attribute("noise_variance")
+        parts = progress.state.parts
         return describe_settings(settings, len(model.dictionary)) | {
             "classes_": self.targets.classes,
             "class_prior_": facts.n_positive / facts.n_with_label,
             "n_samples_seen_": facts.n_samples,
-            "median_noise_variance_": find_median(noise_variance, facts.n_samples, facts.dtype),
+            "median_noise_variance_": find_median(parts.map_attribute("noise_variance"), facts.n_samples, facts.dtype),
             "priors_": progress.priors,
             "components_": model.dictionary,
             "coef_": model.coef,
