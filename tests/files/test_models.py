@@ -417,7 +417,7 @@ def test_files_of_format_version_2_are_read_with_priors_that_are_floors(name, sc
     assert min(priors.noise_floor, priors.cost_floor) > 0
     n_classes = len(model.classes_)
     assert (priors.ridge.tolist(), priors.class_cost.tolist()) == ([0.0] * n_classes, [1.0] * n_classes)
-    assert not any(record.is_fallback or record.prior for record in model.history_)
+    assert not any(record.is_undone or record.prior for record in model.history_)
     probability = expected[f"{name}_probability"]
     np.testing.assert_allclose(model.predict_proba(expected[f"{name}_X"]), probability, rtol=1e-10)
     round_trip(model, path)

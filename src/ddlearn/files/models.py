@@ -311,7 +311,7 @@ def _upgrade_version_2(content: Json) -> Json:
         return content
     attributes, parameters = dict(content["attributes"]), dict(content["parameters"])
     history = _insert_field(attributes["history_"], "prior", "log_class_cost", 0.0)
-    attributes["history_"] = _insert_field(history, "is_fallback", "n_replaced", False)
+    attributes["history_"] = _insert_field(history, "is_undone", "n_replaced", False)
     n_classes = content["summary"]["n_classes"]
     attributes["priors_"] = encode_priors(Priors.flat(n_classes)) | {
         "noise_variance": attributes["median_noise_variance_"],

@@ -1,8 +1,7 @@
 """Algorithm 2 of the paper: codes, classifiers, dictionary and scales are improved in turn until the objective settles.
 
 Each step lowers the MAP objective (Eq. 3 with priors) in one group of variables and leaves the others alone.  Only
-dictionary updates that change codes can raise it, as the one that the paper prints.  An update may name another one as
-its fallback, which then takes its place for the iteration.
+dictionary updates that change codes can raise it, as the one that the paper prints; a guarded one is undone then.
 
 The first half of this file holds the steps on one part of the training set, wherever the part is.  The second half
 puts them together.
@@ -312,8 +311,8 @@ class IterationRecord(NamedTuple):
         training codes owe much to the labels.
     n_replaced : int
         Atoms replaced by samples.
-    is_fallback : bool
-        Whether the dictionary update would have raised the objective, and its fallback took its place.
+    is_undone : bool
+        Whether the dictionary update would have raised the objective, and was undone.
     coding_seconds : float
         Time spent on codes.
     classifier_seconds : float
@@ -349,7 +348,7 @@ class IterationRecord(NamedTuple):
     training_error: float
     label_free_error: float
     n_replaced: int
-    is_fallback: bool
+    is_undone: bool
     coding_seconds: float
     classifier_seconds: float
     dictionary_seconds: float
@@ -433,19 +432,19 @@ def iterate(progress: FitProgress, training: TrainingSet) -> FitProgress:
     state = train_classifiers(state, settings, training, priors.ridge)
     trained = perf_counter()
     step = _improve_atoms(state, settings, training, priors)
-    fallback, is_fallback = settings.dictionary_update.fallback, False
-    if fallback is not None and step.exceeds(last.objective):
-        other = _improve_atoms(state, replace(settings, dictionary_update=fallback), training, priors)
-        # Not so only if even the fallback has raised it, as alignment can, which moves the samples.
-        is_fallback = sum(other.scaled.objective) < sum(step.scaled.objective)
-        step = other if is_fallback else step
+    is_undone = False
+    if settings.dictionary_update.is_guarded and step.exceeds(last.objective):
+        kept = _DictionaryStep(update_scales(state, settings, training, priors), 0, step.scale_seconds)
+        # Not so only if it has risen before, as by alignment, which moves the samples.
+        is_undone = sum(kept.scaled.objective) < sum(step.scaled.objective)
+        step = kept if is_undone else step
     record = make_record(
         progress.n_iter + 1,
         step.scaled,
         training.facts.n_samples,
         **coding._asdict(),
         n_replaced=step.n_replaced,
-        is_fallback=is_fallback,
+        is_undone=is_undone,
         coding_seconds=coded - start,
         classifier_seconds=trained - coded,
         dictionary_seconds=perf_counter() - trained - step.scale_seconds,
@@ -647,7 +646,7 @@ def collect_samples(state: FitState, settings: FitSettings, training: TrainingSe
 _NOT_MEASURED: dict[str, Any] = {
     **dict.fromkeys(("n_refitted", "n_reselected", "n_swapped", "n_rejected", "n_replaced"), 0),
     "coding_decrease": 0.0,
-    "is_fallback": False,
+    "is_undone": False,
     **dict.fromkeys(("coding_seconds", "classifier_seconds", "dictionary_seconds", "scale_seconds"), 0.0),
 }
 

@@ -416,7 +416,7 @@ def _set_scales(
     return stream, {
         "objective": objective.total,
         **objective._asdict(),
-        "is_fallback": False,
+        "is_undone": False,
         "floor_share": float(np.mean(variance <= variance.dtype.type(priors.noise_floor))),
         "training_error": divide(*parts.add_up(count_wrong, settings, stream.pulling.model)),
     }
