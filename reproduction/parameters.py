@@ -220,7 +220,8 @@ def _describe_classes(model: DDLClassifier, data: Split) -> dict[str, Any]:
     classes = model.classes_
     is_member = data.y_train[:, None] == classes
     margins = np.where(is_member, 1, -1) * (model.codes_ @ model.coef_.T + model.intercept_)
-    mean_cost = model.loss_.value(margins).sum(axis=0) / (len(margins) + 1)
+    penalties = model.priors_.ridge / 2 * np.sum(model.coef_.astype(np.float64) ** 2, axis=1)
+    mean_cost = (model.loss_.value(margins).sum(axis=0) + penalties) / (len(margins) + 1)
     scores = model.transform(data.X_test) @ model.coef_.T + model.intercept_
     is_tested = data.y_test[:, None] == classes
     is_found = (model.predict(data.X_test) == data.y_test)[:, None] & is_tested

@@ -86,7 +86,7 @@ def test_the_test_error_is_that_of_the_model_fitted_by_hand(seed):
     assert "validation_error" not in result
 
 
-@pytest.mark.parametrize(("method", "make"), [("ddl", DDLClassifier), ("baseline", make_baseline)])
+@pytest.mark.parametrize(("method", "make"), [("ddl", make_map_model), ("baseline", make_baseline)])
 def test_the_validation_error_is_that_of_cross_validation(digits, method, make):
     X, y, *_ = digits
     scores = cross_val_score(

@@ -265,6 +265,7 @@ def scale_ridge(ridge: float, loss: Loss, squared_norms: Floats) -> Floats:
     """Return each class's penalty: relative to the Hessian's mean diagonal entry over the atoms in use.
 
     The reference point is fixed, so that all rounds, and all calls on the same codes, minimise one function.
+    ``squared_norms`` are those of a :class:`CodeSummary`.
     """
     used = squared_norms > 0
     mean_norms = [norms[use].mean() if use.any() else 0.0 for norms, use in zip(squared_norms, used, strict=True)]

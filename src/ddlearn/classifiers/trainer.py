@@ -10,7 +10,6 @@ differ in the weight of a sample: with the loss's derivatives :math:`\Omega_1` a
 from __future__ import annotations
 
 from numbers import Integral, Real
-from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from sklearn.utils import check_scalar
 from ..codes import Floats, RowCodes
 from ..losses import Loss, resolve, resolve_loss
 from ..parallel import LocalParts, Parts
-from .problem import ClassifierPart, LabelledCodes, Rounds, scale_ridge, train_in_rounds
+from .problem import ClassifierPart, LabelledCodes, Rounds, train_in_rounds
 
 
 def _check_arrays(codes: RowCodes, labels: Floats, coef: Floats, intercept: Floats) -> None:
@@ -110,10 +109,6 @@ class ClassifierTrainer(BaseEstimator):
         check_scalar(self.max_rounds, "max_rounds", Integral, min_val=1)
         check_scalar(self.tol, "tol", Real, min_val=0)
 
-    def set_penalties(self, parts: Parts[ClassifierPart], loss: Loss, n_components: int) -> Floats:
-        r"""Return :math:`\lambda_j` of each class for these samples; the arguments are those of :meth:`train_on`."""
-        return scale_ridge(self.ridge, loss, parts.add_up(methodcaller("summarise", n_components)).squared_norms)
-
     def train(
         self,
         codes: RowCodes,
@@ -143,7 +138,7 @@ class ClassifierTrainer(BaseEstimator):
         fit_intercept : bool, default=True
             If False, the intercepts stay as they are.
         penalties : ndarray of shape (n_classes,) or None, default=None
-            The :math:`\lambda_j`; by default those of :meth:`set_penalties`.
+            The :math:`\lambda_j`; by default ``ridge`` relative to these codes.
         n_jobs : int or None, default=None
             Number of threads, as in joblib; each takes one class after another.
 

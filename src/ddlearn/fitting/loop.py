@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..classifiers import ClassifierTrainer
+from ..classifiers.problem import scale_ridge
 from ..codes import Flags, Floats, Model, RowCodes, measure_residuals
 from ..coding.alignment import Registration
 from ..coding.coders import SparseCoder
@@ -619,7 +620,9 @@ def _set_priors(
         parts.add_up(sum_log_misfits, unit),
         lambda: find_median(parts.map_attribute("misfits"), facts.n_samples, facts.dtype, eps),
     )
-    ridge = settings.classifier_trainer.set_penalties(parts, settings.loss, len(model.dictionary))
+    summary = parts.add_up(methodcaller("summarise", len(model.dictionary)))
+    # A trainer of one's own need not have a ridge.
+    ridge = scale_ridge(getattr(settings.classifier_trainer, "ridge", 0.0), settings.loss, summary.squared_norms)
     return settings.scales.set_priors(noise, costs, model.coef, facts.n_labelled, ridge, settings.loss)
 
 

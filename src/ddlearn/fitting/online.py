@@ -18,6 +18,7 @@ zero afterwards.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from operator import methodcaller
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..classifiers.memory import CostParabolas, train_with_memory
+from ..classifiers.problem import scale_ridge
 from ..codes import Floats, Model
 from ..coding.encoder import Encoder
 from ..dictionary import CodeStatistics
@@ -38,7 +40,7 @@ from ..objective import (
     scale_classes,
     sum_class_terms,
 )
-from ..parallel import LocalParts, Parts, single_threaded_blas
+from ..parallel import Parts, single_threaded_blas
 from .data import TrainingPart, TrainingSet
 from .loop import (
     FitProgress,
@@ -233,7 +235,7 @@ def resume_stream(past: PastFit, training: TrainingSet, settings: FitSettings) -
         np.array([n_labelled - n_positive, n_positive]),
         squared_norm,
         settings.loss,
-        settings.classifier_trainer.ridge,
+        getattr(settings.classifier_trainer, "ridge", 0.0),
     )
     unit, misfit = find_unit(past.median_variance), past.median_variance * (facts.n_features + 2)
     sums = expect_logs(n_past, past.priors, facts.n_features, unit)
@@ -351,8 +353,9 @@ def _set_priors(stream: Stream, parts: Parts[TrainingPart], settings: FitSetting
         LogSums(scales.n_noisy, scales.logs, scales.squared_logs, scales.energy),
         lambda: scales.median_misfit,
     )
-    everything: LocalParts[Any] = LocalParts([stream.judging.memory, *parts.gather()])
-    ridge = settings.classifier_trainer.set_penalties(everything, settings.loss, n_components)
+    summary = parts.add_up(methodcaller("summarise", n_components))
+    squared_norms = stream.judging.memory.squared_norms + summary.squared_norms
+    ridge = scale_ridge(getattr(settings.classifier_trainer, "ridge", 0.0), settings.loss, squared_norms)
     coef = stream.judging.model.coef
     return settings.scales.set_priors(noise, scales.costs, coef, scales.n_labelled, ridge, settings.loss)
 

@@ -135,6 +135,10 @@ class FitRun:
             refitted = progress._replace(state=state)
         self.encoder = refitted.state.encoder
         attributes = self._loop_attributes(progress) | self._model_attributes(refitted)
+        if self.plan.stores_codes:
+            rows = progress.state.collect_rows()
+            attributes["codes_"] = rows.codes.to_csr(len(progress.state.model.dictionary))
+            attributes["noise_variance_"] = rows.noise_variance
         if self.plan.refiner is not None:
             attributes |= self._refine(Snapshot(progress, self.sizes, deepcopy(self.rng)), refitted, attributes)
         return attributes
@@ -166,10 +170,6 @@ class FitRun:
         }
         if self.plan.searches_size:
             attributes["dictionary_sizes_"] = self.sizes
-        if self.plan.stores_codes:
-            rows = progress.state.collect_rows()
-            attributes["codes_"] = rows.codes.to_csr(len(progress.state.model.dictionary))
-            attributes["noise_variance_"] = rows.noise_variance
         return attributes
 
     def _model_attributes(self, progress: FitProgress) -> Attributes:
