@@ -8,6 +8,13 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from hypothesis import settings
+from reference import dsc_objective
+from scipy.sparse import csr_array
+
+from ddlearn import ORMP, Descent, RowCodes
+from ddlearn.codes import Model
+from ddlearn.coding.discriminative import DiscriminativeCoder
+from ddlearn.coding.encoder import Encoder
 
 settings.register_profile("default", deadline=None, max_examples=60)  # the first example compiles
 settings.register_profile("nightly", deadline=None, max_examples=2000)
@@ -31,6 +38,38 @@ class Problem(NamedTuple):
 
     def astype(self, dtype: type) -> Problem:
         return Problem(*(value.astype(dtype) if isinstance(value, np.ndarray) else value for value in self))
+
+    def row(self, row, loss):
+        """Return the arguments of `dsc_objective` after the code."""
+        own, shared = (self.X[row], self.labels[row]), (self.dictionary, self.coef, self.intercept)
+        return *own, *shared, self.noise_variance[row], self.class_cost, loss
+
+    def objectives(self, loss, codes):
+        """Return F of all rows, for a matrix of codes."""
+        return np.array([dsc_objective(x, *self.row(row, loss)) for row, x in enumerate(codes)])
+
+    def make_coder(self, loss, coding=None, sparse_coder=None):
+        model = Model(self.dictionary, self.coef, self.intercept, self.class_cost)
+        encoder = Encoder.of(self.dictionary, sparse_coder or ORMP(), self.n_nonzero_coefs)
+        return DiscriminativeCoder(encoder, model, loss, coding or Descent())
+
+    def pose(self, loss, codes, sparse_coder=None):
+        """Return the problems of all rows, and the rows at the codes of a matrix."""
+        coder, energies = self.make_coder(loss, sparse_coder=sparse_coder), np.vecdot(self.X, self.X)
+        rows = np.arange(len(self.X))
+        problems = coder.pose(coder.encoder.correlate(self.X), energies, self.labels, self.noise_variance, rows)
+        budget = max(self.n_nonzero_coefs, np.count_nonzero(codes, axis=1).max(initial=0))
+        return problems, problems.place(RowCodes.from_csr(csr_array(codes), budget, self.X.dtype))
+
+    def expand(self, loss, codes, curvature=None):
+        """Return class weights and pulls of the parabolas of all rows at the codes of a matrix."""
+        problems, rows = self.pose(loss, codes)
+        return problems.make_parabolas(rows, np.arange(len(self.X)), curvature)
+
+    def quadratic(self, row, weight, pull):
+        """Return Q and c of the parabola of a row."""
+        Q = self.dictionary @ self.dictionary.T + self.coef.T @ (weight[row][:, None] * self.coef)
+        return Q, self.dictionary @ self.X[row] + self.coef.T @ pull[row]
 
 
 def normalise(rows: np.ndarray) -> np.ndarray:
