@@ -98,8 +98,6 @@ class RowProblems:
 
     def take(self, positions: Positions) -> RowProblems:
         """Return the problems of some rows."""
-        if len(positions) == len(self.sources):
-            return self
         labels, noise_variance, sources = (
             self.labels[positions],
             self.noise_variance[positions],
@@ -304,7 +302,7 @@ class Descent(DiscriminativeCoding):
     def _replace(self, problems: RowProblems, rows: Rows, active: Positions, moves: Moves) -> None:
         # The parabola of a quadratic loss holds for many swaps, that of another one for the next.
         at_once = self.n_swaps if problems.loss.is_quadratic else 1
-        for _ in range(0, self.n_swaps, at_once):
+        for _ in range(0, self.n_swaps, max(at_once, 1)):
             if active.size == 0:
                 return
             weight, pull = problems.make_parabolas(rows, active)
