@@ -107,3 +107,22 @@ def make_problem(kind: str, seed: int, n_samples: int = 60) -> Problem:
 @pytest.fixture(params=["random", "planted"])
 def problem(request: pytest.FixtureRequest) -> Problem:
     return make_problem(request.param, seed=0)
+
+
+def draw_row_problems(n_rows, n_atoms, n_features, n_classes, seed, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    atoms, X = rng.standard_normal((n_atoms, n_features)), rng.standard_normal((n_rows, n_features))
+    atoms *= rng.uniform(0.1, 10, (n_atoms, 1))
+    coef, pull = rng.standard_normal((n_classes, n_atoms)), rng.standard_normal((n_rows, n_classes))
+    weight = rng.uniform(0, 2, (n_rows, n_classes))
+    return [array.astype(dtype) for array in (atoms @ atoms.T, X @ atoms.T, coef, weight, pull)]
+
+
+def row_problem(gram, correlations, coef, weight, pull, row):
+    return gram + coef.T @ (weight[row][:, None] * coef), correlations[row] + coef.T @ pull[row]
+
+
+def leave_out(atoms, X, is_kept):
+    """Return the row problems of samples of which only some features count: the features are the classes."""
+    weight = np.where(is_kept, 0, -1).astype(X.dtype)
+    return atoms @ atoms.T, (X * is_kept) @ atoms.T, np.ascontiguousarray(atoms.T), weight, np.zeros_like(weight)

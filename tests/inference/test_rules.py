@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from conftest import normalise
 from scipy.special import softmax
 
-from ddlearn import LOSSES, ORMP, FastInference, FullInference, discriminative_encode, sparse_encode
-from ddlearn.codes import Model
-from ddlearn.coding.discriminative import DiscriminativeCoder, DiscriminativeCoding, RowProblems
+from ddlearn import (
+    CODINGS,
+    LOSSES,
+    ORMP,
+    FastInference,
+    FullInference,
+    PrintedCoding,
+    RowCodes,
+    discriminative_encode,
+    sparse_encode,
+)
 from ddlearn.coding.encoder import Encoder
+from ddlearn.inference import rules
 from ddlearn.inference.rules import LabelModel, label_probabilities
 from ddlearn.losses import compute_evidence, count_errors
 
 every_loss = pytest.mark.parametrize("loss", [loss_class() for loss_class in LOSSES.values()], ids=list(LOSSES))
+
+every_coding = pytest.mark.parametrize("coding", sorted(CODINGS))
 
 
 @every_loss
@@ -57,18 +70,16 @@ def make_encoder(problem, dictionary=None):
     return Encoder.of(dictionary, ORMP(), problem.n_nonzero_coefs)
 
 
-def make_model(problem, loss):
-    model = Model(problem.dictionary, problem.coef, problem.intercept, problem.class_cost)
-    coder = DiscriminativeCoder(make_encoder(problem), model, loss, DiscriminativeCoding())
-    return LabelModel(coder, noise_floor=0.01, median_noise=0.3)
+def make_model(problem, loss, coding=None):
+    return LabelModel(problem.make_coder(loss, coding), noise_floor=0.01, median_noise=0.3)
 
 
-def weigh(rule, problem, loss):
+def weigh(rule, problem, loss, coding=None):
     """Return the evidence of a rule for the samples of a problem."""
-    return rule.evidence(make_model(problem, loss), problem.X, make_encoder(problem).encode(problem.X))
+    return rule.evidence(make_model(problem, loss, coding), problem.X, make_encoder(problem).encode(problem.X))
 
 
-def brute_force(X, problem, loss, noise, dictionary=None):
+def brute_force(X, problem, loss, noise, dictionary=None, coding="descent"):
     """Eq. 5 as it is printed: suppose every class of every sample, and code it with the public function."""
     dictionary = problem.dictionary if dictionary is None else dictionary
     n_features = X.shape[1]
@@ -89,6 +100,7 @@ def brute_force(X, problem, loss, noise, dictionary=None):
             loss=loss,
             n_nonzero_coefs=problem.n_nonzero_coefs,
             sparse_coder="ormp",
+            coding=coding,
         )
         x = codes.toarray()
         cost = 2 * np.sum(loss.value(labels * (x @ problem.coef.T + problem.intercept)) / problem.class_cost, axis=1)
@@ -98,27 +110,32 @@ def brute_force(X, problem, loss, noise, dictionary=None):
 
 
 @every_loss
+@every_coding
 @pytest.mark.parametrize("noise", ["per_sample", "shared"])
-def test_full_inference_equals_brute_force_over_the_classes(problem, loss, noise):
-    evidence = weigh(FullInference(noise=noise), problem, loss)
-    np.testing.assert_allclose(evidence, brute_force(problem.X, problem, loss, noise), rtol=1e-8)
+def test_full_inference_equals_coding_with_every_label_in_turn(problem, loss, noise, coding):
+    # The descent gives up hypotheses that will not become the best of their sample.
+    evidence = weigh(FullInference(noise=noise), problem, loss, CODINGS[coding]())
+    expected = brute_force(problem.X, problem, loss, noise, coding=coding)
+    if coding == "descent":
+        assert (evidence <= expected + 1e-8 * np.abs(expected)).all()
+        evidence, expected = evidence.max(axis=1), expected.max(axis=1)
+    np.testing.assert_allclose(evidence, expected, rtol=1e-6)
 
 
 @every_loss
 def test_profiled_noise_compares_hypotheses_at_their_own_best_variance(problem, loss):
     # With the codes of the rule itself: they minimise the objective of their hypothesis but not the profiled cost, in
     # which half of a code's digits would show.
-    evidence = weigh(FullInference(noise="profiled"), problem, loss)
+    evidence = weigh(FullInference(noise="profiled"), problem, loss, PrintedCoding())
     expected = weigh(FullInference(0, noise="profiled"), problem, loss)
-    coder, n_features = make_model(problem, loss).coder, problem.X.shape[1]
-    unlabelled, unit, energies = np.zeros_like(problem.labels), np.ones(len(problem.X)), np.vecdot(problem.X, problem.X)
-    problems = RowProblems(coder.encoder.correlate(problem.X), energies, unlabelled, unit)
-    start = coder.encoder.encode(problem.X)
-    variance = np.maximum(coder.evaluate(problems, start).misfit / (n_features + 2), 0.01)
+    n_features, start = problem.X.shape[1], make_encoder(problem).encode(problem.X)
+    problems, rows = problem.pose(loss, start.to_csr(30).toarray())
+    variance = np.maximum(rows.misfit / (n_features + 2), 0.01)
     for j in range(4):
         labels = np.tile(np.where(np.arange(4) == j, 1.0, -1.0), (len(problem.X), 1))
-        hypotheses = problems._replace(labels=labels, noise_variance=variance)
-        x = coder.descend(hypotheses, start, is_start_traditional=True)[0].codes.to_csr(30).toarray()
+        hypotheses = replace(problems, labels=labels, noise_variance=variance)
+        found, _ = PrintedCoding().descend(hypotheses, start, is_start_traditional=True)
+        x = RowCodes(found.indices, found.values).to_csr(30).toarray()
         squared = np.sum((problem.X - x @ problem.dictionary) ** 2, axis=1)
         best = np.maximum(squared / (n_features + 2), 0.01)
         cost = 2 * np.sum(loss.value(labels * (x @ problem.coef.T + problem.intercept)) / problem.class_cost, axis=1)
@@ -160,8 +177,10 @@ def test_features_left_out_are_as_if_they_did_not_exist(problem, loss):
     shorter = np.ascontiguousarray(problem.dictionary[:, is_kept[0]])
     samples = np.ascontiguousarray(problem.X[:, is_kept[0]])
     codes = make_encoder(problem, shorter).encode(samples)
-    evidence = FullInference().evidence(make_model(problem, loss), np.where(is_kept, problem.X, 1e3), codes, is_kept)
-    np.testing.assert_allclose(evidence, brute_force(samples, problem, loss, "per_sample", shorter), rtol=1e-8)
+    model = make_model(problem, loss, PrintedCoding())  # which does not compare hypotheses
+    evidence = FullInference().evidence(model, np.where(is_kept, problem.X, 1e3), codes, is_kept)
+    expected = brute_force(samples, problem, loss, "per_sample", shorter, "printed")
+    np.testing.assert_allclose(evidence, expected, rtol=1e-8)
 
 
 def test_a_hidden_atom_that_one_row_uses_is_not_open_to_the_others(problem):
