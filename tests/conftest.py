@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from scipy.sparse import csr_array
 
 from ddlearn import ORMP, Descent, RowCodes
 from ddlearn.codes import Model
+from ddlearn.coding.descent import refit
 from ddlearn.coding.discriminative import DiscriminativeCoder
 from ddlearn.coding.encoder import Encoder
 
@@ -107,6 +109,19 @@ def make_problem(kind: str, seed: int, n_samples: int = 60) -> Problem:
 @pytest.fixture(params=["random", "planted"])
 def problem(request: pytest.FixtureRequest) -> Problem:
     return make_problem(request.param, seed=0)
+
+
+def enumerate_supports(coder, X, labels, noise_variance):
+    """Return the least objective of each sample over all supports of T atoms."""
+    n_components, n_samples = len(coder.encoder.gram), len(X)
+    supports = np.array(list(combinations(range(n_components), coder.encoder.n_nonzero_coefs)), np.int32)
+    rows = np.repeat(np.arange(n_samples), len(supports))
+    correlations, energies = coder.encoder.correlate(X), np.vecdot(X, X)
+    problems = coder.pose(correlations, energies, labels[rows], noise_variance[rows], rows)
+    indices = np.tile(supports, (n_samples, 1))
+    placed = problems.place(RowCodes(indices, np.full(indices.shape, 1e-6)))
+    refit(problems, placed, np.arange(len(rows)), 1e-12)
+    return placed.objective.reshape(n_samples, -1).min(axis=1)
 
 
 def draw_row_problems(n_rows, n_atoms, n_features, n_classes, seed, dtype=np.float64):

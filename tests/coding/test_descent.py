@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-
 import numpy as np
 import pytest
-from conftest import make_problem
+from conftest import enumerate_supports, make_problem
 from reference import minimum_on
 from scipy.sparse import csr_array
 
@@ -17,12 +15,10 @@ from ddlearn import (
     SPARSE_CODERS,
     Descent,
     ElasticNet,
-    RowCodes,
     SparseCoder,
     discriminative_encode,
     sparse_encode,
 )
-from ddlearn.coding.descent import refit
 
 every_loss = pytest.mark.parametrize("loss", [loss_class() for loss_class in LOSSES.values()], ids=list(LOSSES))
 every_pursuit = pytest.mark.parametrize("sparse_coder", sorted(set(SPARSE_CODERS) - {"elastic_net"}))
@@ -79,25 +75,12 @@ def shrink(problem, n_components=12, n_nonzero_coefs=2, n_samples=30):
     )
 
 
-def enumerate_supports(problem, loss):
-    """Return the least objective of each sample over all supports of T atoms."""
-    supports = np.array(list(combinations(range(len(problem.dictionary)), problem.n_nonzero_coefs)), np.int32)
-    coder, n_samples = problem.make_coder(loss), len(problem.X)
-    rows = np.repeat(np.arange(n_samples), len(supports))
-    correlations, energies = coder.encoder.correlate(problem.X), np.vecdot(problem.X, problem.X)
-    problems = coder.pose(correlations, energies, problem.labels[rows], problem.noise_variance[rows], rows)
-    indices = np.tile(supports, (n_samples, 1))
-    placed = problems.place(RowCodes(indices, np.full(indices.shape, 1e-6)))
-    refit(problems, placed, np.arange(len(rows)), 1e-12)
-    return placed.objective.reshape(n_samples, -1).min(axis=1)
-
-
 @every_loss
 @every_pursuit
 @pytest.mark.parametrize("kind", ["random", "planted"])
 def test_close_to_the_enumeration_of_all_supports_and_never_below(kind, loss, sparse_coder):
     problem = shrink(make_problem(kind, seed=0))
-    least = enumerate_supports(problem, loss)
+    least = enumerate_supports(problem.make_coder(loss), problem.X, problem.labels, problem.noise_variance)
     _, record = encode(problem, loss, sparse_coder=sparse_coder)
     assert (record.objective_after >= least * (1 - 1e-9)).all()
     assert (record.objective_after - least).mean() <= 0.03 * least.mean()
