@@ -210,18 +210,21 @@ def digits():
 @every_loss
 def test_full_inference_agrees_with_the_enumeration_of_all_supports(digits, loss):
     X, y = digits
-    model = DDLClassifier(15, n_nonzero_coefs=2, loss=loss, max_iter=5, refine=None, random_state=0)
-    model.set_params(inference=FullInference(noise="shared")).fit(X[:400], y[:400])
-    new = X[1000:1100]
+    model = DDLClassifier(20, n_nonzero_coefs=2, loss=loss, max_iter=8, refine=None, random_state=0)
+    model.set_params(inference=FullInference(noise="shared")).fit(X[:800], y[:800])
+    new = X[1000:1070]
     found = -2 * model.decision_function(new)
     fitted = Model(model.components_, model.coef_, model.intercept_, model.class_cost_)
     coder = DiscriminativeCoder(Encoder.of(model.components_, ORMP(), 2), fitted, loss, Descent())
     variance = np.full(len(new), model.median_noise_variance_)
     labels = 2 * np.eye(10) - 1
-    least = np.array([enumerate_supports(coder, new, np.tile(row, (100, 1)), variance) for row in labels]).T
+    least = np.array([enumerate_supports(coder, new, np.tile(row, (len(new), 1)), variance) for row in labels]).T
     assert (found >= least * (1 - 1e-8)).all()
-    assert np.mean(found.argmin(axis=1) == least.argmin(axis=1)) >= 0.97
-    assert (found - least).mean() <= 0.05 * least.mean()
+    best, least_best = found.min(axis=1), least.min(axis=1)
+    if loss.is_quadratic:
+        assert (found - least).mean() <= 0.01 * least.mean()
+    assert np.mean(found.argmin(axis=1) == least.argmin(axis=1)) >= (1.0 if loss.is_quadratic else 0.95)
+    assert (best - least_best).mean() <= 0.03 * least_best.mean()
 
 
 def test_rules_agree_when_classes_cost_nothing(problem):
