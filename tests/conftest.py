@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import os
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import settings
+from reference import dsc_objective
+from scipy.sparse import csr_array
+
+from ddlearn import ORMP, Descent, RowCodes
+from ddlearn.codes import Model
+from ddlearn.coding.descent import refit
+from ddlearn.coding.discriminative import DiscriminativeCoder
+from ddlearn.coding.encoder import Encoder
 
 settings.register_profile("default", deadline=None, max_examples=60)  # the first example compiles
 settings.register_profile("nightly", deadline=None, max_examples=2000)
@@ -31,6 +40,38 @@ class Problem(NamedTuple):
 
     def astype(self, dtype: type) -> Problem:
         return Problem(*(value.astype(dtype) if isinstance(value, np.ndarray) else value for value in self))
+
+    def row(self, row, loss):
+        """Return the arguments of `dsc_objective` after the code."""
+        own, shared = (self.X[row], self.labels[row]), (self.dictionary, self.coef, self.intercept)
+        return *own, *shared, self.noise_variance[row], self.class_cost, loss
+
+    def objectives(self, loss, codes):
+        """Return F of all rows, for a matrix of codes."""
+        return np.array([dsc_objective(x, *self.row(row, loss)) for row, x in enumerate(codes)])
+
+    def make_coder(self, loss, coding=None, sparse_coder=None):
+        model = Model(self.dictionary, self.coef, self.intercept, self.class_cost)
+        encoder = Encoder.of(self.dictionary, sparse_coder or ORMP(), self.n_nonzero_coefs)
+        return DiscriminativeCoder(encoder, model, loss, coding or Descent())
+
+    def pose(self, loss, codes, sparse_coder=None):
+        """Return the problems of all rows, and the rows at the codes of a matrix."""
+        coder, energies = self.make_coder(loss, sparse_coder=sparse_coder), np.vecdot(self.X, self.X)
+        rows = np.arange(len(self.X))
+        problems = coder.pose(coder.encoder.correlate(self.X), energies, self.labels, self.noise_variance, rows)
+        budget = max(self.n_nonzero_coefs, np.count_nonzero(codes, axis=1).max(initial=0))
+        return problems, problems.place(RowCodes.from_csr(csr_array(codes), budget, self.X.dtype))
+
+    def expand(self, loss, codes, curvature=None):
+        """Return class weights and pulls of the parabolas of all rows at the codes of a matrix."""
+        problems, rows = self.pose(loss, codes)
+        return problems.make_parabolas(rows, np.arange(len(self.X)), curvature)
+
+    def quadratic(self, row, weight, pull):
+        """Return Q and c of the parabola of a row."""
+        Q = self.dictionary @ self.dictionary.T + self.coef.T @ (weight[row][:, None] * self.coef)
+        return Q, self.dictionary @ self.X[row] + self.coef.T @ pull[row]
 
 
 def normalise(rows: np.ndarray) -> np.ndarray:
@@ -68,3 +109,35 @@ def make_problem(kind: str, seed: int, n_samples: int = 60) -> Problem:
 @pytest.fixture(params=["random", "planted"])
 def problem(request: pytest.FixtureRequest) -> Problem:
     return make_problem(request.param, seed=0)
+
+
+def enumerate_supports(coder, X, labels, noise_variance):
+    """Return the least objective of each sample over all supports of T atoms."""
+    n_components, n_samples = len(coder.encoder.gram), len(X)
+    supports = np.array(list(combinations(range(n_components), coder.encoder.n_nonzero_coefs)), np.int32)
+    rows = np.repeat(np.arange(n_samples), len(supports))
+    correlations, energies = coder.encoder.correlate(X), np.vecdot(X, X)
+    problems = coder.pose(correlations, energies, labels[rows], noise_variance[rows], rows)
+    indices = np.tile(supports, (n_samples, 1))
+    placed = problems.place(RowCodes(indices, np.full(indices.shape, 1e-6)))
+    refit(problems, placed, np.arange(len(rows)), 1e-12)
+    return placed.objective.reshape(n_samples, -1).min(axis=1)
+
+
+def draw_row_problems(n_rows, n_atoms, n_features, n_classes, seed, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    atoms, X = rng.standard_normal((n_atoms, n_features)), rng.standard_normal((n_rows, n_features))
+    atoms *= rng.uniform(0.1, 10, (n_atoms, 1))
+    coef, pull = rng.standard_normal((n_classes, n_atoms)), rng.standard_normal((n_rows, n_classes))
+    weight = rng.uniform(0, 2, (n_rows, n_classes))
+    return [array.astype(dtype) for array in (atoms @ atoms.T, X @ atoms.T, coef, weight, pull)]
+
+
+def row_problem(gram, correlations, coef, weight, pull, row):
+    return gram + coef.T @ (weight[row][:, None] * coef), correlations[row] + coef.T @ pull[row]
+
+
+def leave_out(atoms, X, is_kept):
+    """Return the row problems of samples of which only some features count: the features are the classes."""
+    weight = np.where(is_kept, 0, -1).astype(X.dtype)
+    return atoms @ atoms.T, (X * is_kept) @ atoms.T, np.ascontiguousarray(atoms.T), weight, np.zeros_like(weight)

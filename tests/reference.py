@@ -94,3 +94,33 @@ def newton_step_stacked(x, y, labels, dictionary, coef, intercept, noise_varianc
     A = np.vstack([dictionary.T / sigma, H @ G.T])
     b = np.concatenate([y / sigma, H @ (delta - labels * intercept)])
     return pursue_stacked(A, b, T, **options)
+
+
+def minimum_on(Q, c, support):
+    """Return the code that minimises x'Qx - 2c'x on a support, and the minimum."""
+    support = sorted(support)
+    x = np.zeros(len(c))
+    x[support] = np.linalg.solve(Q[np.ix_(support, support)], c[support])
+    return x, -c @ x
+
+
+def replace_atoms(Q, c, support, n_nonzero_coefs, smallest_gain, n_swaps, *, may_grow=False, norms=None):
+    """Improve a support by the best of all swaps, each solved afresh; return the code and the number of swaps.
+
+    An atom may enter only if more than 1e-10 of its squared norm lies off the support that it comes to, and if it has
+    one.  With `may_grow` an atom enters without another leaving while there is room.
+    """
+    support, norms = set(support), np.diag(Q) if norms is None else norms
+    for n_taken in range(n_swaps):
+        _, here = minimum_on(Q, c, support)
+        used = sorted(support)
+        off = np.diag(Q) - np.sum(Q[:, used] * np.linalg.solve(Q[np.ix_(used, used)], Q[used]).T, axis=1)
+        others = set(np.flatnonzero(off > 1e-10 * norms).tolist()) - support
+        has_room = may_grow and len(support) < n_nonzero_coefs
+        leaving = [set()] if has_room else [{out} for out in used]
+        trials = [support - out | {k} for k in others for out in leaving]
+        best = min(trials, key=lambda trial: minimum_on(Q, c, trial)[1], default=support)
+        if not here - minimum_on(Q, c, best)[1] > smallest_gain:
+            return minimum_on(Q, c, support)[0], n_taken
+        support = best
+    return minimum_on(Q, c, support)[0], n_swaps

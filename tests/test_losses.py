@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import expit
 from sklearn.base import clone
 
 from ddlearn import (
@@ -20,7 +21,7 @@ from ddlearn import (
     SoftplusHinge,
     Square,
 )
-from ddlearn.losses import check_number, resolve, resolve_loss
+from ddlearn.losses import _sigmoid, _sigmoid_slope, _softplus, check_number, resolve, resolve_loss
 
 EVERY_LOSS = [loss_class() for loss_class in LOSSES.values()] + [
     SmoothHinge(sharpness=8.0),
@@ -76,6 +77,25 @@ def test_extreme_margins_are_finite_and_dtype_is_kept(loss, dtype):
         result = method(margins)
         assert result.dtype == dtype
         assert np.isfinite(result).all()
+
+
+@pytest.mark.parametrize(("dtype", "accuracy", "largest"), [(np.float64, 1e-15, 700), (np.float32, 5e-7, 80)])
+def test_logistic_functions_have_all_digits(dtype, accuracy, largest):
+    x = np.concatenate([np.linspace(-largest, largest, 20001), np.linspace(-3, 3, 20001)]).astype(dtype)
+    exact = x.astype(np.float64)
+    expected = {
+        _softplus: np.maximum(exact, 0) + np.log1p(np.exp(-np.abs(exact))),
+        _sigmoid: expit(exact),
+        _sigmoid_slope: expit(exact) * expit(-exact),
+    }
+    for function, values in expected.items():
+        found = function(x)
+        assert found.dtype == dtype
+        np.testing.assert_allclose(found, values, rtol=accuracy)
+        assert np.isfinite(function(np.array([-1e3, 1e3, -1e30, 1e30], dtype))).all()
+    np.testing.assert_allclose(_softplus(x), np.logaddexp(0, exact), rtol=accuracy)
+    np.testing.assert_array_equal(_sigmoid(np.array([-1e3, 0, 1e3], dtype)), [0, 0.5, 1])
+    np.testing.assert_array_equal(_softplus(np.array([-1e3, 1e3], dtype)), [0, 1e3])
 
 
 def test_formulas_of_the_paper():

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from conftest import make_problem, normalise
-from reference import dsc_objective
 from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.linear_model import ElasticNet as ScikitElasticNet
 
 from ddlearn import (
+    CODINGS,
     LOSSES,
     OMP,
     Checkpoint,
@@ -18,6 +18,7 @@ from ddlearn import (
     DDLClassifier,
     ElasticNet,
     FullInference,
+    PrintedCoding,
     Robustness,
     RowCodes,
     discriminative_encode,
@@ -26,8 +27,6 @@ from ddlearn import (
     save,
     sparse_encode,
 )
-from ddlearn.codes import Model
-from ddlearn.coding.discriminative import RowProblems, expand_loss
 from ddlearn.coding.encoder import Encoder
 
 CODER = ElasticNet(0.15, l1_ratio=0.7, tol=1e-10)
@@ -177,26 +176,21 @@ def test_misfit_is_twice_what_is_minimised():
 
 
 def penalised(problem, loss, codes, coder):
-    rows = zip(codes.toarray(), problem.X, problem.labels, problem.noise_variance, strict=True)
-    values = [
-        dsc_objective(
-            x, y, labels, problem.dictionary, problem.coef, problem.intercept, variance, problem.class_cost, loss
-        )
-        for x, y, labels, variance in rows
-    ]
-    return np.array(values) + 2 * coder.measure_penalty(codes.toarray()) / problem.noise_variance
+    x = codes.toarray()
+    return problem.objectives(loss, x) + 2 * coder.measure_penalty(x) / problem.noise_variance
 
 
+@pytest.mark.parametrize("coding", sorted(CODINGS))
 @pytest.mark.parametrize("loss", sorted(LOSSES))
-def test_no_samples_objective_rises_and_it_has_the_penalty_in_it(problem, loss):
+def test_no_samples_objective_rises_and_it_has_the_penalty_in_it(problem, loss, coding):
     arguments = problem.arguments() | {"n_nonzero_coefs": None, "loss": loss, "sparse_coder": CODER}
     start = sparse_encode(problem.X, problem.dictionary, n_nonzero_coefs=3)
-    codes, record = discriminative_encode(**arguments, init_codes=start, coding_tol=0.0)
+    codes, record = discriminative_encode(**arguments, init_codes=start, coding=coding)
     objective = LOSSES[loss]()
     np.testing.assert_allclose(record.objective_before, penalised(problem, objective, start, CODER), rtol=1e-9)
     np.testing.assert_allclose(record.objective_after, penalised(problem, objective, codes, CODER), rtol=1e-9)
     assert (record.objective_after <= record.objective_before).all()
-    assert record.n_accepted > 0
+    assert record.n_moved["reselect"] > 0
 
 
 @pytest.mark.parametrize("loss", sorted(LOSSES))
@@ -207,13 +201,11 @@ def test_a_step_satisfies_the_optimality_conditions_of_its_parabola(problem, los
         loss=loss,
         sparse_coder=CODER,
         init_codes=start,
-        max_coding_iter=1,
+        coding=PrintedCoding(1),
     )
     moved = np.flatnonzero(record.objective_after < record.objective_before)
     assert moved.size > 0
-    model = Model(problem.dictionary, problem.coef, problem.intercept, problem.class_cost)
-    problems = RowProblems(np.empty(0), np.empty(0), problem.labels, problem.noise_variance)
-    weight, pull = expand_loss(model, LOSSES[loss](), problems, start @ problem.coef.T)
+    weight, pull = problem.expand(LOSSES[loss](), start.toarray(), LOSSES[loss]().surrogate_curvature)
     x = codes.toarray()
     slope = (problem.X - x @ problem.dictionary) @ problem.dictionary.T + (pull - weight * (x @ problem.coef.T)) @ (
         problem.coef

@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from conftest import normalise
+from conftest import enumerate_supports, normalise
 from scipy.special import softmax
+from sklearn.datasets import load_digits
 
-from ddlearn import LOSSES, ORMP, FastInference, FullInference, Priors, discriminative_encode, sparse_encode
+from ddlearn import (
+    CODINGS,
+    LOSSES,
+    ORMP,
+    DDLClassifier,
+    Descent,
+    FastInference,
+    FullInference,
+    PrintedCoding,
+    Priors,
+    RowCodes,
+    discriminative_encode,
+    sparse_encode,
+)
 from ddlearn.codes import Model
-from ddlearn.coding.discriminative import DiscriminativeCoder, DiscriminativeCoding, RowProblems
+from ddlearn.coding.discriminative import DiscriminativeCoder
 from ddlearn.coding.encoder import Encoder
+from ddlearn.inference import rules
 from ddlearn.inference.rules import LabelModel, label_probabilities
 from ddlearn.losses import compute_evidence, count_errors
 
 every_loss = pytest.mark.parametrize("loss", [loss_class() for loss_class in LOSSES.values()], ids=list(LOSSES))
+
+every_coding = pytest.mark.parametrize("coding", sorted(CODINGS))
 
 
 @every_loss
@@ -64,18 +83,16 @@ def estimate_variance(misfit, n_features):
     return np.maximum((misfit + 3.0 * 0.1) / (n_features + 2 + 3.0), 0.01)
 
 
-def make_model(problem, loss):
-    model = Model(problem.dictionary, problem.coef, problem.intercept, problem.class_cost)
-    coder = DiscriminativeCoder(make_encoder(problem), model, loss, DiscriminativeCoding())
-    return LabelModel(coder, PRIORS, median_noise=0.3)
+def make_model(problem, loss, coding=None):
+    return LabelModel(problem.make_coder(loss, coding), PRIORS, median_noise=0.3)
 
 
-def weigh(rule, problem, loss):
+def weigh(rule, problem, loss, coding=None):
     """Return the evidence of a rule for the samples of a problem."""
-    return rule.evidence(make_model(problem, loss), problem.X, make_encoder(problem).encode(problem.X))
+    return rule.evidence(make_model(problem, loss, coding), problem.X, make_encoder(problem).encode(problem.X))
 
 
-def brute_force(X, problem, loss, noise, dictionary=None):
+def brute_force(X, problem, loss, noise, dictionary=None, coding="descent"):
     """Eq. 5 as it is printed: suppose every class of every sample, and code it with the public function."""
     dictionary = problem.dictionary if dictionary is None else dictionary
     n_features = X.shape[1]
@@ -96,6 +113,7 @@ def brute_force(X, problem, loss, noise, dictionary=None):
             loss=loss,
             n_nonzero_coefs=problem.n_nonzero_coefs,
             sparse_coder="ormp",
+            coding=coding,
         )
         x = codes.toarray()
         cost = 2 * np.sum(loss.value(labels * (x @ problem.coef.T + problem.intercept)) / problem.class_cost, axis=1)
@@ -105,27 +123,34 @@ def brute_force(X, problem, loss, noise, dictionary=None):
 
 
 @every_loss
+@every_coding
 @pytest.mark.parametrize("noise", ["per_sample", "shared"])
-def test_full_inference_equals_brute_force_over_the_classes(problem, loss, noise):
-    evidence = weigh(FullInference(noise=noise), problem, loss)
-    np.testing.assert_allclose(evidence, brute_force(problem.X, problem, loss, noise), rtol=1e-8)
+def test_full_inference_equals_coding_with_every_label_in_turn(problem, loss, noise, coding):
+    # The descent gives up hypotheses that will not become the best of their sample.
+    evidence = weigh(FullInference(noise=noise), problem, loss, CODINGS[coding]())
+    expected = brute_force(problem.X, problem, loss, noise, coding=coding)
+    if coding == "printed":
+        np.testing.assert_allclose(evidence, expected, rtol=1e-8)
+    else:
+        assert (evidence <= expected + 1e-8 * np.abs(expected)).all()
+        best, expected_best = evidence.max(axis=1), expected.max(axis=1)
+        assert np.mean(best >= expected_best + 1e-6 * expected_best) >= 0.98
 
 
 @every_loss
 def test_profiled_noise_compares_hypotheses_at_their_own_best_variance(problem, loss):
     # With the codes of the rule itself: they minimise the objective of their hypothesis but not the profiled cost, in
     # which half of a code's digits would show.
-    evidence = weigh(FullInference(noise="profiled"), problem, loss)
+    evidence = weigh(FullInference(noise="profiled"), problem, loss, PrintedCoding())
     expected = weigh(FullInference(0, noise="profiled"), problem, loss)
-    coder, n_features = make_model(problem, loss).coder, problem.X.shape[1]
-    unlabelled, unit, energies = np.zeros_like(problem.labels), np.ones(len(problem.X)), np.vecdot(problem.X, problem.X)
-    problems = RowProblems(coder.encoder.correlate(problem.X), energies, unlabelled, unit)
-    start = coder.encoder.encode(problem.X)
-    variance = estimate_variance(coder.evaluate(problems, start).misfit, n_features)
+    n_features, start = problem.X.shape[1], make_encoder(problem).encode(problem.X)
+    problems, rows = problem.pose(loss, start.to_csr(30).toarray())
+    variance = estimate_variance(rows.misfit, n_features)
     for j in range(4):
         labels = np.tile(np.where(np.arange(4) == j, 1.0, -1.0), (len(problem.X), 1))
-        hypotheses = problems._replace(labels=labels, noise_variance=variance)
-        x = coder.descend(hypotheses, start, is_start_traditional=True)[0].codes.to_csr(30).toarray()
+        hypotheses = replace(problems, labels=labels, noise_variance=variance)
+        found, _ = PrintedCoding().descend(hypotheses, start, is_start_traditional=True)
+        x = RowCodes(found.indices, found.values).to_csr(30).toarray()
         squared = np.sum((problem.X - x @ problem.dictionary) ** 2, axis=1)
         best = estimate_variance(squared, n_features)
         cost = 2 * np.sum(loss.value(labels * (x @ problem.coef.T + problem.intercept)) / problem.class_cost, axis=1)
@@ -142,15 +167,72 @@ def test_without_candidates_the_full_rule_is_the_fast_one(problem, loss):
 
 
 @every_loss
-def test_more_candidates_only_raise_evidence_and_the_best_ones_come_first(problem, loss):
+@every_coding
+def test_no_hypothesis_costs_more_than_its_start_and_the_best_are_the_candidates(problem, loss, coding):
     order = np.argsort(-weigh(FastInference(), problem, loss), axis=1)
+    start = weigh(FullInference(0), problem, loss)
+    for n_candidates in (1, 2, 4):
+        evidence = weigh(FullInference(n_candidates), problem, loss, CODINGS[coding]())
+        assert (evidence >= start).all()
+        untouched = np.take_along_axis(evidence == start, order, axis=1)
+        assert untouched[:, n_candidates:].all()
+        assert not untouched[:, :n_candidates].all()
+
+
+@every_loss
+def test_more_candidates_only_raise_evidence_where_they_are_not_compared(problem, loss):
     before = weigh(FullInference(0), problem, loss)
     for n_candidates in (1, 2, 4):
-        evidence = weigh(FullInference(n_candidates), problem, loss)
+        evidence = weigh(FullInference(n_candidates), problem, loss, PrintedCoding())
         assert (evidence >= before).all()
-        untouched = np.take_along_axis(evidence == before, order, axis=1)
-        assert untouched[:, n_candidates:].all()
         before = evidence
+
+
+@every_loss
+@every_coding
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_evidence_does_not_depend_on_the_other_samples_to_the_last_bit(problem, loss, coding, dtype, monkeypatch):
+    problem = problem.astype(dtype)
+    expected = weigh(FullInference(), problem, loss, CODINGS[coding]())
+    for at_once in (4, 28):  # hypotheses: of one sample, of seven
+        monkeypatch.setattr(rules, "_HYPOTHESES_AT_ONCE", at_once)
+        np.testing.assert_array_equal(weigh(FullInference(), problem, loss, CODINGS[coding]()), expected)
+
+
+@every_loss
+def test_other_names_of_the_classes_change_nothing(problem, loss):
+    order = np.array([2, 0, 3, 1])
+    renamed = problem._replace(
+        coef=problem.coef[order], intercept=problem.intercept[order], class_cost=problem.class_cost[order]
+    )
+    evidence, expected = weigh(FullInference(), renamed, loss), weigh(FullInference(), problem, loss)[:, order]
+    np.testing.assert_allclose(evidence, expected, rtol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return normalise(X), y
+
+
+@every_loss
+def test_full_inference_agrees_with_the_enumeration_of_all_supports(digits, loss):
+    X, y = digits
+    model = DDLClassifier(20, n_nonzero_coefs=2, loss=loss, max_iter=8, refine=None, random_state=0)
+    model.set_params(inference=FullInference(noise="shared")).fit(X[:800], y[:800])
+    new = X[1000:1070]
+    found = -2 * model.decision_function(new)
+    fitted = Model(model.components_, model.coef_, model.intercept_, model.class_cost_)
+    coder = DiscriminativeCoder(Encoder.of(model.components_, ORMP(), 2), fitted, loss, Descent())
+    variance = np.full(len(new), model.median_noise_variance_)
+    labels = 2 * np.eye(10) - 1
+    least = np.array([enumerate_supports(coder, new, np.tile(row, (len(new), 1)), variance) for row in labels]).T
+    assert (found >= least * (1 - 1e-8)).all()
+    best, least_best = found.min(axis=1), least.min(axis=1)
+    if loss.is_quadratic:
+        assert (found - least).mean() <= 0.01 * least.mean()
+    assert np.mean(found.argmin(axis=1) == least.argmin(axis=1)) >= (1.0 if loss.is_quadratic else 0.95)
+    assert (best - least_best).mean() <= 0.03 * least_best.mean()
 
 
 def test_rules_agree_when_classes_cost_nothing(problem):
@@ -167,8 +249,10 @@ def test_features_left_out_are_as_if_they_did_not_exist(problem, loss):
     shorter = np.ascontiguousarray(problem.dictionary[:, is_kept[0]])
     samples = np.ascontiguousarray(problem.X[:, is_kept[0]])
     codes = make_encoder(problem, shorter).encode(samples)
-    evidence = FullInference().evidence(make_model(problem, loss), np.where(is_kept, problem.X, 1e3), codes, is_kept)
-    np.testing.assert_allclose(evidence, brute_force(samples, problem, loss, "per_sample", shorter), rtol=1e-8)
+    model = make_model(problem, loss, PrintedCoding())  # which does not compare hypotheses
+    evidence = FullInference().evidence(model, np.where(is_kept, problem.X, 1e3), codes, is_kept)
+    expected = brute_force(samples, problem, loss, "per_sample", shorter, "printed")
+    np.testing.assert_allclose(evidence, expected, rtol=1e-8)
 
 
 def test_a_hidden_atom_that_one_row_uses_is_not_open_to_the_others(problem):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import draw_row_problems, leave_out, row_problem
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import pursue
@@ -50,19 +51,6 @@ def run_kernel(
     return codes
 
 
-def draw(n_rows, n_atoms, n_features, n_classes, seed, dtype=np.float64):
-    rng = np.random.default_rng(seed)
-    atoms, X = rng.standard_normal((n_atoms, n_features)), rng.standard_normal((n_rows, n_features))
-    atoms *= rng.uniform(0.1, 10, (n_atoms, 1))
-    coef, pull = rng.standard_normal((n_classes, n_atoms)), rng.standard_normal((n_rows, n_classes))
-    weight = rng.uniform(0, 2, (n_rows, n_classes))
-    return [array.astype(dtype) for array in (atoms @ atoms.T, X @ atoms.T, coef, weight, pull)]
-
-
-def row_problem(gram, correlations, coef, weight, pull, row):
-    return gram + coef.T @ (weight[row][:, None] * coef), correlations[row] + coef.T @ pull[row]
-
-
 pursuits = pytest.mark.parametrize("is_off_support_norm", [False, True], ids=["omp", "ormp"])
 
 
@@ -78,7 +66,7 @@ pursuits = pytest.mark.parametrize("is_off_support_norm", [False, True], ids=["o
 def test_equals_the_slow_twin(is_off_support_norm, n_rows, n_atoms, n_features, n_classes, seed, data):
     # With as many atoms as features any last atom makes the residual zero, and ORMP's choice is a tie.
     budget = data.draw(st.integers(1, min(n_atoms, n_features - 1)))
-    problem = draw(n_rows, n_atoms, n_features, n_classes, seed)
+    problem = draw_row_problems(n_rows, n_atoms, n_features, n_classes, seed)
     x = run_kernel(*problem, budget, is_off_support_norm=is_off_support_norm).to_csr(n_atoms).toarray()
     for row in range(n_rows):
         expected = pursue(*row_problem(*problem, row), budget, is_off_support_norm=is_off_support_norm)
@@ -117,7 +105,7 @@ def test_degenerate_dictionaries_give_finite_codes_that_are_optimal_on_their_sup
 @pursuits
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_layout_is_ascending_and_unused_places_are_zero(is_off_support_norm, dtype):
-    problem = draw(20, 30, 4, 0, seed=1, dtype=dtype)
+    problem = draw_row_problems(20, 30, 4, 0, seed=1, dtype=dtype)
     codes = run_kernel(*problem, 10, is_off_support_norm=is_off_support_norm)  # 4 features: 10 atoms are dependent
     used = codes.values != 0
     assert used.sum(axis=1).max() < 10
@@ -160,12 +148,6 @@ def test_of_equal_atoms_the_first_is_chosen():
     codes = run_kernel(gram, np.ones((1, 70)), np.empty((0, 70)), *np.empty((2, 1, 0)), 3, is_off_support_norm=False)
     np.testing.assert_array_equal(codes.indices, [[0, 0, 0]])
     np.testing.assert_array_equal(codes.values, [[1, 0, 0]])
-
-
-def leave_out(atoms, X, is_kept):
-    """Return the row problems of samples of which only some features count: the features are the classes."""
-    weight = np.where(is_kept, 0, -1).astype(X.dtype)
-    return atoms @ atoms.T, (X * is_kept) @ atoms.T, np.ascontiguousarray(atoms.T), weight, np.zeros_like(weight)
 
 
 @pursuits
@@ -222,7 +204,7 @@ def test_weights_of_minus_one_leave_features_out_as_in_the_slow_twin(
 @pursuits
 @given(n_classes=st.integers(1, 12), seed=st.integers(0, 10_000))
 def test_classes_without_weight_and_pull_make_no_difference_at_all(is_off_support_norm, n_classes, seed):
-    gram, correlations, coef, weight, pull = draw(1, 30, 12, n_classes, seed)
+    gram, correlations, coef, weight, pull = draw_row_problems(1, 30, 12, n_classes, seed)
     is_used = np.random.default_rng(seed).random(n_classes) < 0.5
     weight[:, ~is_used] = pull[:, ~is_used] = 0
     codes = run_kernel(gram, correlations, coef, weight, pull, 6, is_off_support_norm=is_off_support_norm)
@@ -292,6 +274,6 @@ def test_atoms_that_are_equal_in_the_kept_features_are_not_chosen_twice_however_
 @pursuits
 @pytest.mark.parametrize("n_directions", [0, 2])
 def test_no_rows_give_no_codes(is_off_support_norm, n_directions):
-    problem = draw(0, 5, 4, 2, seed=0)
+    problem = draw_row_problems(0, 5, 4, 2, seed=0)
     codes = run_kernel(*problem, 3, is_off_support_norm=is_off_support_norm, directions=np.empty((0, n_directions, 5)))
     assert codes.values.shape == (0, 3)

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
 from ..codes import Floats, RowCodes
-from ..kernels.pursuit import make_pursuit_workspace, pursue_rows
-from ..kernels.replacement import make_replacement_workspace, replace_rows
+from ..kernels.pursuit import make_pursuit_workspace, make_replacement_workspace, pursue_rows, replace_rows
 
 # A correlation, relative to the largest one of the sample, and a squared residual, relative to the squared norm of the
 # sample, are rounding errors below these multiples of the machine epsilon.

@@ -8,7 +8,7 @@ hard is the support.  So a step is one of three:
 *reselect*
     The paper's step: a sparse coder solves the parabola of F at the current code, from scratch.
 *replace*
-    The swap of one atom that lowers the parabola most, of all swaps that there are (``kernels/replacement.py``); where
+    The swap of one atom that lowers the parabola most, of all swaps that there are (``kernels/pursuit.py``); where
     a code has fewer than T atoms, one more atom.
 
 After a reselection or a swap the row is refitted, and keeps its old code unless F is lower than before: **no step
@@ -98,8 +98,6 @@ class RowProblems:
 
     def take(self, positions: Positions) -> RowProblems:
         """Return the problems of some rows."""
-        if len(positions) == len(self.sources):
-            return self
         labels, noise_variance, sources = (
             self.labels[positions],
             self.noise_variance[positions],
@@ -304,7 +302,7 @@ class Descent(DiscriminativeCoding):
     def _replace(self, problems: RowProblems, rows: Rows, active: Positions, moves: Moves) -> None:
         # The parabola of a quadratic loss holds for many swaps, that of another one for the next.
         at_once = self.n_swaps if problems.loss.is_quadratic else 1
-        for _ in range(0, self.n_swaps, at_once):
+        for _ in range(0, self.n_swaps, max(at_once, 1)):
             if active.size == 0:
                 return
             weight, pull = problems.make_parabolas(rows, active)
