@@ -77,9 +77,11 @@ def _prepare_product(problem: Problem, n_threads: int) -> Run:
     return lambda: problem.X @ problem.dictionary.T
 
 
-def _prepare_ours(method: str) -> Callable[[Problem, int], Run]:
+def _prepare_ours(name: str, n_swaps: int = 0) -> Callable[[Problem, int], Run]:
     def prepare(problem: Problem, n_threads: int) -> Run:
-        from ddlearn import sparse_encode
+        from ddlearn import SPARSE_CODERS, sparse_encode
+
+        method = SPARSE_CODERS[name](n_swaps=n_swaps)  # type: ignore[call-arg]
 
         return lambda: sparse_encode(
             problem.X,
@@ -146,7 +148,7 @@ def _make_discrimination(problem: Problem, n_threads: int) -> _Discrimination:
 
 
 def _prepare_discriminative_encode(problem: Problem, n_threads: int) -> Run:
-    from ddlearn import discriminative_encode
+    from ddlearn import PrintedCoding, discriminative_encode
 
     given = _make_discrimination(problem, n_threads)
     return lambda: discriminative_encode(
@@ -159,7 +161,7 @@ def _prepare_discriminative_encode(problem: Problem, n_threads: int) -> Run:
         loss="logistic",
         n_nonzero_coefs=problem.n_nonzero_coefs,
         init_codes=given.start,
-        max_coding_iter=1,
+        coding=PrintedCoding(max_iter=1),
         n_jobs=n_threads,
     )[0]
 
@@ -169,7 +171,7 @@ def _prepare_traditional_step(problem: Problem, n_threads: int) -> Run:
     from ddlearn.coding.encoder import Encoder, measure_energies
     from ddlearn.parallel import map_blocks, split_rows
 
-    encoder = Encoder.of(problem.dictionary, OMP(), problem.n_nonzero_coefs, n_threads)
+    encoder = Encoder.of(problem.dictionary, OMP(n_swaps=0), problem.n_nonzero_coefs, n_threads)
     correlations, energies = encoder.correlate(problem.X), measure_energies(problem.X, 0)
     blocks = split_rows(len(problem.X))
 
@@ -181,9 +183,9 @@ def _prepare_traditional_step(problem: Problem, n_threads: int) -> Run:
 
 def _prepare_discriminative_step(problem: Problem, n_threads: int) -> Run:
     # The library has no public call for a single step with D^T Y given, so this uses what `encode` is made of.
-    from ddlearn import OMP, DiscriminativeCoding, RowCodes
+    from ddlearn import OMP, PrintedCoding, RowCodes
     from ddlearn.codes import Model
-    from ddlearn.coding.discriminative import DiscriminativeCoder, Point, RowProblems
+    from ddlearn.coding.discriminative import DiscriminativeCoder
     from ddlearn.coding.encoder import Encoder, measure_energies
     from ddlearn.losses import resolve_loss
     from ddlearn.parallel import map_blocks, split_rows
@@ -191,17 +193,17 @@ def _prepare_discriminative_step(problem: Problem, n_threads: int) -> Run:
     given = _make_discrimination(problem, n_threads)
     dtype, n_nonzero_coefs = problem.X.dtype, problem.n_nonzero_coefs
     model = Model(problem.dictionary, given.coef, np.zeros(N_CLASSES, dtype), np.ones(N_CLASSES, dtype))
-    encoder = Encoder.of(problem.dictionary, OMP(), n_nonzero_coefs, n_threads)
-    coder = DiscriminativeCoder(encoder, model, resolve_loss("logistic"), DiscriminativeCoding(max_iter=1, tol=0.0))
-    energies = measure_energies(problem.X, 0)
-    problems = RowProblems(encoder.correlate(problem.X), energies, given.labels, given.noise_variance)
-    start = coder.evaluate(problems, RowCodes.from_csr(given.start, n_nonzero_coefs, dtype))
+    encoder = Encoder.of(problem.dictionary, OMP(n_swaps=0), n_nonzero_coefs, n_threads)
+    coder = DiscriminativeCoder(encoder, model, resolve_loss("logistic"), PrintedCoding(max_iter=1, tol=0.0))
+    correlations, energies = encoder.correlate(problem.X), measure_energies(problem.X, 0)
+    start = RowCodes.from_csr(given.start, n_nonzero_coefs, dtype)
     blocks = split_rows(len(problem.X))
 
     def step_block(rows: slice, _: None) -> RowCodes:
-        block = RowProblems(*(array[rows] for array in problems))
-        current = Point(start.codes.rows(rows), *(array[rows] for array in start[1:]))
-        return coder.evaluate(block, coder._step(block, current)).codes  # evaluated, as the guard needs it
+        labels, noise_variance = given.labels[rows], given.noise_variance[rows]
+        problems = coder.pose(correlations[rows], energies[rows], labels, noise_variance, np.arange(len(labels)))
+        coded, _ = coder.coding.descend(problems, start.rows(rows), is_start_traditional=True)
+        return RowCodes(coded.indices, coded.values)
 
     return lambda: map_blocks(step_block, blocks, lambda: None, n_jobs=n_threads)
 
@@ -268,6 +270,7 @@ CONTENDERS = {
     ),
     "omp": Contender("ddlearn OMP", _prepare_ours("omp")),
     "ormp": Contender("ddlearn ORMP", _prepare_ours("ormp")),
+    "ormp_swaps": Contender("ddlearn ORMP with replacement", _prepare_ours("ormp", n_swaps=10)),
     "spams": Contender("spams.omp (ORMP)", _prepare_spams, needs="spams", blas_threads="all"),
     "dictlearn": Contender("dictlearn OMP", _prepare_dictlearn, needs="dictlearn", blas_threads="all"),
     "sklearn": Contender("scikit-learn OMP", _prepare_sklearn, needs="sklearn", blas_threads="one", is_slow=True),

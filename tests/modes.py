@@ -12,7 +12,7 @@ import numpy as np
 from conftest import normalise
 from scipy.sparse import csr_array
 
-from ddlearn import Alignment, ConjugateScales, DDLClassifier, DiscriminativeCoding, SquareLev
+from ddlearn import Alignment, ConjugateScales, DDLClassifier, PrintedCoding, SquareLev
 
 MODES = ("memory", "batches", "dask")
 REFUSED = "refused"  # by an error that names the parameter
@@ -52,7 +52,7 @@ CASES = [
     Case("n_nonzero_coefs", 2, *["n_nonzero_coefs_"] * 3),
     Case("loss", "logistic", *["coef_"] * 3),
     Case("sparse_coder", "omp", *["components_"] * 3),
-    Case("coding", DiscriminativeCoding(max_iter=0), *["components_"] * 3),
+    Case("coding", PrintedCoding(max_iter=0), *["components_"] * 3),
     Case("dictionary_update", "exact_ksvd", "components_", REFUSED, REFUSED),
     Case("dictionary_update", "block_coordinate", "components_", "components_", None),
     Case("dictionary_update", "atom", "components_", None, "components_"),

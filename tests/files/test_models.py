@@ -37,7 +37,6 @@ from ddlearn import (
     CodeClassifier,
     ConjugateScales,
     DDLClassifier,
-    DiscriminativeCoding,
     EpochRecord,
     FastInference,
     FullInference,
@@ -46,6 +45,7 @@ from ddlearn import (
     Jitter,
     Loss,
     ModelFileError,
+    PrintedCoding,
     Refiner,
     Robustness,
     SmoothHinge,
@@ -142,7 +142,7 @@ def supported_loss(trainer: str) -> str:
         {"robustness": Robustness(0.1, error_search=GreedyErrors(threshold=5.0))},
         {"alignment": Alignment("translation", max_shift=1.0, training=True), "image_shape": (8, 8)},
         {"robustness": Robustness(3, error_search=AlternatingErrors(trim=2.0), missing="mask"), "inference": "full"},
-        {"inference": FullInference(2, noise="profiled"), "coding": DiscriminativeCoding(10, tol=0.01)},
+        {"inference": FullInference(2, noise="profiled"), "coding": PrintedCoding(10, tol=0.01)},
         {"scales": ConjugateScales("shared"), "refine": None, "fit_intercept": False, "sparse_output": False},
         {
             "n_components": np.int64(20),
@@ -319,7 +319,7 @@ DATA = Path(__file__).parent / "data"  # written by the library when a format ve
 UPGRADED = {
     "options": {
         "scales": JeffreysScales("shared", noise_floor=0.2, cost_floor=0.4),
-        "coding": DiscriminativeCoding(10, tol=1e-3),
+        "coding": PrintedCoding(10, tol=1e-3),
         "refine": None,
         "inference": FullInference(2, noise="profiled"),
         "robustness": Robustness(0.2, error_search=GreedyErrors(threshold=5.0), missing="mask"),

@@ -80,7 +80,7 @@ def assert_same_model(one, other, **tolerance):
     assert one.n_samples_seen_ == other.n_samples_seen_
     assert one.classes_.tolist() == other.classes_.tolist()
     assert [r.training_error for r in one.history_] == [r.training_error for r in other.history_]
-    assert [r.n_accepted for r in one.history_] == [r.n_accepted for r in other.history_]
+    assert [r.n_swapped for r in one.history_] == [r.n_swapped for r in other.history_]
 
 
 @pytest.mark.parametrize(

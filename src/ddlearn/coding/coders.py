@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator, clone
 
 from ..codes import Floats, RowCodes
 from ..kernels.pursuit import make_pursuit_workspace, make_replacement_workspace, pursue_rows, replace_rows
+from ..losses import check_number
 
 # A correlation, relative to the largest one of the sample, and a squared residual, relative to the squared norm of the
 # sample, are rounding errors below these multiples of the machine epsilon.
@@ -256,6 +257,7 @@ class _Pursuit(KernelCoder):
         self.n_swaps = n_swaps
 
     def _solve(self, problem: RowArrays, energies: Floats | None, sizes: Sizes, codes: RowCodes) -> None:
+        check_number("n_swaps", self.n_swaps, Integral)
         n_rows, dtype = len(codes.values), codes.values.dtype
         is_traditional = energies is not None
         if energies is None:
@@ -279,9 +281,8 @@ class OMP(_Pursuit):
     ----------
     tol : float or None, default=None
         Stop when the squared norm of the residual is at most tol; only in traditional sparse coding.
-    n_swaps : int, default=10
-        How many atoms of a code are replaced afterwards at most, each by the swap that lowers the error most; only in
-        traditional sparse coding.  0 is the pursuit alone.
+    n_swaps : int, default=0
+        How many atoms of a code are replaced afterwards at most, as for :class:`ORMP`.
 
     See Also
     --------
@@ -294,6 +295,9 @@ class OMP(_Pursuit):
     """
 
     uses_residual_norm = False
+
+    def __init__(self, tol: float | None = None, *, n_swaps: int = 0):
+        super().__init__(tol, n_swaps=n_swaps)
 
 
 class ORMP(_Pursuit):
@@ -308,7 +312,7 @@ class ORMP(_Pursuit):
         Stop when the squared norm of the residual is at most tol; only in traditional sparse coding.
     n_swaps : int, default=10
         How many atoms of a code are replaced afterwards at most, each by the swap that lowers the error most; only in
-        traditional sparse coding.  0 is the pursuit alone.
+        traditional sparse coding.  0 is the pursuit alone, for about half of the time.
 
     See Also
     --------

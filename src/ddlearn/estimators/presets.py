@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from sklearn.base import clone
 
-from ..coding.coders import OMP
 from ..fitting.refine import Refiner
 
 
@@ -26,7 +25,7 @@ PRESETS: dict[str, Preset] = {
     # The algorithm and settings that Ghanem and Ahuja (2011) print, with the factor of two that it lacks.
     "paper": Preset(
         {
-            "sparse_coder": OMP(n_swaps=0),
+            "sparse_coder": "omp",
             "n_nonzero_coefs": 5,  # the paper's T
             "max_iter": 20,
             "coding": "printed",

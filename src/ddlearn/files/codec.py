@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator, clone
 
 from ..classifiers import CLASSIFIER_TRAINERS
 from ..coding.alignment import Alignment
-from ..coding.discriminative import DiscriminativeCoding
+from ..coding.discriminative import CODINGS
 from ..coding.encoder import SPARSE_CODERS
 from ..coding.errors import ERROR_SEARCHES
 from ..coding.jitter import Jitter
@@ -35,7 +35,6 @@ from .format import Arrays, Json
 
 _OPTIONS: dict[str, type] = {
     "alignment": Alignment,
-    "coding": DiscriminativeCoding,
     "jitter": Jitter,
     "refiner": Refiner,
     "robustness": Robustness,
@@ -45,6 +44,7 @@ _REGISTRIES: Any = (
     SPARSE_CODERS,
     DICTIONARY_UPDATES,
     CLASSIFIER_TRAINERS,
+    CODINGS,
     SCALES,
     ERROR_SEARCHES,
     INFERENCE_RULES,

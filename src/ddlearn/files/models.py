@@ -276,11 +276,21 @@ def _summarise(attributes: dict[str, Any]) -> dict[str, Json]:
 # Format version 1: parameters that have become parameters of an object.
 _GROUPED = {
     "jeffreys": {"noise": "noise", "noise_floor": "noise_floor", "cost_floor": "cost_floor"},
-    "coding": {"max_coding_iter": "max_iter", "coding_tol": "tol"},
+    "printed": {"max_coding_iter": "max_iter", "coding_tol": "tol"},
     "robustness": {"error_budget": "error_budget", "error_route": "error_search", "missing": "missing"},
     "full": {"n_candidates": "n_candidates", "test_noise": "noise"},
 }
 _RENAMED_FIELDS = {"noise": "log_noise", "cost": "log_class_cost"}  # of IterationRecord
+
+
+# Fields of IterationRecord that version 2 has not: the one before, and the value.
+_NEW_FIELDS: tuple[tuple[str, str, Json], ...] = (
+    ("prior", "log_class_cost", 0.0),
+    ("n_refitted", "floor_share", 0),
+    ("n_swapped", "n_reselected", 0),
+    ("coding_decrease", "n_rejected", 0.0),
+    ("is_undone", "n_replaced", False),
+)
 
 
 def _upgrade_version_1(content: Json) -> Json:
@@ -294,7 +304,7 @@ def _upgrade_version_1(content: Json) -> Json:
         rows = [row["items"] for row in attributes["dictionary_sizes_"]]
         attributes["dictionary_sizes_"] = {"fields": DictionarySize._fields, "rows": rows}
     objects = {name: _group(old, name) for name in _GROUPED}
-    objects["scales"] = objects.pop("jeffreys")
+    objects["scales"], objects["coding"] = objects.pop("jeffreys"), objects.pop("printed")
     full = objects.pop("full")
     if old.get("inference") == "full":
         objects["inference"] = full or "full"
@@ -306,12 +316,21 @@ def _upgrade_version_1(content: Json) -> Json:
 
 
 def _upgrade_version_2(content: Json) -> Json:
-    """Return the content of a file of format version 2 as version 3 has it: with priors in place of floors."""
-    if content["class"] != "DDLClassifier":
-        return content
+    """Return the content of a file of format version 2 as version 3 has it.
+
+    There are priors in place of floors, pursuits replaced no atoms, and discriminative coding was as printed.
+    """
     attributes, parameters = dict(content["attributes"]), dict(content["parameters"])
-    history = _insert_field(attributes["history_"], "prior", "log_class_cost", 0.0)
-    attributes["history_"] = _insert_field(history, "is_undone", "n_replaced", False)
+    coder = attributes.get("sparse_coder_")
+    if isinstance(coder, dict) and coder.get("name") in ("omp", "ormp"):
+        attributes["sparse_coder_"] = _add_parameters(coder, coder["name"], "tol", n_swaps=0)
+    if content["class"] != "DDLClassifier":
+        return content | {"attributes": attributes}
+    history = attributes["history_"]
+    history = history | {"fields": ["n_reselected" if name == "n_accepted" else name for name in history["fields"]]}
+    for name, after, value in _NEW_FIELDS:
+        history = _insert_field(history, name, after, value)
+    attributes["history_"] = history
     n_classes = content["summary"]["n_classes"]
     attributes["priors_"] = encode_priors(Priors.flat(n_classes)) | {
         "noise_variance": attributes["median_noise_variance_"],
@@ -321,11 +340,12 @@ def _upgrade_version_2(content: Json) -> Json:
     weight = attributes.pop("classification_weight_", 1.0)
     if parameters.get("classification_weight") == "auto":
         parameters["classification_weight"] = weight
-    scales = parameters.get("scales")
-    if scales is None:
-        parameters["scales"] = "jeffreys"
-    elif isinstance(scales, dict) and scales.get("name") == "scales":
-        parameters["scales"] = scales | {"name": "jeffreys"}
+    for key, name in (("scales", "jeffreys"), ("coding", "printed")):
+        stored = parameters.get(key)
+        if stored is None:
+            parameters[key] = name
+        elif isinstance(stored, dict) and stored.get("name") == key:
+            parameters[key] = stored | {"name": name}
     return content | {"attributes": attributes, "parameters": parameters}
 
 

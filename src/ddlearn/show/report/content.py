@@ -72,7 +72,11 @@ def _describe_model(model: DDLClassifier, image_shape: tuple[int, ...] | None) -
         "coef": pack(model.coef_, "f8"),
         "intercept": pack(model.intercept_, "f8"),
         "class_cost": pack(fitted.weigh_labels(model.classification_weight).class_cost, "f8"),
-        "pursuit": {"uses_residual_norm": coder.uses_residual_norm, "tol": float(coder.tol or 0)}
+        "pursuit": {
+            "uses_residual_norm": coder.uses_residual_norm,
+            "tol": float(coder.tol or 0),
+            "n_swaps": int(coder.n_swaps),
+        }
         if type(coder) in _CODERS
         else None,
         "errors": {

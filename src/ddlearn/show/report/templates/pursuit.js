@@ -1,20 +1,25 @@
-// Orthogonal matching pursuit on the features that are kept: the library's kernels/pursuit.py for one sample, with the
-// matrix of the kept features in place of the Gram matrix. Each step takes the atom that promises to lower the error
-// most; projections are the rows of inv(L) Q, with L the Cholesky factor of Q on the atoms chosen so far.
+// Orthogonal matching pursuit on the features that are kept, and replacement of atoms: the library's kernels/pursuit.py
+// for one sample, with the matrix of the kept features in place of the Gram matrix. Each step takes the atom that
+// promises to lower the error most; projections are the rows of inv(L) Q, with L the Cholesky factor of Q on the atoms
+// chosen so far.
 const EPSILON = 2 ** -52;
 const RESIDUAL_FLOOR = 4 * EPSILON;
 const CORRELATION_FLOOR = (100 * EPSILON) ** 2;
 const PIVOT_FLOOR = 1e-10;
+const SMALLEST_GAIN = 1e-6;
 
 // isKept: bytes of 0 and 1, or null for all. Returns atoms in ascending order and their coefficients.
 function pursue(sample, isKept, budget) {
   const { nAtoms, dictionary, squaredNorms, pursuit } = model;
   const kept = isKept ? sample.map((value, f) => (isKept[f] ? value : 0)) : sample;
   const correlation = multiply(dictionary, kept);
+  const first = correlation.slice();
   const norms = isKept ? Float64Array.from(dictionary, (atom) => keptEnergy(atom, isKept)) : squaredNorms.slice();
   const inverse = norms.map((norm, k) => (norm > PIVOT_FLOOR * squaredNorms[k] ? 1 / norm : 0));
   const wholeNorms = norms.slice();
   const [support, steps, cholesky, projections] = [[], [], [], []];
+  const column = (atom) =>
+    multiply(dictionary, isKept ? dictionary[atom].map((value, f) => (isKept[f] ? value : 0)) : dictionary[atom]);
   let residual = dot(kept, kept);
   const tolerance = Math.max(RESIDUAL_FLOOR * residual, pursuit.tol);
   let lowest = 0;
@@ -35,8 +40,7 @@ function pursue(sample, isKept, budget) {
     residual -= step * step;
     inverse[atom] = 0;
     norms[atom] = 0;
-    const atomKept = isKept ? dictionary[atom].map((value, f) => (isKept[f] ? value : 0)) : dictionary[atom];
-    const projection = multiply(dictionary, atomKept);
+    const projection = column(atom);
     for (let k = 0; k < nAtoms; k++) {
       let value = projection[k];
       for (let s = 0; s < row.length; s++) value -= row[s] * projections[s][k];
@@ -50,7 +54,56 @@ function pursue(sample, isKept, budget) {
     }
     projections.push(projection);
   }
-  return sortCode(support, substituteBack(cholesky, steps));
+  const values = substituteBack(cholesky, steps);
+  if (budget < 2 || pursuit.n_swaps === 0 || support.length === 0) return sortCode(support, values);
+  return replaceAtoms(support, values, first, wholeNorms, column);
+}
+
+// Swaps one atom after another, each time the pair that lowers the error most. With V = inv(Q[S, S]) Q[S], q what of an
+// atom lies off the support S and a its correlation with the residual, atom k brings a^2 / q, and to take atom i out then
+// costs x_i^2 / (inv(Q[S, S])_ii + V_ik^2 / q), with the x_i that k has moved.
+function replaceAtoms(support, values, correlation, norms, column) {
+  const { nAtoms, squaredNorms, pursuit } = model;
+  const columns = support.map(column);
+  const smallest = SMALLEST_GAIN * Math.abs(support.reduce((sum, atom, t) => sum + correlation[atom] * values[t], 0));
+  for (let nSwaps = 0; ; nSwaps++) {
+    const inverse = invert(columns.map((products) => support.map((atom) => products[atom])));
+    values = inverse.map((row) => row.reduce((sum, entry, t) => sum + entry * correlation[support[t]], 0));
+    if (nSwaps === pursuit.n_swaps) break;
+    let [best, atom, place] = [smallest, -1, -1];
+    for (let k = 0; k < nAtoms; k++) {
+      const part = inverse.map((row) => row.reduce((sum, entry, t) => sum + entry * columns[t][k], 0));
+      const left = columns.reduce((rest, products, t) => rest - products[k] * values[t], correlation[k]);
+      const norm = columns.reduce((rest, products, t) => rest - products[k] * part[t], norms[k]);
+      if (!(norm > PIVOT_FLOOR * squaredNorms[k]) || support.includes(k)) continue;
+      for (let t = 0; t < support.length; t++) {
+        const moved = values[t] - (part[t] * left) / norm;
+        const gain = (left * left) / norm - (moved * moved) / (inverse[t][t] + (part[t] * part[t]) / norm);
+        if (gain > best) [best, atom, place] = [gain, k, t];
+      }
+    }
+    if (atom < 0) break;
+    support[place] = atom;
+    columns[place] = column(atom);
+  }
+  return sortCode(support, values);
+}
+
+// The inverse of a positive definite matrix, by the elimination of Gauss and Jordan.
+function invert(matrix) {
+  const rows = matrix.map((row) => row.slice());
+  for (let p = 0; p < rows.length; p++) {
+    const pivot = rows[p][p];
+    for (let j = 0; j < rows.length; j++) if (j !== p) rows[p][j] /= pivot;
+    for (let i = 0; i < rows.length; i++) {
+      if (i === p) continue;
+      const factor = rows[i][p];
+      for (let j = 0; j < rows.length; j++) if (j !== p) rows[i][j] -= factor * rows[p][j];
+      rows[i][p] = -factor / pivot;
+    }
+    rows[p][p] = 1 / pivot;
+  }
+  return rows;
 }
 
 function multiply(dictionary, vector) {
