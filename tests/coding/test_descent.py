@@ -15,6 +15,7 @@ from ddlearn import (
     SPARSE_CODERS,
     Descent,
     ElasticNet,
+    RowCodes,
     SparseCoder,
     discriminative_encode,
     sparse_encode,
@@ -105,6 +106,13 @@ def test_without_swaps_nothing_is_replaced(problem, loss, init_codes):
     _, more = encode(problem, loss, init_codes=init_codes)
     assert more.n_moved["replace"] > 0
     assert more.objective_after.mean() < record.objective_after.mean()
+
+
+def test_rows_may_be_taken_in_any_order(problem):
+    problems, rows = problem.pose(LOSSES["logistic"](), sparse_encode(problem.X, problem.dictionary).toarray())
+    for positions in (np.arange(60)[::-1], np.array([5, 3, 5])):
+        some = problems.take(positions).place(RowCodes(rows.indices[positions], rows.values[positions]))
+        np.testing.assert_array_equal(some.objective, rows.objective[positions])
 
 
 @every_loss

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -209,30 +210,40 @@ def test_other_names_of_the_classes_change_nothing(problem, loss):
     np.testing.assert_allclose(evidence, expected, rtol=1e-6)
 
 
-@pytest.fixture(scope="module")
-def digits():
-    X, y = load_digits(return_X_y=True)
-    return normalise(X), y
-
-
-@every_loss
-def test_full_inference_agrees_with_the_enumeration_of_all_supports(digits, loss):
-    X, y = digits
+@cache
+def compare_with_enumeration(loss_name):
+    """Return F of every hypothesis about some digits by the full rule, and the least F over all supports."""
+    loss, (X, y) = LOSSES[loss_name](), load_digits(return_X_y=True)
+    X = normalise(X)
     model = DDLClassifier(20, n_nonzero_coefs=2, loss=loss, max_iter=8, refine=None, random_state=0)
     model.set_params(inference=FullInference(noise="shared")).fit(X[:800], y[:800])
     new = X[1000:1070]
-    found = -2 * model.decision_function(new)
     fitted = Model(model.components_, model.coef_, model.intercept_, model.class_cost_)
     coder = DiscriminativeCoder(Encoder.of(model.components_, ORMP(), 2), fitted, loss, Descent())
     variance = np.full(len(new), model.median_noise_variance_)
     labels = 2 * np.eye(10) - 1
-    least = np.array([enumerate_supports(coder, new, np.tile(row, (len(new), 1)), variance) for row in labels]).T
+    least = [enumerate_supports(coder, new, np.tile(row, (len(new), 1)), variance) for row in labels]
+    return -2 * model.decision_function(new), np.transpose(least)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_best_hypothesis_agrees_with_the_enumeration_of_all_supports(loss):
+    found, least = compare_with_enumeration(loss)
     assert (found >= least * (1 - 1e-8)).all()
+    assert np.mean(found.argmin(axis=1) == least.argmin(axis=1)) >= (1.0 if loss == "square" else 0.95)
     best, least_best = found.min(axis=1), least.min(axis=1)
-    if loss.is_quadratic:
-        assert (found - least).mean() <= 0.01 * least.mean()
-    assert np.mean(found.argmin(axis=1) == least.argmin(axis=1)) >= (1.0 if loss.is_quadratic else 0.95)
     assert (best - least_best).mean() <= 0.03 * least_best.mean()
+
+
+stuck = pytest.mark.xfail(strict=True, reason="the parabola offers no swap where one with the true loss would lower F")
+
+
+@pytest.mark.parametrize(
+    "loss", [pytest.param(loss, marks=[] if loss in ("square", "logistic") else stuck) for loss in LOSSES]
+)
+def test_all_hypotheses_are_close_to_the_enumeration_of_all_supports(loss):
+    found, least = compare_with_enumeration(loss)
+    assert (found - least).mean() <= 0.05 * least.mean()
 
 
 def test_rules_agree_when_classes_cost_nothing(problem):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import reference
 from conftest import draw_row_problems, leave_out, row_problem
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from reference import minimum_on
 
@@ -148,6 +148,7 @@ def test_with_all_atoms_in_use_there_is_nothing_to_swap():
 @both_dtypes
 @pytest.mark.parametrize("may_grow", [False, True])
 @given(n_atoms=st.integers(4, 20), n_features=st.integers(1, 6), n_classes=st.integers(0, 2), seed=st.integers(0, 9999))
+@example(n_atoms=4, n_features=1, n_classes=1, seed=1930)  # classes that outweigh the atoms
 def test_degenerate_dictionaries_give_finite_codes_that_are_no_worse(
     dtype, may_grow, n_atoms, n_features, n_classes, seed
 ):

@@ -499,7 +499,6 @@ def replace_rows(
             squared_coef[j, k] = coef[j, k] * coef[j, k]
     for k in range(n_atoms):
         squared_norms[k] = gram[k, k]
-        smallest_norms[k] = pivot_floor * gram[k, k]
 
     for i in range(n_rows):
         for k in range(n_atoms):
@@ -519,6 +518,8 @@ def replace_rows(
                 factors[n_weighted] = weight[i, j]
                 n_weighted += 1
         add_combination(factors, chosen, n_weighted, squared_coef, norms)
+        for k in range(n_atoms):  # what is left will be a difference of numbers this large
+            smallest_norms[k] = pivot_floor * max(norms[k], squared_norms[k])
 
         n_used = 0
         for t in range(budget):
