@@ -54,7 +54,15 @@ TOPICS = (
         "coding",
         "Sparse coding",
         "Traditional and discriminative codes. See :doc:`/discriminative_coding`.",
-        ("coding.coders", "coding.elastic_net", "coding.encoder", "coding.discriminative", "codes"),
+        (
+            "coding.coders",
+            "coding.elastic_net",
+            "coding.encoder",
+            "coding.discriminative",
+            "coding.descent",
+            "coding.printed",
+            "codes",
+        ),
     ),
     Topic(
         "losses",

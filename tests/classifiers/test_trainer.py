@@ -592,3 +592,13 @@ def test_classes_that_wait_for_memory_get_the_same_classifiers(monkeypatch):
     monkeypatch.setattr("ddlearn.classifiers.problem._HESSIAN_BYTES", 1)  # one class after another
     for one, other in zip(LogitBoost().train(codes, labels, Logistic(), *draw_start()), expected, strict=True):
         assert_array_equal(one, other)
+
+
+def test_a_few_huge_codes_that_cancel_each_other_do_not_set_the_penalty():
+    # On two features and many atoms, nearly parallel atoms get such codes; the mean alone shrank all classifiers.
+    norms = np.ones((1, 100))
+    norms[0, :2] = 1e6
+    expected, found = (scale_ridge(0.03, LOSSES["square"](), each) for each in (np.ones((1, 100)), norms))
+    assert found <= 10 * expected
+    spread = np.random.default_rng(0).uniform(1, 5, (3, 100))
+    np.testing.assert_allclose(scale_ridge(0.03, LOSSES["square"](), spread), 0.03 * 2 * spread.mean(axis=1))

@@ -82,18 +82,19 @@ def test_history_does_not_rise_with_the_monotone_update(digits, loss):
 
 
 def test_it_is_better_than_the_papers_baseline_on_digits():
-    # Seeded, average of six splits: 95.56 % against 95.37 % when this was written; the margin is half of that.
+    # Seeded, average of six splits, full rule: 96.8 % against 95.2 % when this was written; the margin is half of that.
+    # The fast rule, which codes as the baseline does, has 95.2 % too.
     X, y = load_digits(return_X_y=True)
     X = normalise(X)
     ours, baseline = [], []
     for seed in range(6):
         split = train_test_split(X, y, train_size=500, random_state=seed, stratify=y)
         for model, scores in (
-            (DDLClassifier(random_state=seed), ours),
+            (DDLClassifier(inference="full", random_state=seed), ours),
             (make_baseline(250, random_state=seed), baseline),
         ):
             scores.append(model.fit(split[0], split[2]).score(split[1], split[3]))
-    assert np.mean(ours) > np.mean(baseline) + 0.0009
+    assert np.mean(ours) > np.mean(baseline) + 0.008
 
 
 def test_transform_is_label_free_and_codes_are_not(digits):

@@ -88,7 +88,7 @@ def test_a_stream_goes_on_with_parameters_of_fit_that_its_model_was_fitted_with(
         ("inference", "full", "noise", "per_sample"),
         ("loss", "smooth_hinge", "sharpness", 2.0),
         ("sparse_coder", "elastic_net", "l1_ratio", 0.7),
-        ("coding", None, "max_iter", 100),
+        ("coding", "descent", "n_swaps", 30),
         ("scales", "conjugate", "cost_weight", 0.3),
         ("scales", "jeffreys", "noise_floor", 0.1),
         ("refine", 7, "epochs", 7),

@@ -328,7 +328,7 @@ UPGRADED = {
     },
     "images": {
         "scales": "jeffreys",
-        "coding": None,
+        "coding": "printed",
         "refine": Refiner(2, batch_size=16, jitter=Jitter(0.2, elastic=0.3)),
         "inference": "fast",
         "robustness": None,
@@ -400,7 +400,7 @@ def test_default_values_of_version_1_stay_defaults(path):
     changes |= {"inference": "full", "n_candidates": None, "test_noise": "per_sample"}
     changes |= {"error_budget": 0, "error_route": "alternating", "missing": "error"}
     model = upgrade(changes, path)
-    assert (model.scales, model.coding, model.robustness, model.inference) == ("jeffreys", None, None, "full")
+    assert (model.scales, model.coding, model.robustness, model.inference) == ("jeffreys", "printed", None, "full")
 
 
 @pytest.mark.parametrize(

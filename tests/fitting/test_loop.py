@@ -20,6 +20,7 @@ from ddlearn import (
     Descent,
     GuardedKSVDUpdate,
     JeffreysScales,
+    PrintedCoding,
     SquareLev,
     map_objective,
 )
@@ -200,7 +201,7 @@ def make_printed_matrices(x, y, labels, model, noise_variance, loss):
 
 def test_half_the_weight_is_the_papers_printed_algorithm():
     loss = LOSSES["square"]()
-    training, progress = start_fit(loss, classification_weight=0.5)
+    training, progress = start_fit(loss, classification_weight=0.5, coding=PrintedCoding())
     state, model, variances = progress.state, progress.state.model, progress.state.collect_rows().noise_variance
     expected, n_moved = get_codes(state).toarray(), 0
     for row, (y, labels) in enumerate(zip(training.X, collect_labels(training), strict=True)):
@@ -220,7 +221,7 @@ def test_half_the_weight_is_the_papers_printed_algorithm():
 @every_loss
 def test_a_vanishing_weight_gives_codes_without_labels(loss):
     # From empty codes: every code is better than none, so that the guard takes what the pursuit finds.
-    training, progress = start_fit(loss, classification_weight=1e-12)
+    training, progress = start_fit(loss, classification_weight=1e-12, coding=PrintedCoding())
     empty = put_rows(progress.state, training, codes=RowCodes.empty(400, 4, np.float64))
     label_free = progress.state.encoder.encode(training.X).to_csr(60)
     codes = get_codes(encode(empty, progress.settings)[0])

@@ -33,6 +33,8 @@ _ROUNDING = 16 * np.finfo(np.float64).eps
 _SUFFICIENT_DECREASE = 1e-4
 # 2^-40 of a step is lost in the rounding of the classifier.
 _MAX_HALVINGS = 40
+# The mean is this many times the median at most.
+_LARGEST_MEAN = 10
 # Memory for the Hessians of classes that are trained together; the other classes wait.
 _HESSIAN_BYTES = 2**27
 
@@ -265,11 +267,15 @@ def scale_ridge(ridge: float, loss: Loss, squared_norms: Floats) -> Floats:
     """Return each class's penalty: relative to the Hessian's mean diagonal entry over the atoms in use.
 
     The reference point is fixed, so that all rounds, and all calls on the same codes, minimise one function.
-    ``squared_norms`` are those of a :class:`CodeSummary`.
     """
-    used = squared_norms > 0
-    mean_norms = [norms[use].mean() if use.any() else 0.0 for norms, use in zip(squared_norms, used, strict=True)]
-    return ridge * mean_curvature(loss) * np.array(mean_norms)
+    return ridge * mean_curvature(loss) * np.array([_average_used(norms[norms > 0]) for norms in squared_norms])
+
+
+def _average_used(squared_norms: Floats) -> float:
+    # With fewer features than atoms some codes are huge and cancel each other, which must not shrink all classifiers.
+    if squared_norms.size == 0:
+        return 0.0
+    return float(min(squared_norms.mean(), _LARGEST_MEAN * np.median(squared_norms)))
 
 
 class Rounds(NamedTuple):
