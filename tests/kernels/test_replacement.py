@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from reference import minimum_on
 
 from ddlearn.codes import RowCodes
-from ddlearn.coding.coders import replace_atoms
+from ddlearn.coding.coders import PIVOT_FLOOR
+from ddlearn.kernels.pursuit import make_replacement_workspace, replace_rows
 
 both_dtypes = pytest.mark.parametrize("dtype", [np.float64, np.float32])
 SHAPES = [(6, 12, 8, 0, 3), (5, 20, 7, 3, 4), (4, 40, 10, 9, 2), (4, 5, 6, 2, 5), (6, 15, 4, 2, 1)]  # the last is T
@@ -35,11 +36,14 @@ def supports(codes):
     return [set(row[used].tolist()) for row, used in zip(codes.indices, codes.values != 0, strict=True)]
 
 
-def run(problem, codes, n_swaps=many, smallest_gain=1e-9, **options):
+def run(problem, codes, n_swaps=many, smallest_gain=1e-9, *, sources=None, may_grow=False):
     """Return improved copies of codes, and the number of swaps."""
     codes = RowCodes(codes.indices.copy(), codes.values.copy())
-    gains = np.full(len(codes.values), smallest_gain, codes.values.dtype)
-    n_taken = replace_atoms(*problem, codes, gains, n_swaps, **options)
+    (n_rows, budget), dtype, coef = codes.values.shape, codes.values.dtype, problem[2]
+    sources, n_taken = np.arange(n_rows) if sources is None else sources, np.empty(n_rows, np.int32)
+    limits = np.full(n_rows, smallest_gain, dtype), dtype.type(PIVOT_FLOOR[dtype]), n_swaps, may_grow
+    workspace = make_replacement_workspace(budget, coef.shape[1], len(coef), dtype)
+    replace_rows(*problem, sources, *limits, workspace, *codes, n_taken)
     return codes, n_taken
 
 

@@ -14,7 +14,6 @@ from abc import ABC, abstractmethod
 from numbers import Integral
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
 from ..codes import Floats, RowCodes
@@ -114,6 +113,9 @@ class SparseCoder(BaseEstimator, ABC):
             At most T entries per row.
         """
 
+    def check_parameters(self) -> None:
+        """Raise a ValueError if a constructor parameter is invalid; called before the coder is used."""
+
     def measure_penalty(self, values: Floats) -> Floats:
         """Return the penalty on each row of coefficients, in units of half the squared residual; 0 by default."""
         return np.zeros(len(values), values.dtype)
@@ -197,56 +199,6 @@ class KernelCoder(SparseCoder):
         """Overwrite codes, starting from them if the kernel can; `sizes` are those of its workspace."""
 
 
-def replace_atoms(
-    gram: Floats,
-    correlations: Floats,
-    coef: Floats,
-    weight: Floats,
-    pull: Floats,
-    codes: RowCodes,
-    smallest_gains: Floats,
-    n_swaps: int,
-    *,
-    sources: NDArray[np.intp] | None = None,
-    may_grow: bool = False,
-) -> NDArray[np.int32]:
-    """Improve codes in place by swaps of one atom, each the best that there is; return how many there were.
-
-    Parameters
-    ----------
-    gram, correlations, coef, weight, pull : ndarray
-        The row problems, as for :meth:`SparseCoder.encode`.
-    codes : RowCodes
-        The codes.  Afterwards they solve their problems exactly on their supports.
-    smallest_gains : ndarray of shape (n_rows,)
-        By how much a swap must lower the minimum.
-    n_swaps : int
-        The most swaps of a row.
-    sources : ndarray of shape (n_rows,) or None, default=None
-        Which row of the correlations a row has, if several share one.
-    may_grow : bool, default=False
-        Whether an atom may enter without another leaving, where a code has fewer than T.
-    """
-    n_rows, budget = codes.values.shape
-    n_taken = np.empty(n_rows, np.int32)
-    replace_rows(
-        gram,
-        correlations,
-        coef,
-        weight,
-        pull,
-        np.arange(n_rows) if sources is None else sources,
-        smallest_gains,
-        gram.dtype.type(PIVOT_FLOOR[gram.dtype]),
-        n_swaps,
-        may_grow,
-        make_replacement_workspace(budget, len(gram), len(coef), gram.dtype),
-        *codes,
-        n_taken,
-    )
-    return n_taken
-
-
 class _Pursuit(KernelCoder):
     """Greedy choice of atoms, with least squares on those chosen, then swaps: what OMP and ORMP share."""
 
@@ -256,8 +208,10 @@ class _Pursuit(KernelCoder):
         self.tol = tol
         self.n_swaps = n_swaps
 
-    def _solve(self, problem: RowArrays, energies: Floats | None, sizes: Sizes, codes: RowCodes) -> None:
+    def check_parameters(self) -> None:
         check_number("n_swaps", self.n_swaps, Integral)
+
+    def _solve(self, problem: RowArrays, energies: Floats | None, sizes: Sizes, codes: RowCodes) -> None:
         n_rows, dtype = len(codes.values), codes.values.dtype
         is_traditional = energies is not None
         if energies is None:
@@ -268,10 +222,13 @@ class _Pursuit(KernelCoder):
         smallest = dtype.type((_ROUNDING_ERRORS_OF_CORRELATION * np.finfo(dtype).eps) ** 2)
         limits = energies, tolerances, smallest, dtype.type(PIVOT_FLOOR[dtype])
         pursue_rows(*problem, *limits, self.uses_residual_norm, make_pursuit_workspace(*sizes), *codes)
-        if is_traditional and self.n_swaps > 0 and codes.values.shape[1] > 1:
+        budget = codes.values.shape[1]
+        if is_traditional and self.n_swaps > 0 and budget > 1:
             explained = np.vecdot(np.take_along_axis(problem[1], codes.indices.astype(np.intp), 1), codes.values)
             gains = dtype.type(_SMALLEST_GAIN[dtype]) * np.abs(explained)
-            replace_atoms(*problem[:5], codes, gains, self.n_swaps)
+            limits = gains, dtype.type(PIVOT_FLOOR[dtype]), self.n_swaps, False
+            workspace = make_replacement_workspace(budget, *sizes[1:3], dtype)
+            replace_rows(*problem[:5], np.arange(n_rows), *limits, workspace, *codes, np.empty(n_rows, np.int32))
 
 
 class OMP(_Pursuit):

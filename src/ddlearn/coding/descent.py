@@ -33,9 +33,10 @@ from sklearn.base import BaseEstimator
 
 from ..codes import Flags, Floats, Model, RowCodes
 from ..kernels import support as kernel
+from ..kernels.pursuit import make_replacement_workspace, replace_rows
 from ..kernels.support import Rows, Shared, Steps
 from ..losses import Loss, check_number
-from .coders import PIVOT_FLOOR, replace_atoms
+from .coders import PIVOT_FLOOR
 from .encoder import Encoder
 
 Positions = NDArray[np.intp]
@@ -307,10 +308,23 @@ class Descent(DiscriminativeCoding):
                 return
             weight, pull = problems.make_parabolas(rows, active)
             smallest = self.tol * rows.objective[active] * rows.noise_variance[active]
-            codes = RowCodes(rows.indices[active], rows.values[active])
-            problem = problems.encoder.gram, problems.correlations, problems.model.coef, weight, pull
-            sources = problems.sources[active]
-            n_taken = replace_atoms(*problem, codes, smallest, at_once, sources=sources, may_grow=True)
+            codes, n_taken = RowCodes(rows.indices[active], rows.values[active]), np.empty(len(active), np.int32)
+            gram, dtype = problems.encoder.gram, codes.values.dtype
+            replace_rows(
+                gram,
+                problems.correlations,
+                problems.model.coef,
+                weight,
+                pull,
+                problems.sources[active],
+                smallest,
+                dtype.type(PIVOT_FLOOR[dtype]),
+                at_once,
+                True,  # where a code has fewer than T atoms, one may enter without another leaving
+                make_replacement_workspace(codes.values.shape[1], len(gram), weight.shape[1], dtype),
+                *codes,
+                n_taken,
+            )
             is_other = n_taken > 0
             before = rows.objective.copy()
             active = self._try(problems, rows, active[is_other], codes.rows(np.flatnonzero(is_other)), moves, REPLACE)

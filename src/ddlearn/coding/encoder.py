@@ -34,7 +34,9 @@ def resolve_sparse_coder(sparse_coder: str | SparseCoder) -> SparseCoder:
     >>> resolve_sparse_coder("omp")
     OMP()
     """
-    return resolve("sparse coder", sparse_coder, SPARSE_CODERS, SparseCoder)
+    resolved = resolve("sparse coder", sparse_coder, SPARSE_CODERS, SparseCoder)
+    resolved.check_parameters()
+    return resolved
 
 
 def check_samples(X: ArrayLike, dictionary: ArrayLike) -> tuple[Floats, Floats]:
