@@ -28,6 +28,7 @@ from ddlearn.datasets import load_usps
 
 _TINY = 1e-6  # value with which an atom enters a support, before the code is refitted
 _EXACT = 1e-10
+_MANY_STEPS = 30
 _N_RANDOM_STARTS = 5
 
 
@@ -78,7 +79,7 @@ def polish(task: Task, row: int, codes: RowCodes) -> float:
     while True:
         problems = task.pose(np.full(len(codes.indices), row))
         rows = problems.place(codes)
-        refit(problems, rows, np.arange(len(codes.indices)), _EXACT)
+        refit(problems, rows, np.arange(len(codes.indices)), _EXACT, _MANY_STEPS)
         winner = int(np.argmin(rows.objective))
         if not rows.objective[winner] < best * (1 - 1e-9):
             return best
@@ -145,7 +146,7 @@ def enumerate_hypotheses(coder: DiscriminativeCoder, X: NDArray, noise_variance:
             np.zeros(n_rows, np.intp),
         )
         rows = problems.place(RowCodes(np.tile(supports, (n_classes, 1)), np.full((n_rows, 2), _TINY)))
-        refit(problems, rows, np.arange(n_rows), _EXACT)
+        refit(problems, rows, np.arange(n_rows), _EXACT, _MANY_STEPS)
         lowest[row] = rows.objective.reshape(n_classes, -1).min(axis=1)
     return lowest
 

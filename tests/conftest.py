@@ -120,7 +120,7 @@ def enumerate_supports(coder, X, labels, noise_variance):
     problems = coder.pose(correlations, energies, labels[rows], noise_variance[rows], rows)
     indices = np.tile(supports, (n_samples, 1))
     placed = problems.place(RowCodes(indices, np.full(indices.shape, 1e-6)))
-    refit(problems, placed, np.arange(len(rows)), 1e-12)
+    refit(problems, placed, np.arange(len(rows)), 1e-12, 30)
     return placed.objective.reshape(n_samples, -1).min(axis=1)
 
 

@@ -199,7 +199,7 @@ def refit(
     rows: Rows,
     active: Positions,
     tol: float,
-    max_steps: int = _MAX_NEWTON_STEPS,
+    max_steps: int,
     limits: Floats | None = None,
 ) -> None:
     """Minimise F on the supports of active rows, until a step would bring at most the share ``tol`` of F.
@@ -282,16 +282,18 @@ class Descent(DiscriminativeCoding):
         if problems.encoder.sparse_coder.has_penalty:
             self._descend_with_penalty(problems, rows, labelled, moves)
             return rows, moves
-        self._refit(problems, rows, labelled, max(self.tol, _ROUGH), moves)
+        self._refit(problems, rows, labelled, max(self.tol, _ROUGH), _ROUGH_STEPS, moves)
         if not is_start_traditional:
             self._reselect(problems, rows, labelled, moves)
         self._replace(problems, rows, labelled, moves)
-        self._refit(problems, rows, labelled, self.tol / 100, moves)
+        self._refit(problems, rows, labelled, self.tol / 100, _MAX_NEWTON_STEPS, moves)
         return settle(problems, rows, start, before), moves
 
-    def _refit(self, problems: RowProblems, rows: Rows, active: Positions, tol: float, moves: Moves) -> None:
+    def _refit(
+        self, problems: RowProblems, rows: Rows, active: Positions, tol: float, max_steps: int, moves: Moves
+    ) -> None:
         before = rows.objective[active]
-        refit(problems, rows, active, tol)
+        refit(problems, rows, active, tol, max_steps)
         decrease = before - rows.objective[active]
         moves.add(active[decrease > 0], REFIT, decrease[decrease > 0])
 
