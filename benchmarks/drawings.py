@@ -71,11 +71,17 @@ def fit(name: str) -> tuple[DDLClassifier, Any, Any]:
         X, X_test, y, y_test = train_test_split(
             images.X, images.labels, train_size=1000, stratify=images.labels, random_state=0
         )
-        parameters = {"n_nonzero_coefs": 3}
+        parameters = {"n_nonzero_coefs": 3, "random_state": 1}
     else:
         images, test = read_data(f"{name}:train"), read_data(f"{name}:test")
-        X, y, X_test, y_test, parameters = images.X, images.labels, test.X, test.labels, {"n_components": 500}
-    model = DDLClassifier(**parameters, image_shape=images.image_shape, random_state=0, n_jobs=-1)
+        X, y, X_test, y_test, parameters = (
+            images.X,
+            images.labels,
+            test.X,
+            test.labels,
+            {"n_components": 500, "random_state": 0},
+        )
+    model = DDLClassifier(**parameters, image_shape=images.image_shape, n_jobs=-1)
     return model.fit(X, y), X_test, y_test
 
 

@@ -33,7 +33,7 @@ if CHROMIUM is None and not IS_REQUIRED:
 sync_api = import_module("playwright.sync_api") if IS_REQUIRED else pytest.importorskip("playwright.sync_api")
 
 FLAGS = ["--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update"]
-SEVEN = [(0.28, 0.2), (0.7, 0.2), (0.45, 0.82)]  # in shares of the pad
+SEVEN = [(0.28, 0.2), (0.7, 0.2), (0.45, 0.82)]  # as in benchmarks/drawings.py
 
 
 @pytest.fixture(scope="module")
@@ -73,14 +73,14 @@ def fit_digits(**parameters):
     X, X_test, y, y_test = train_test_split(
         images.data, images.target, train_size=1000, stratify=images.target, random_state=0
     )
-    model = DDLClassifier(image_shape=(8, 8), random_state=0, **parameters).fit(X, y)
+    model = DDLClassifier(image_shape=(8, 8), **{"random_state": 0} | parameters).fit(X, y)
     return model, X_test, y_test
 
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     """Return the model of the demo, its test images, and its page."""
-    model, X, y = fit_digits(n_nonzero_coefs=3)
+    model, X, y = fit_digits(n_nonzero_coefs=3, random_state=1)
     path = tmp_path_factory.mktemp("page") / "digits.html"
     write_report(model, path, X, y, title="Digits", data_name="digits")
     return model, X, y, path
