@@ -347,7 +347,7 @@ def test_all_of_it_by_keyboard(demo, open_page):
     page.locator("h1").click()
     settle(page)
     page.evaluate("window.reached = []; document.addEventListener('focusin', e => reached.push(e.target.id))")
-    for _ in range(60):
+    for _ in range(90):
         page.keyboard.press("Tab")
     reached = set(page.evaluate("reached"))
     assert {"theme", "tool-draw", "pad", "verdict-plain", "budget", "sample-filter"} <= reached
