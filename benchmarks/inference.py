@@ -1,7 +1,8 @@
 """What the treatment of new samples costs, against plain coding: ``python -m benchmarks.inference``.
 
-Targets: full inference of ten hypotheses within 12 times the fast rule for every loss, alignment in three rounds within
-15 times plain coding.  All are measured in one process, one after the other in several rounds, of which the best counts.
+Targets: full inference of ten hypotheses within 12 times the fast rule for every loss, alignment in three rounds
+within 15 times plain coding.  All are measured in one process, one after the other in several rounds, of which the best
+counts.
 """
 
 from __future__ import annotations
