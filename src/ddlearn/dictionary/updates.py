@@ -81,7 +81,8 @@ class DictionaryUpdate(BaseEstimator, ABC):
     is_additive : bool
         The update is an :class:`AdditiveUpdate`: a fit calls its methods on sums over the samples, not :meth:`update`.
     is_guarded : bool
-        A fit undoes the update where it raises the objective: atoms and codes then stay as they were.
+        A fit undoes the update where it raises the objective, and tries :meth:`make_cautious` instead; if that raises
+        it too, atoms and codes stay as they were.
 
     See Also
     --------
@@ -104,6 +105,10 @@ class DictionaryUpdate(BaseEstimator, ABC):
     is_monotone = False
     is_additive = False
     is_guarded = False
+
+    def make_cautious(self) -> DictionaryUpdate:
+        """Return an update that takes fewer risks than this one, or itself if there is none."""
+        return self
 
     @abstractmethod
     def update(
@@ -459,6 +464,8 @@ class AtomUpdate(AdditiveUpdate):
 class GuardedKSVDUpdate(KSVDUpdate):
     """Approximate K-SVD that never raises the objective: where it would, atoms and codes stay as they were.
 
+    Before that it is tried without the replacement of near-duplicate atoms, which faces have many of.
+
     To improve the atoms with the weights of the noise instead, as :class:`AtomUpdate` does, would lower the objective
     further, but by a few samples that are represented ever better than the others, and predicts worse.
 
@@ -474,6 +481,9 @@ class GuardedKSVDUpdate(KSVDUpdate):
     """
 
     is_guarded = True
+
+    def make_cautious(self) -> GuardedKSVDUpdate:
+        return GuardedKSVDUpdate(max_coherence=1.0, outlier_fraction=self.outlier_fraction)
 
 
 class BlockCoordinateUpdate(AtomUpdate):

@@ -433,8 +433,10 @@ def iterate(progress: FitProgress, training: TrainingSet) -> FitProgress:
     state = train_classifiers(state, settings, training, priors.ridge)
     trained = perf_counter()
     step = _improve_atoms(state, settings, training, priors)
-    is_undone = False
-    if settings.dictionary_update.is_guarded and step.exceeds(last.objective):
+    is_undone, update = False, settings.dictionary_update
+    if update.is_guarded and step.exceeds(last.objective) and (cautious := update.make_cautious()) is not update:
+        step = _improve_atoms(state, replace(settings, dictionary_update=cautious), training, priors)
+    if update.is_guarded and step.exceeds(last.objective):
         kept = _DictionaryStep(update_scales(state, settings, training, priors), 0, step.scale_seconds)
         # Not so only if it has risen before, as by alignment, which moves the samples.
         is_undone = sum(kept.scaled.objective) < sum(step.scaled.objective)
