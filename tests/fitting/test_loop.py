@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -334,6 +335,33 @@ def test_a_guarded_update_that_raises_the_objective_is_undone():
     np.testing.assert_array_equal(guarded.state.model.dictionary, start.state.model.dictionary)
     np.testing.assert_array_equal(guarded.state.model.class_cost, expected.state.model.class_cost)
     assert guarded.history[1].objective == expected.history[1].objective <= start.history[0].objective
+
+
+class CautiousSpoiler(GuardedSpoiler):
+    def make_cautious(self):
+        return AtomUpdate()
+
+
+def test_a_cautious_update_takes_the_place_of_one_that_raises_the_objective():
+    training, start = start_fit(LOSSES["square"]())
+    cautious, expected = (
+        iterate(start._replace(settings=replace(start.settings, dictionary_update=update)), training)
+        for update in (CautiousSpoiler(), AtomUpdate())
+    )
+    assert not cautious.history[1].is_undone
+    np.testing.assert_array_equal(cautious.state.model.dictionary, expected.state.model.dictionary)
+    assert isinstance(cautious.settings.dictionary_update, CautiousSpoiler)  # which is tried again next time
+
+
+def test_duplicates_among_the_first_atoms_do_not_keep_the_dictionary_from_being_learned():
+    # To replace atoms in use raises the objective. When K-SVD was undone for that, it was in every iteration: samples
+    # that are atoms had got tiny variances, and any change of an atom cost more than it brought.
+    rng = np.random.default_rng(0)
+    y = np.arange(240) % 3
+    X = normalise(rng.standard_normal((3, 12))[y] + 0.1 * rng.standard_normal((240, 12)))  # all of a class are alike
+    model = DDLClassifier(120, n_nonzero_coefs=3, max_iter=5, random_state=0).fit(X, y)
+    assert not all(record.is_undone for record in model.history_[1:])
+    assert all(after.objective <= before.objective for before, after in pairwise(model.history_))
 
 
 def test_guarded_ksvd_is_ksvd_while_that_lowers_the_objective():
