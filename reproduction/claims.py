@@ -66,8 +66,8 @@ def list_claims(digits: Setup, faces: Setup, n_jobs: int | None) -> list[Claim]:
             '"Only one iteration of Algorithm 1 is needed when the square cost is used, since it is already '
             'quadratic." '
             "A model after two outer iterations, one seed: share of training samples whose code differs by more than "
-            "0.1 % from that after 100 steps, by number of steps from label-free codes; and the mean number of steps "
-            "of a sample, taken, and undone since they would have raised its objective.",
+            "0.1 % from that after 100 printed steps, by number of printed steps from label-free codes. A step that "
+            "would raise a sample's objective is undone, and ends its coding.",
             list_step_cells(digits, n_jobs),
             report_steps,
         ),

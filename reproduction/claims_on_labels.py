@@ -21,6 +21,7 @@ from .tables import (
     save_figure,
 )
 from .trials import (
+    BASELINE,
     BOTH,
     LOSS_COLOURS,
     LOSS_TITLES,
@@ -115,7 +116,7 @@ def list_labelled_cells(setup: Setup, n_jobs: int | None, n_samples: int) -> lis
     """Return fits with ever more labels."""
     cells = []
     for learner in LEARNERS:
-        settings = {} if learner.method.startswith("baseline") else PAPER
+        settings = BASELINE if learner.method.startswith("baseline") else PAPER
         for share in LABELLED:
             size = {"n_components": _count_atoms(setup, learner, share, n_samples), "loss": "square"}
             for seed in setup.seeds:

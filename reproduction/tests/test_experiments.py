@@ -35,7 +35,7 @@ TINY = experiments._shrink(
     grid=GRID,
     digits=DIGITS,
     faces=FACES,
-    mnist={"dataset": "digits", "max_train": 110, "max_test": 30},
+    mnist={"dataset": "digits", "n_components": 16, "max_train": 110, "max_test": 30},
     budgets=(1, 2),
     peers={"nearest neighbour": [{}], "linear SVM": [{}, {"C": [1.0]}]},
 )
