@@ -20,7 +20,7 @@ from .trials import (
     get_trial,
     make_cell,
 )
-from .usps_grid import list_choices
+from .usps_grid import METHOD_TITLES, list_choices
 
 _LARGE_FACTORS = (2.5, 5, 10, 15)  # of K = 300 on digits
 _LARGE_BUDGETS = (1, 3)
@@ -33,7 +33,7 @@ def report_grid(grid: Sequence[Record], name: str, symbol: str) -> str:
     """Report, from the grid of USPS, how the error depends on a setting: mean and least over the other one."""
     values = list(dict.fromkeys(get_trial(record).settings[name] for record in grid))
     rows = []
-    for method in BOTH:
+    for method in METHOD_TITLES:
         for loss in dict.fromkeys(get_trial(record).settings["loss"] for record in grid):
             choices = list_choices(grid, method, loss)
             errors = [[choice.test_error for choice in choices if getattr(choice, name) == value] for value in values]
