@@ -40,6 +40,12 @@ class Claim(NamedTuple):
     words: str
     cells: list[Cell]
     report: Callable[[Sequence[Record], Path], str]
+    is_new: bool = False  # whether its cells were measured with the present core
+
+
+_FORMER_WORDS = (
+    "*Measured before the core was rebuilt, with discriminative coding as printed, floors and plain K-SVD.*\n\n"
+)
 
 
 def list_claims(digits: Setup, faces: Setup, n_jobs: int | None) -> list[Claim]:
@@ -70,6 +76,7 @@ def list_claims(digits: Setup, faces: Setup, n_jobs: int | None) -> list[Claim]:
             "would raise a sample's objective is undone, and ends its coding.",
             list_step_cells(digits, n_jobs),
             report_steps,
+            is_new=True,
         ),
         Claim(
             "Wrong labels",
@@ -130,7 +137,8 @@ def run_claims(
     records: list[Record] = []
     for claim in claims:
         of_claim = runner.run(claim.cells)  # from the cache
-        parts.append(f"## {claim.title}\n\n{claim.words}\n\n{claim.report(of_claim, runner.output)}")
+        words = claim.words if claim.is_new else f"{_FORMER_WORDS}{claim.words}"
+        parts.append(f"## {claim.title}\n\n{words}\n\n{claim.report(of_claim, runner.output)}")
         records += of_claim
     write_tables(runner.output, "claims", "\n".join(parts), records)
     return records

@@ -21,12 +21,10 @@ from .tables import (
     save_figure,
 )
 from .trials import (
-    BASELINE,
-    BOTH,
+    FORMER_BOTH,
     LOSS_COLOURS,
     LOSS_TITLES,
     LOSSES,
-    PAPER,
     describe_errors,
     get_error,
     get_trial,
@@ -64,7 +62,7 @@ def list_flipped_cells(setup: Setup, n_jobs: int | None) -> list[Cell]:
     """Return fits to ever more wrong labels."""
     return [
         make_cell(setup.make_trial(method, settings | {"loss": loss}, seed, flipped=share), n_jobs)
-        for method, settings in BOTH.items()
+        for method, settings in FORMER_BOTH.items()
         for loss in LOSSES
         for share in FLIPPED
         for seed in setup.seeds
@@ -116,7 +114,7 @@ def list_labelled_cells(setup: Setup, n_jobs: int | None, n_samples: int) -> lis
     """Return fits with ever more labels."""
     cells = []
     for learner in LEARNERS:
-        settings = BASELINE if learner.method.startswith("baseline") else PAPER
+        settings = FORMER_BOTH["baseline" if learner.method.startswith("baseline") else "ddl"]
         for share in LABELLED:
             size = {"n_components": _count_atoms(setup, learner, share, n_samples), "loss": "square"}
             for seed in setup.seeds:

@@ -10,10 +10,9 @@ from .cells import Cell, Record
 from .setups import Setup
 from .tables import format_table
 from .trials import (
-    JEFFREYS,
+    FORMER,
     LOSS_TITLES,
     LOW_FLOORS,
-    PAPER,
     describe_errors,
     get_trial,
     make_cell,
@@ -22,21 +21,18 @@ from .trials import (
 WEIGHT_LOSSES = ("square", "logistic")
 # Floors far above all scales make every noise variance and every class cost one constant, in the ratio of the medians
 # of the first codes: then classification_weight is the fixed lambda of other methods, in units of that ratio.
-FIXED: dict[str, Any] = JEFFREYS | {"noise_floor": 1e4, "cost_floor": 1e4}
-LAMBDAS = (0.1, 0.3, 1.0, 3.0, 10.0)
-ESTIMATED: dict[str, dict[str, Any]] = {
-    "estimated, conjugate priors": {},
-    "estimated, the paper's priors, low floors": JEFFREYS | LOW_FLOORS,
-}
+FIXED: dict[str, Any] = {"noise_floor": 1e4, "cost_floor": 1e4}
+LAMBDAS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+ESTIMATED: dict[str, dict[str, Any]] = {"estimated, default floors": {}, "estimated, low floors": LOW_FLOORS}
 # Terms of constants would stop a fit with fixed scales after one iteration; so all have the paper's 20.
-_ALL_ITERATIONS: dict[str, Any] = {"tol": 0.0, "max_iter": 20}
-N_FOLDS = 2
+_ALL_ITERATIONS: dict[str, Any] = {"tol": 0.0}
+N_FOLDS = 3
 
 
 def list_weight_cells(setup: Setup, n_jobs: int | None) -> list[Cell]:
     """Return fits with estimated scales, and with fixed ones over a grid of lambda."""
     scales = [*ESTIMATED.values(), *(FIXED | {"classification_weight": weight} for weight in LAMBDAS)]
-    settings = PAPER | _ALL_ITERATIONS
+    settings = FORMER | _ALL_ITERATIONS
     return [
         make_cell(setup.make_trial("ddl", settings | {"loss": loss} | scale, seed, n_folds=N_FOLDS), n_jobs)
         for loss in WEIGHT_LOSSES

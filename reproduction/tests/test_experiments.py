@@ -45,7 +45,8 @@ TINY = experiments._shrink(
 def few_values():
     """Try fewer values of what an experiment varies."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(trials.PAPER, "max_iter", N_ITERATIONS)
+        for settings in (trials.PAPER, trials.FORMER):
+            patch.setitem(settings, "max_iter", N_ITERATIONS)
         patch.setattr(claims_on_fitting, "_PAPERS_ITERATIONS", N_ITERATIONS)
         patch.setitem(claims_on_fitting._START_SETTINGS, "max_iter", N_ITERATIONS + 1)
         patch.setattr(claims_on_labels, "FLIPPED", (0.0, 0.3))
