@@ -32,7 +32,7 @@ from .trials import (
     run_trials,
 )
 
-SIZES = (50, 100, 200, 300, 500)  # K
+SIZES = (50, 100, 200, 500)  # K
 BUDGETS = (1, 2, 3, 5)  # T
 METHOD_TITLES = {
     "baseline": "Baseline: K-SVD, then classifiers (Fig. 2)",
