@@ -56,7 +56,7 @@ CHANGES = [
 ]
 
 
-def list_trials(setup: Setup, losses: Sequence[str] = ABLATION_LOSSES) -> list[Trial]:
+def list_trials(setup: Setup, losses: Sequence[str]) -> list[Trial]:
     """Return the trials of a data set; rows that share a fit are variants of one trial."""
     fits: dict[str, tuple[dict[str, Any], dict[str, dict[str, Any]]]] = {}
     for change in CHANGES:
@@ -82,7 +82,10 @@ def run_ablation(
     faces: Setup = Setup("yaleb", 600, 5, (0, 1)),  # noqa: B008
 ) -> list[Record]:
     """Change one choice at a time, on digits and on faces."""
-    trials = {digits.dataset: list_trials(digits), f"{faces.dataset} (faces)": list_trials(faces, FACE_LOSSES)}
+    trials = {
+        digits.dataset: list_trials(digits, ABLATION_LOSSES),
+        f"{faces.dataset} (faces)": list_trials(faces, FACE_LOSSES),
+    }
     records = run_trials([trial for of_one in trials.values() for trial in of_one], runner)
     by_dataset = {name: run_trials(of_one, runner) for name, of_one in trials.items()}  # from the cache
     write_tables(runner.output, "ablation", _format(by_dataset), records)
