@@ -448,16 +448,13 @@ def _draw_sigma(output: Path, records: Sequence[Record]) -> None:
         counts, edges = np.array(sigma["counts"]), np.array(sigma["edges"])
         factor, explained = fit_inverse(counts, edges)
         widths = np.diff(edges)
-        axes.bar(edges[:-1], counts, widths, align="edge", color=BLUE, label="above the floor")
-        axes.bar(edges[0], sigma["n_at_floor"], widths[0], counts[0], align="edge", color=ORANGE, label="at the floor")
+        axes.bar(edges[:-1], counts, widths, align="edge", color=BLUE, label="learned")
         dense = np.linspace(edges[0], edges[-1], 400)
         axes.plot(dense, factor / dense, color=RED, lw=2.5, label="nearest 1/x")
         axes.set_xlim(0, edges[-1])
         axes.tick_params(labelsize=12, labelleft=True)
         axes.grid(alpha=0.3)
-        axes.set_title(
-            f"{priors.capitalize()} priors: {_show_percentage(sigma['floor_share'])} at the floor", fontsize=15
-        )
+        axes.set_title(f"{priors.capitalize()} priors", fontsize=15)
         likelihood = sigma["log_likelihood"]
         axes.set_xlabel(
             f"$\\sigma$\nshare of variance explained by 1/x: {explained:.2f}\nlog-likelihood per sample:\n"
@@ -465,7 +462,7 @@ def _draw_sigma(output: Path, records: Sequence[Record]) -> None:
             fontsize=12,
         )
         axes.set_ylabel("Training samples", fontsize=14)
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=13)
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=13)
     save_figure(figure, output, "parameters_sigma")
 
 
