@@ -82,9 +82,10 @@ def list_claims(digits: Setup, faces: Setup, n_jobs: int | None) -> list[Claim]:
             "Wrong labels",
             '"This is consistent with the theoretical argument that LogitBoost should outperform AdaBoost when '
             'training data is noisy or mislabeled." Test error (%) by '
-            "share of training labels replaced by another class.",
+            "share of training labels replaced by another class; two seeds.",
             list_flipped_cells(digits, n_jobs),
             report_flipped,
+            is_new=True,
         ),
         Claim(
             "Weights from the data",
