@@ -206,10 +206,11 @@ def _format_early(early: Sequence[Record], unguarded: Sequence[Record], others: 
             seen = [100 * record["result"]["label_free_error"][-1] for record in group]
             row.append(str(len(group)))
             row += [describe_errors(group, "full"), f"{np.mean(seen):.2f}"] if group else ["", ""]
-        rows.append(row)
+        thawed = [record for record in (*unguarded, *others) if get_trial(record).settings["loss"] == loss]
+        rows.append([*row, describe_errors(thawed, "full")])
     names = ("fits", "full rule", "training images, label-free")
     groups = ("early", "the same without guard", "others")
-    header = ["error (%)", *(f"{group}: {name}" for group in groups for name in names)]
+    header = ["error (%)", *(f"{group}: {name}" for group in groups for name in names), "both of these: full rule"]
     return (
         f"Fits with T = {FACE_BUDGETS[0]} that stopped within {_FEW_ITERATIONS} iterations, the same halves with plain "
         "K-SVD, and the other halves. In the early ones the guard has undone every K-SVD update, which would have "
