@@ -66,7 +66,7 @@ PEER_TITLES = {
 }
 _PEER_FOLDS = 2
 # With the larger budgets, which are not the paper's.
-_FEW_ITERATIONS = 7
+_FEW_ITERATIONS = 8
 UNGUARDED: dict[str, Any] = {"dictionary_update": "ksvd"}
 _FEW_LOSSES = ("square",)
 _FEW_HALVES = 5
@@ -189,32 +189,34 @@ def _format_group(records: Sequence[Record], row: Row, has_size_in_header: bool)
 
 
 def _is_early(record: Record) -> bool:
-    """Return whether it is a fit of DDL to faces with the paper's T that stopped after few iterations."""
-    trial = get_trial(record)
-    if trial.method != "ddl" or trial.settings["n_nonzero_coefs"] != FACE_BUDGETS[0]:
-        return False
-    return bool(record["result"]["n_iter"] <= _FEW_ITERATIONS)
+    """Return whether it is a fit of DDL that stopped after few iterations."""
+    return get_trial(record).method == "ddl" and bool(record["result"]["n_iter"] <= _FEW_ITERATIONS)
+
+
+def _get_loss_and_budget(record: Record) -> tuple[str, int]:
+    settings = get_trial(record).settings
+    return settings["loss"], settings["n_nonzero_coefs"]
 
 
 def _format_early(early: Sequence[Record], unguarded: Sequence[Record], others: Sequence[Record]) -> str:
     """Return the errors of fits that stopped early, of the same without guard, and of the others."""
+    kinds = (early, unguarded, others)
     rows = []
-    for loss in LOSSES:
-        row = [LOSS_TITLES[loss]]
-        for records in (early, unguarded, others):
-            group = [record for record in records if get_trial(record).settings["loss"] == loss]
+    for key in dict.fromkeys(map(_get_loss_and_budget, (*others, *early))):
+        row = [f"{LOSS_TITLES[key[0]]}, T = {key[1]}"]
+        groups = [[record for record in records if _get_loss_and_budget(record) == key] for records in kinds]
+        for group in groups:
             seen = [100 * record["result"]["label_free_error"][-1] for record in group]
             row.append(str(len(group)))
             row += [describe_errors(group, "full"), f"{np.mean(seen):.2f}"] if group else ["", ""]
-        thawed = [record for record in (*unguarded, *others) if get_trial(record).settings["loss"] == loss]
-        rows.append([*row, describe_errors(thawed, "full")])
+        rows.append([*row, describe_errors([*groups[1], *groups[2]], "full")])
     names = ("fits", "full rule", "training images, label-free")
-    groups = ("early", "the same without guard", "others")
-    header = ["error (%)", *(f"{group}: {name}" for group in groups for name in names), "both of these: full rule"]
+    titles = ("early", "the same without guard", "others")
+    header = ["error (%)", *(f"{title}: {name}" for title in titles for name in names), "both of these: full rule"]
     return (
-        f"Fits with T = {FACE_BUDGETS[0]} that stopped within {_FEW_ITERATIONS} iterations, the same halves with plain "
-        "K-SVD, and the other halves. In the early ones the guard has undone every K-SVD update, which would have "
-        "raised the objective: their dictionary consists of training samples.\n\n" + format_table(header, rows)
+        f"Fits that stopped within {_FEW_ITERATIONS} iterations, the same halves with plain K-SVD, and the others. "
+        "In the early ones the guard has undone every K-SVD update, which would have raised the objective: their "
+        "dictionary consists of training samples.\n\n" + format_table(header, rows)
     )
 
 
@@ -335,12 +337,7 @@ def run_yaleb(
     early = [record for record in records if _is_early(record)]
     again = [get_trial(record) for record in early]
     unguarded = run_trials([trial._replace(settings=trial.settings | UNGUARDED) for trial in again], runner)
-    papers_size = (faces.n_components, budgets[0])
-    others = [
-        record
-        for record in records
-        if get_trial(record).method == "ddl" and _get_size(record) == papers_size and record not in early
-    ]
+    others = [record for record in records if get_trial(record).method == "ddl" and record not in early]
     blocks = f"{_format_blocks(records, by_size=True)}\n{_format_early(early, unguarded, others)}"
     records += unguarded
     write_tables(runner.output, "yaleb", f"{title} {describe_data(records)}.\n\n{blocks}", records)
