@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ddlearn import DDLClassifier, discriminative_encode
+from ddlearn import DDLClassifier, Descent, DiscriminativeCoding, PrintedCoding, discriminative_encode
 
 from .cells import Cell, Record, slug
 from .images import Floats
-from .models import make_map_model
+from .models import make_classifier
 from .setups import Setup
 from .tables import (
     BLUE,
@@ -23,6 +23,7 @@ from .tables import (
     save_figure,
 )
 from .trials import (
+    FORMER,
     LOSS_TITLES,
     LOSSES,
     LOW_FLOORS,
@@ -38,7 +39,7 @@ _START_COLOURS = {"samples": BLUE, "gaussian": ORANGE}
 _START_LOSSES = ("square", "logistic")
 # Floors depend on the first codes, and with them the objective; low ones make both starts descend on the same one. The
 # number of iterations is fixed, so that no stopping rule decides how many are needed.
-_START_SETTINGS = PAPER | LOW_FLOORS | {"tol": 0.0, "max_iter": 60}
+_START_SETTINGS = FORMER | LOW_FLOORS | {"tol": 0.0, "max_iter": 60}
 _PAPERS_ITERATIONS = 20
 CODING_STEPS = (1, 2, 3, 5, 10, 30, 100)
 
@@ -67,7 +68,7 @@ def measure_starts(trial: Trial, n_jobs: int | None) -> dict[str, Any]:
 
     def fit(start: str, seed: int) -> DDLClassifier:
         settings = trial.settings | {"init": start, "random_state": seed, "n_jobs": n_jobs}
-        return make_map_model(**settings).fit(data.X_train, data.y_train)
+        return make_classifier(**settings).fit(data.X_train, data.y_train)
 
     models = {start: fit(start, trial.seed) for start in STARTS}
     others = fit("samples", trial.seed + 1)
@@ -142,7 +143,7 @@ def list_step_cells(setup: Setup, n_jobs: int | None) -> list[Cell]:
     return [
         Cell(
             slug(f"{setup.dataset} steps {loss}"),
-            parameters | {"loss": loss, "experiment": "coding steps"},
+            parameters | {"loss": loss, "experiment": "steps of the descent, from the last codes"},
             partial(measure_steps, **parameters, loss=loss, n_jobs=n_jobs),
         )
         for loss in LOSSES
@@ -158,15 +159,19 @@ def measure_steps(
     steps: Sequence[int],
     n_jobs: int | None,
 ) -> dict[str, Any]:
-    """Code training samples with ever more Newton steps, from their label-free codes, after two outer iterations."""
+    """Code training samples after two outer iterations, by the printed steps and ours.
+
+    How many printed steps it takes is counted from label-free codes; what steps bring is measured from the codes of the
+    last iteration, where training goes on.
+    """
     data = load_samples(Trial(dataset, "ddl", {}, max_train=max_train))
     X, y = data.X_train, data.y_train
     settings = PAPER | {"max_iter": 2, "tol": 0.0}
     settings |= {"n_components": n_components, "n_nonzero_coefs": n_nonzero_coefs, "loss": loss}
-    model = make_map_model(**settings, random_state=0, n_jobs=n_jobs).fit(X, y)
+    model = make_classifier(**settings, random_state=0, n_jobs=n_jobs).fit(X, y)
     labels = np.where(y[:, None] == model.classes_, 1, -1)
 
-    def encode(n_steps: int) -> Any:
+    def encode(coding: DiscriminativeCoding, start: Any = None) -> Any:
         return discriminative_encode(
             X,
             labels,
@@ -178,33 +183,51 @@ def measure_steps(
             loss=model.loss_,
             n_nonzero_coefs=n_nonzero_coefs,
             sparse_coder=model.sparse_coder_,
-            max_coding_iter=n_steps,
+            init_codes=start,
+            coding=coding,
             n_jobs=n_jobs,
         )
 
-    coded = {n_steps: encode(n_steps) for n_steps in steps}
-    last = coded[max(steps)][0].toarray()
-    size = np.linalg.norm(last, axis=1)
-    changes = {
-        n_steps: np.linalg.norm(codes.toarray() - last, axis=1) / np.maximum(size, np.finfo(size.dtype).tiny)
-        for n_steps, (codes, _) in coded.items()
-    }
-    final = coded[max(steps)][1]
+    printed = {n_steps: encode(PrintedCoding(max_iter=n_steps)) for n_steps in steps}
+    last, _ = printed[max(steps)]
+    _, as_printed = encode(PrintedCoding(max_iter=max(steps)), model.codes_)
+    _, ours = encode(Descent(), model.codes_)
+    gain = float(np.sum(ours.objective_before - ours.objective_after))
+    kinds = zip(ours.n_moved, ours.decrease.sum(axis=0), strict=True)
     return {
-        "share_unfinished": {str(n_steps): float(np.mean(change > 1e-3)) for n_steps, change in changes.items()},
-        "largest_change": {str(n_steps): float(change.max()) for n_steps, change in changes.items()},
-        "accepted_per_sample": final.n_accepted / len(X),
-        "rejected_per_sample": final.n_rejected / len(X),
+        "share_unfinished": {str(n_steps): _compare(codes, last) for n_steps, (codes, _) in printed.items()},
+        "printed_gain": float(np.sum(as_printed.objective_before - as_printed.objective_after)) / gain,
+        "printed_rejected": float(np.mean(as_printed.n_rejected > 0)),
+        "gain": {kind: float(decrease) / gain for kind, decrease in kinds},
+        "moved": {kind: count / len(X) for kind, count in ours.n_moved.items()},
+        "rejected": float(ours.n_rejected.mean()),
+        "objective": [float(np.mean(values)) for values in (ours.objective_before, ours.objective_after)],
     }
+
+
+def _compare(codes: Any, last: Any) -> float:
+    """Return the share of the codes that differ from the last ones by more than 0.1 %."""
+    change, size = (np.linalg.norm(rows.toarray(), axis=1) for rows in (codes - last, last))
+    return float(np.mean(change > 1e-3 * size))
 
 
 def report_steps(records: Sequence[Record], output: Path) -> str:
-    """Report how many samples still change after a number of steps."""
-    rows = []
+    """Report how many samples still change after a number of printed steps, and what each of ours brings."""
+    unfinished, gains = [], []
     for record in records:
-        result = record["result"]
-        unfinished = [f"{100 * share:.2f}" for share in result["share_unfinished"].values()]
-        steps = [f"{result[name]:.2f}" for name in ("accepted_per_sample", "rejected_per_sample")]
-        rows.append([LOSS_TITLES[record["parameters"]["loss"]], *unfinished[:-1], *steps])
+        result, title = record["result"], LOSS_TITLES[record["parameters"]["loss"]]
+        shares = list(result["share_unfinished"].values())[:-1]
+        unfinished.append([title, *(f"{100 * share:.2f}" for share in shares)])
+        numbers = [*result["gain"].values(), result["printed_gain"], *result["moved"].values()]
+        numbers.append(result["printed_rejected"])
+        gains.append([title, *(f"{100 * number:.1f}" for number in numbers)])
     counts = [f"after {n_steps}" for n_steps in records[0]["parameters"]["steps"][:-1]]
-    return format_table(["% of codes not final", *counts, "steps taken", "steps undone"], rows)
+    kinds = list(records[0]["result"]["gain"])
+    header = ["%", *(f"gained by {kind}" for kind in kinds), "gained by the printed steps"]
+    header += [*(f"samples moved by {kind}" for kind in kinds), "samples with a printed step that was undone"]
+    return (
+        format_table(["% of printed codes not final", *counts], unfinished)
+        + "\nFrom the codes of the iteration before, as in training: what each kind of step of the library's coding "
+        "contributes to its decrease of the samples' objective, and what the printed steps reach of the same "
+        "decrease.\n\n" + format_table(header, gains)
+    )

@@ -12,14 +12,15 @@ from .setups import Setup
 from .tables import format_table
 from .trials import (
     BOTH,
+    FORMER,
+    FORMER_BOTH,
     LOSS_TITLES,
-    PAPER,
     RULES,
     describe_errors,
     get_trial,
     make_cell,
 )
-from .usps_grid import list_choices
+from .usps_grid import METHOD_TITLES, list_choices
 
 _LARGE_FACTORS = (2.5, 5, 10, 15)  # of K = 300 on digits
 _LARGE_BUDGETS = (1, 3)
@@ -32,7 +33,7 @@ def report_grid(grid: Sequence[Record], name: str, symbol: str) -> str:
     """Report, from the grid of USPS, how the error depends on a setting: mean and least over the other one."""
     values = list(dict.fromkeys(get_trial(record).settings[name] for record in grid))
     rows = []
-    for method in BOTH:
+    for method in METHOD_TITLES:
         for loss in dict.fromkeys(get_trial(record).settings["loss"] for record in grid):
             choices = list_choices(grid, method, loss)
             errors = [[choice.test_error for choice in choices if getattr(choice, name) == value] for value in values]
@@ -51,7 +52,7 @@ def list_large_cells(setup: Setup, n_jobs: int | None) -> list[Cell]:
             ),
             n_jobs,
         )
-        for method, settings in BOTH.items()
+        for method, settings in FORMER_BOTH.items()
         for budget in _LARGE_BUDGETS
         for factor in _LARGE_FACTORS
         for seed in setup.seeds
@@ -84,7 +85,7 @@ def list_half_cells(setup: Setup, n_jobs: int | None) -> list[Cell]:
     budgets = [factor * setup.n_nonzero_coefs for factor in _BUDGET_FACTORS]
     trials = [
         setup._replace(n_components=size, n_nonzero_coefs=budget).make_trial(
-            "ddl", PAPER | {"loss": "square"}, seed, variants=RULES
+            "ddl", FORMER | {"loss": "square"}, seed, variants=RULES
         )
         for budget in budgets
         for size in sizes

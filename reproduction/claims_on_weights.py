@@ -10,9 +10,9 @@ from .cells import Cell, Record
 from .setups import Setup
 from .tables import format_table
 from .trials import (
+    FORMER,
     LOSS_TITLES,
     LOW_FLOORS,
-    PAPER,
     describe_errors,
     get_trial,
     make_cell,
@@ -32,7 +32,7 @@ N_FOLDS = 3
 def list_weight_cells(setup: Setup, n_jobs: int | None) -> list[Cell]:
     """Return fits with estimated scales, and with fixed ones over a grid of lambda."""
     scales = [*ESTIMATED.values(), *(FIXED | {"classification_weight": weight} for weight in LAMBDAS)]
-    settings = PAPER | _ALL_ITERATIONS
+    settings = FORMER | _ALL_ITERATIONS
     return [
         make_cell(setup.make_trial("ddl", settings | {"loss": loss} | scale, seed, n_folds=N_FOLDS), n_jobs)
         for loss in WEIGHT_LOSSES

@@ -23,7 +23,7 @@ from .images import (
     to_rows,
 )
 from .measuring import Fits, judge_model
-from .models import apply_variant, make_map_model
+from .models import apply_variant, make_former_model
 from .tables import (
     ORANGE,
     SKY,
@@ -86,7 +86,7 @@ def run_alignment(
         fit_settings, test_settings = setting.split()
 
         def measure() -> dict[str, Any]:
-            model, fit_seconds = fits.get(make_map_model, fit_settings | {"random_state": seed})
+            model, fit_seconds = fits.get(make_former_model, fit_settings | {"random_state": seed})
             result = judge_model(apply_variant(copy(model), fit_settings, test_settings), X_test, y_test)
             return result | {"fit_seconds": fit_seconds}
 

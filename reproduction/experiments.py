@@ -64,9 +64,7 @@ TITLES = {
     "tuning": "chosen by cross-validation, the weight of the labels included",
 }
 
-FULL: Arguments = {name: {} for name in RUNS} | {
-    name: {"grid": {}} for name in ("usps_chosen", "mnist", "claims", "ablation")
-}
+FULL: Arguments = {name: {} for name in RUNS} | {name: {"grid": {}} for name in ("usps_chosen", "mnist", "claims")}
 
 
 def _shrink(
@@ -89,7 +87,7 @@ def _shrink(
         "mnist": chosen | mnist,
         "yaleb": {"faces": faces, "budgets": budgets, "peers": peers},
         "claims": chosen | both,
-        "ablation": chosen | both,
+        "ablation": both,
         "tuning": {"digits": digits, "other_dataset": mnist.get("dataset", "mnist")}
         | {name: mnist[name] for name in ("max_train", "max_test")},
         "beyond": {
@@ -109,7 +107,7 @@ QUICK = _shrink(
     grid={"sizes": (50, 200), "budgets": (1, 3), "n_folds": 2, "max_train": 2000, "max_test": 500},
     digits=Setup("usps", 100, 3, (0,), max_train=2000, max_test=500),
     faces=Setup("yaleb", 300, 5, (0,), max_test=300),
-    mnist={"max_train": 3000, "max_test": 500},
+    mnist={"n_components": 200, "max_train": 3000, "max_test": 500},
     budgets=(5, 20),
     peers={"SRC": [{}], "nearest neighbour": [{}], "linear SVM": [{}]},
 )

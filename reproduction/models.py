@@ -12,11 +12,13 @@ from typing import Any
 from sklearn.base import BaseEstimator, clone
 
 from ddlearn import (
+    CODINGS,
+    SCALES,
     Alignment,
     DDLClassifier,
-    DiscriminativeCoding,
     FullInference,
     JeffreysScales,
+    PrintedCoding,
     Refiner,
     Robustness,
 )
@@ -29,6 +31,9 @@ NEW_NAMES = {
     "cost_floor": "scales__cost_floor",
     "max_coding_iter": "coding__max_iter",
     "coding_tol": "coding__tol",
+    "n_coding_swaps": "coding__n_swaps",
+    "n_swaps": "sparse_coder__n_swaps",
+    "ridge": "classifier_trainer__ridge",
     "n_candidates": "inference__n_candidates",
     "test_noise": "inference__noise",
     "error_budget": "robustness__error_budget",
@@ -40,23 +45,30 @@ NEW_NAMES = {
 # Parameters that take an object with options, and its class.
 HOLDERS: dict[str, type[BaseEstimator]] = {
     "scales": JeffreysScales,
-    "coding": DiscriminativeCoding,
+    "coding": PrintedCoding,
     "inference": FullInference,
     "robustness": Robustness,
     "refine": Refiner,
     "alignment": Alignment,
 }
 _NAMED = ("refine", "alignment")  # a number of epochs or a name in place of the object is its first argument
+_CLASSES: dict[str, Mapping[str, Any]] = {"scales": SCALES, "coding": CODINGS}  # whose name decides the class
+_SET_AFTERWARDS = ("sparse_coder__", "classifier_trainer__")  # options of objects that depend on other parameters
+# What cells that were measured before the core was rebuilt took for granted; they are known by max_coding_iter.
+FORMER_CHOICES: dict[str, Any] = {"scales": "jeffreys", "dictionary_update": "ksvd"}
 
 
 def make_classifier(**settings: Any) -> DDLClassifier:
     """Return a model with these settings."""
-    return DDLClassifier(**nest(translate(settings)))
+    parameters = translate(settings)
+    later = {name: value for name, value in parameters.items() if name.startswith(_SET_AFTERWARDS)}
+    at_once = {name: value for name, value in parameters.items() if name not in later}
+    return DDLClassifier(**nest(at_once)).set_params(**later)
 
 
-def make_map_model(**settings: Any) -> DDLClassifier:
-    """Return a model with the priors and the dictionary update of the paper, unless the settings name others."""
-    return make_classifier(**{"scales": "jeffreys", "dictionary_update": "ksvd"} | settings)
+def make_former_model(**settings: Any) -> DDLClassifier:
+    """Return a model as experiments had it that name no settings, and were not measured again."""
+    return make_classifier(**{"max_coding_iter": 100} | settings)
 
 
 def apply_variant(model: Any, settings: Settings, variant: Settings) -> Any:
@@ -66,7 +78,8 @@ def apply_variant(model: Any, settings: Settings, variant: Settings) -> Any:
 
 def translate(settings: Settings) -> dict[str, Any]:
     """Return the settings of a cell under their present names, options of an object as ``scales__noise``."""
-    parameters = {NEW_NAMES.get(name, name): value for name, value in settings.items() if name != "refit"}
+    former = FORMER_CHOICES if "max_coding_iter" in settings else {}
+    parameters = former | {NEW_NAMES.get(name, name): value for name, value in settings.items() if name != "refit"}
     if settings.keys() & {"refit", "refine"} and settings.get("refine") is None:
         parameters["refine"] = "classifiers" if settings.get("refit", True) else None
     if settings.get("inference") != "full":  # the fast rule has no options
@@ -96,5 +109,5 @@ def nest(parameters: Settings) -> dict[str, Any]:
             nested[holder] = clone(base).set_params(**options)
         elif options:
             named = [base] if holder in _NAMED and base is not None else []
-            nested[holder] = make(*named, **options)
+            nested[holder] = _CLASSES.get(holder, {}).get(base, make)(*named, **options)
     return nested

@@ -20,7 +20,7 @@ from .cells import (
     slug,
 )
 from .images import DATASETS, Floats, Split
-from .models import make_map_model
+from .models import make_classifier
 from .setups import Setup
 from .tables import (
     BLACK,
@@ -33,6 +33,7 @@ from .tables import (
     write_tables,
 )
 from .trials import (
+    JEFFREYS,
     LOSS_TITLES,
     LOSSES,
     LOW_FLOORS,
@@ -42,8 +43,9 @@ from .trials import (
     load_samples,
 )
 
-# The paper has no floors. The library's hold up almost all class costs on USPS, which are then equal and show nothing.
-FLOORS: dict[str, dict[str, Any]] = {"default": {}, "low": LOW_FLOORS}
+# The library's priors, and those of the paper, under which the objective has no minimum, with floors near zero.
+PRIORS: dict[str, dict[str, Any]] = {"conjugate": {}, "Jeffreys": JEFFREYS | LOW_FLOORS}
+_LIBRARY = "conjugate"
 ATOM_CLASSES = {"speaks for": "speak for", "resembles": "resemble"}  # two ways to say which class an atom is of
 _N_BINS = 40
 _ATOM_SCALE = 1000  # atoms are kept as integers: their values times this
@@ -67,7 +69,7 @@ class Correlation(NamedTuple):
 def run_parameters(
     runner: Runner,
     *,
-    digits: Setup = Setup(seeds=range(5)),  # noqa: B008 - it does not change
+    digits: Setup = Setup(seeds=range(3)),  # noqa: B008 - it does not change
     loss: str = "square",
 ) -> list[Record]:
     """Fit DDL, draw what it learned, and check what the paper says of it.
@@ -79,12 +81,12 @@ def run_parameters(
     fits = [(loss, seed) for seed in digits.seeds] + [(other, first) for other in LOSSES if other != loss]
     cells = [
         _make_cell(
-            digits.make_trial("ddl", PAPER | floors | {"loss": name}, seed),
+            digits.make_trial("ddl", PAPER | priors | {"loss": name}, seed),
             title,
-            (name, seed, title) == (loss, first, "default"),
+            (name, seed, title) == (loss, first, _LIBRARY),
             runner.n_jobs,
         )
-        for title, floors in FLOORS.items()
+        for title, priors in PRIORS.items()
         for name, seed in fits
     ]
     output, records = runner.output, runner.run(cells)
@@ -95,10 +97,10 @@ def run_parameters(
     return records
 
 
-def _make_cell(trial: Trial, floors: str, keeps_dictionary: bool, n_jobs: int | None) -> Cell:
-    parameters = trial._asdict() | {"floors": floors, "keeps_dictionary": keeps_dictionary}
+def _make_cell(trial: Trial, priors: str, keeps_dictionary: bool, n_jobs: int | None) -> Cell:
+    parameters = trial._asdict() | {"priors": priors, "keeps_dictionary": keeps_dictionary}
     return Cell(
-        slug(f"parameters {trial.dataset} {trial.settings['loss']} {floors} {trial.seed}"),
+        slug(f"parameters {trial.dataset} {trial.settings['loss']} {priors} {trial.seed}"),
         parameters,
         partial(measure_parameters, trial, keeps_dictionary, n_jobs),
         guess_effort(trial),
@@ -113,7 +115,7 @@ def _without_dictionary(record: Record) -> Record:
 def measure_parameters(trial: Trial, keeps_dictionary: bool, n_jobs: int | None) -> dict[str, Any]:
     """Fit, and return what was learned and how well each class is separated from the others."""
     data = load_samples(trial)
-    model = make_map_model(**trial.settings, random_state=trial.seed, n_jobs=n_jobs).fit(data.X_train, data.y_train)
+    model = make_classifier(**trial.settings, random_state=trial.seed, n_jobs=n_jobs).fit(data.X_train, data.y_train)
     speakers, strengths = find_speakers(model)
     result = {
         "n_iter": model.n_iter_,
@@ -231,8 +233,8 @@ def _describe_classes(model: DDLClassifier, data: Split) -> dict[str, Any]:
 
     return {
         "gamma": by_class(model.class_cost_),
-        "n_gamma_at_floor": int(np.count_nonzero(model.class_cost_ > 1.001 * mean_cost)),
-        "mean_cost": by_class(mean_cost),  # what gamma would be without floor
+        "first_gamma": by_class(model.priors_.class_cost),
+        "mean_cost": by_class(mean_cost),  # what gamma would be without prior and floor
         "training_share": by_class(is_member.mean(axis=0)),
         "test_share": by_class(is_tested.mean(axis=0)),
         "binary_accuracy": by_class(np.mean((scores > 0) == is_tested, axis=0)),
@@ -259,35 +261,40 @@ def _relate_to_median(numbers: Numbers) -> Numbers:
     return {name: number / median for name, number in numbers.items()}
 
 
+def _spread(numbers: Numbers) -> float:
+    return max(numbers.values()) / min(numbers.values())
+
+
 def _count_seeds(n_seeds: int) -> str:
     return "1 seed" if n_seeds == 1 else f"{n_seeds} seeds"
 
 
-def _pick(records: Sequence[Record], floors: str, loss: str | None = None) -> list[Record]:
-    """Return the fits with these floors and this loss, in the order of their seeds; by default the loss drawn."""
+def _pick(records: Sequence[Record], priors: str, loss: str | None = None) -> list[Record]:
+    """Return the fits with these priors and this loss, in the order of their seeds; by default the loss drawn."""
     loss = loss or records[0]["parameters"]["settings"]["loss"]
     return [
         record
         for record in records
-        if record["parameters"]["floors"] == floors and record["parameters"]["settings"]["loss"] == loss
+        if record["parameters"]["priors"] == priors and record["parameters"]["settings"]["loss"] == loss
     ]
 
 
 def _list_losses(records: Sequence[Record]) -> list[str]:
-    return [loss for loss in LOSSES if _pick(records, "low", loss)]
+    return [loss for loss in LOSSES if _pick(records, _LIBRARY, loss)]
 
 
 def _format(records: Sequence[Record]) -> str:
     """Return all checks as Markdown."""
     parameters = records[0]["parameters"]
-    settings, n_seeds = parameters["settings"], len(_pick(records, "low"))
+    settings, n_seeds = parameters["settings"], len(_pick(records, _LIBRARY))
     return "\n".join(
         [
             f"# {parameters['dataset'].upper()}: what was learned (Fig. 4)\n\nK = {settings['n_components']}, "
             f"T = {settings['n_nonzero_coefs']}, {LOSS_TITLES[settings['loss']]}, {_count_seeds(n_seeds)}; the other "
-            "losses with the first seed. Other settings as in all these experiments. The paper has no floors for noise "
-            "and class costs. The library has, so each fit was made twice: with its default floors, and with floors so "
-            f"low ({', '.join(f'{name}={value:g}' for name, value in FLOORS['low'].items())}) that hardly anything "
+            "losses with the first seed. Other settings as in all these experiments. With the paper's priors of noise "
+            "and class costs the objective has no minimum. So each fit was made twice: with the library's conjugate "
+            "priors, and with the paper's (Jeffreys) and floors so "
+            f"low ({', '.join(f'{name}={value:g}' for name, value in LOW_FLOORS.items())}) that hardly anything "
             "reaches them.\n",
             _format_sigma(records),
             _format_gamma(records),
@@ -299,12 +306,12 @@ def _format(records: Sequence[Record]) -> str:
 def _format_sigma(records: Sequence[Record]) -> str:
     """Return the checks of the noise."""
     rows = []
-    for floors in FLOORS:
-        for record in _pick(records, floors):
+    for priors in PRIORS:
+        for record in _pick(records, priors):
             sigma = record["result"]["sigma"]
             rows.append(
                 [
-                    floors,
+                    priors,
                     str(record["parameters"]["seed"]),
                     f"{sigma['median']:.4f}",
                     _show_percentage(sigma["median_residual"]),
@@ -316,7 +323,7 @@ def _format_sigma(records: Sequence[Record]) -> str:
                     judge_inverse(sigma["log_likelihood"]),
                 ]
             )
-    header = ["floors", "seed", "median sigma", "its residual", "largest sigma", "at the floor"]
+    header = ["priors", "seed", "median sigma", "its residual", "largest sigma", "at the floor"]
     header += [f"log-likelihood of the {name} density" for name in records[0]["result"]["sigma"]["log_likelihood"]]
     header += ["log-log slope", "explained by 1/x", "sigma follows 1/x"]
     return (
@@ -336,7 +343,7 @@ def _format_gamma(records: Sequence[Record]) -> str:
     first, share = classes[0], records[0]["result"]["training_share"]
     values, checks = [], []
     for loss in _list_losses(records):
-        results = [record["result"] for record in _pick(records, "low", loss)]
+        results = [record["result"] for record in _pick(records, _LIBRARY, loss)]
         gamma, accuracy = (_average(result[name] for result in results) for name in ("gamma", "binary_accuracy"))
         relative = _average(_relate_to_median(result["gamma"]) for result in results)
         title = f"{LOSS_TITLES[loss]}, {_count_seeds(len(results))}"
@@ -344,7 +351,7 @@ def _format_gamma(records: Sequence[Record]) -> str:
         highest = max(classes, key=relative.__getitem__)
         rank = 1 + sum(value > relative[first] for value in relative.values())
         performance, frequency = correlate(relative, accuracy), correlate(relative, share)
-        held = [result["result"]["n_gamma_at_floor"] for result in _pick(records, "default", loss)]
+        ratios = [np.mean([_spread(result[name]) for result in results]) for name in ("first_gamma", "gamma")]
         checks.append(
             [
                 title,
@@ -356,7 +363,7 @@ def _format_gamma(records: Sequence[Record]) -> str:
                 _show(performance),
                 performance.judge(),
                 _show(frequency),
-                f"{np.mean(held):g} of {len(classes)}",
+                *(f"{ratio:.2f}" for ratio in ratios),
             ]
         )
     header = ["loss", f"rank of {first}", f"cost of {first} / median", "highest", "highest / median"]
@@ -365,23 +372,22 @@ def _format_gamma(records: Sequence[Record]) -> str:
         "rho with binary accuracy",
         "the higher the cost, the lower the accuracy",
     ]
-    header += ["rho with the class's frequency", "held up by the default floor"]
+    header += ["rho with the class's frequency", "greatest / least at the first codes", "greatest / least"]
     return (
         "## Class costs\n\n\"[gamma] take on similar values for most classes, except the '0' digit class that contains "
         "a significant amount of variation and thus the highest classification cost. Note that these values tend to be "
         'inversely proportional to the classification performance of their corresponding linear classifiers."\n\n'
-        "The paper's gamma times 1000 by class, with low floors (mean over the seeds):\n\n"
+        "The paper's gamma times 1000 by class, with conjugate priors (mean over the seeds):\n\n"
         + format_table(["loss", *classes], values)
         + "\nCost over median is a mean over the seeds too; rank 1 is the highest. rho is Spearman's correlation over "
         "the classes, with its p-value; binary accuracy is that of the class's one-vs-all classifier on the test set. "
-        "A cost that reaches the default floor is that floor and says nothing of its class; the last column counts "
-        "them.\n\n" + format_table(header, checks)
+        "The last columns show how far apart the costs of the classes are.\n\n" + format_table(header, checks)
     )
 
 
 def _format_atoms(records: Sequence[Record]) -> str:
     """Return the checks of the dictionary."""
-    results = [record["result"] for record in _pick(records, "default")]
+    results = [record["result"] for record in _pick(records, _LIBRARY)]
     classes = list(results[0]["gamma"])
     n_components = records[0]["parameters"]["settings"]["n_components"]
     shares = [1 - share for share in results[0]["test_share"].values()]
@@ -393,8 +399,8 @@ def _format_atoms(records: Sequence[Record]) -> str:
     for kind, verb in ATOM_CLASSES.items():
         rows.append((f"atoms that {verb} it", _average(result["atoms"][kind] for result in results), "{:.1f}".format))
     table = [[title, *(show(numbers[name]) for name in classes)] for title, numbers, show in rows]
-    checks = [_check_atoms(records, floors, kind) for floors in FLOORS for kind in ATOM_CLASSES]
-    header = ["floors", "the atom's class", "atoms a class", "rho by seed", "mean", "rho of the means", "the claim"]
+    checks = [_check_atoms(records, priors, kind) for priors in PRIORS for kind in ATOM_CLASSES]
+    header = ["priors", "the atom's class", "atoms a class", "rho by seed", "mean", "rho of the means", "the claim"]
     return (
         '## Atoms\n\n"The number of atoms that resemble a particular class is inversely proportional to the accuracy '
         "of that class's binary classifier.\"\n\nAn atom speaks for the class j of greatest w_jk / gamma_j; it "
@@ -402,21 +408,21 @@ def _format_atoms(records: Sequence[Record]) -> str:
         f"{n_components / len(classes):g} atoms are samples of each class (one more or less where that is no integer), "
         f"whatever its frequency, so only differences from that are learned. A classifier that always says no has a "
         f"binary accuracy between {100 * min(shares):.1f} % and {100 * max(shares):.1f} %. Means over the seeds, "
-        "default floors:\n\n"
+        "conjugate priors:\n\n"
         + format_table(["class", *classes], table)
         + "\nrho is Spearman's correlation over the classes between the number of atoms and the binary accuracy on the "
         "test set, by seed, and of the means over the seeds with its p-value.\n\n" + format_table(header, checks)
     )
 
 
-def _check_atoms(records: Sequence[Record], floors: str, kind: str) -> list[str]:
+def _check_atoms(records: Sequence[Record], priors: str, kind: str) -> list[str]:
     """Return a row: whether hard classes have more atoms."""
-    results = [record["result"] for record in _pick(records, floors)]
+    results = [record["result"] for record in _pick(records, priors)]
     counts = _average(result["atoms"][kind] for result in results)
     correlation = correlate(counts, _average(result["binary_accuracy"] for result in results))
     by_seed = [correlate(result["atoms"][kind], result["binary_accuracy"]).rho for result in results]
     return [
-        floors,
+        priors,
         f"that it {kind}",
         f"{min(counts.values()):.1f} to {max(counts.values()):.1f}",
         ", ".join(f"{rho:.2f}" for rho in by_seed),
@@ -435,23 +441,20 @@ def _show_percentage(share: float) -> str:
 
 
 def _draw_sigma(output: Path, records: Sequence[Record]) -> None:
-    """Draw the histogram of the noise of the first seed, with the nearest 1/x, for both floors."""
+    """Draw the histogram of the noise of the first seed, with the nearest 1/x, for both priors."""
     figure = make_figure(11, 5.4)
-    for axes, floors in zip(figure.subplots(1, len(FLOORS), sharey=True), FLOORS, strict=True):
-        sigma = _pick(records, floors)[0]["result"]["sigma"]
+    for axes, priors in zip(figure.subplots(1, len(PRIORS), sharey=True), PRIORS, strict=True):
+        sigma = _pick(records, priors)[0]["result"]["sigma"]
         counts, edges = np.array(sigma["counts"]), np.array(sigma["edges"])
         factor, explained = fit_inverse(counts, edges)
         widths = np.diff(edges)
-        axes.bar(edges[:-1], counts, widths, align="edge", color=BLUE, label="above the floor")
-        axes.bar(edges[0], sigma["n_at_floor"], widths[0], counts[0], align="edge", color=ORANGE, label="at the floor")
+        axes.bar(edges[:-1], counts, widths, align="edge", color=BLUE, label="learned")
         dense = np.linspace(edges[0], edges[-1], 400)
         axes.plot(dense, factor / dense, color=RED, lw=2.5, label="nearest 1/x")
         axes.set_xlim(0, edges[-1])
         axes.tick_params(labelsize=12, labelleft=True)
         axes.grid(alpha=0.3)
-        axes.set_title(
-            f"{floors.capitalize()} floors: {_show_percentage(sigma['floor_share'])} at the floor", fontsize=15
-        )
+        axes.set_title(f"{priors.capitalize()} priors", fontsize=15)
         likelihood = sigma["log_likelihood"]
         axes.set_xlabel(
             f"$\\sigma$\nshare of variance explained by 1/x: {explained:.2f}\nlog-likelihood per sample:\n"
@@ -459,7 +462,7 @@ def _draw_sigma(output: Path, records: Sequence[Record]) -> None:
             fontsize=12,
         )
         axes.set_ylabel("Training samples", fontsize=14)
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=13)
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=13)
     save_figure(figure, output, "parameters_sigma")
 
 
@@ -468,7 +471,7 @@ def _draw_gamma(output: Path, records: Sequence[Record]) -> None:
     figure = make_figure(11, 7)
     panels = figure.subplots(2, 2, sharey=True).flat
     for axes, loss in zip(panels, _list_losses(records), strict=True):
-        gammas = [_relate_to_median(record["result"]["gamma"]) for record in _pick(records, "low", loss)]
+        gammas = [_relate_to_median(record["result"]["gamma"]) for record in _pick(records, _LIBRARY, loss)]
         classes = list(gammas[0])
         values = np.array([list(gamma.values()) for gamma in gammas])
         colours = [ORANGE] + [BLUE] * (len(classes) - 1)
@@ -483,7 +486,7 @@ def _draw_gamma(output: Path, records: Sequence[Record]) -> None:
         axes.set_title(f"{LOSS_TITLES[loss]} ({_count_seeds(len(values))})", fontsize=15)
         axes.set_xlabel("Class", fontsize=14)
         axes.set_ylabel(r"$\gamma$ / median of $\gamma$", fontsize=14)
-    figure.suptitle("Class costs with low floors, relative to their median", fontsize=16)
+    figure.suptitle("Class costs, relative to their median", fontsize=16)
     save_figure(figure, output, "parameters_gamma")
 
 

@@ -21,7 +21,7 @@ from .images import (
     spread,
     to_rows,
 )
-from .models import apply_variant, make_classifier, make_map_model
+from .models import apply_variant, make_classifier, make_former_model
 from .tables import (
     BLACK,
     BLUE,
@@ -89,7 +89,7 @@ def draw_misaligned_digits(runner: Runner) -> None:
     1.5 pixels.
     """
     digits = load_digits()
-    model = make_map_model(random_state=SEED, n_jobs=runner.n_jobs).fit(to_rows(digits.X_train), digits.y_train)
+    model = make_former_model(random_state=SEED, n_jobs=runner.n_jobs).fit(to_rows(digits.X_train), digits.y_train)
     shown = np.unique(digits.y_test, return_index=True)[1]
     rng = np.random.default_rng(SEED)
     X = to_rows(np.array([_move(digits.X_test[position], rng) for position in shown]))

@@ -10,8 +10,8 @@ from .images import DATASETS
 from .setups import Setup
 from .tables import format_table, write_tables
 from .trials import (
+    FORMER,
     LOSS_TITLES,
-    PAPER,
     RULES,
     Trial,
     align,
@@ -53,7 +53,7 @@ def list_candidates(setup: Setup) -> list[Trial]:
         trials += [
             setup._replace(n_nonzero_coefs=budget).make_trial(
                 "ddl",
-                PAPER | settings | {"loss": loss, "classification_weight": weight},
+                FORMER | settings | {"loss": loss, "classification_weight": weight},
                 setup.seeds[0],
                 variants=rules,
                 n_folds=N_FOLDS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,6 @@ from .tables import (
     BLUE,
     GREEN,
     ORANGE,
-    RED,
     SKY,
     format_table,
     make_figure,
@@ -24,6 +24,7 @@ from .trials import (
     BOTH,
     LOSS_TITLES,
     LOSSES,
+    RULES,
     Trial,
     describe_data,
     get_error,
@@ -31,10 +32,14 @@ from .trials import (
     run_trials,
 )
 
-SIZES = (50, 100, 200, 300, 500, 800, 1500)  # K
-BUDGETS = (1, 2, 3, 5, 10)  # T
-METHOD_TITLES = {"baseline": "Baseline: K-SVD, then classifiers (Fig. 2)", "ddl": "DDL (Fig. 3)"}
-_STYLES = dict(zip(BUDGETS, ((SKY, "v"), (GREEN, "^"), (BLUE, "o"), (ORANGE, "s"), (RED, "D")), strict=True))
+SIZES = (50, 100, 200, 500)  # K
+BUDGETS = (1, 2, 3, 5)  # T
+METHOD_TITLES = {
+    "baseline": "Baseline: K-SVD, then classifiers (Fig. 2)",
+    "ddl": "DDL (Fig. 3)",
+    "ddl, full": "DDL, full inference (Fig. 3)",
+}
+_STYLES = dict(zip(BUDGETS, ((SKY, "v"), (GREEN, "^"), (BLUE, "o"), (ORANGE, "s")), strict=True))
 
 
 _TICKS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 30, 50)  # per cent
@@ -60,7 +65,7 @@ def measure_grid(
     sizes: Sequence[int] = SIZES,
     budgets: Sequence[int] = BUDGETS,
     losses: Sequence[str] = LOSSES,
-    n_folds: int = 3,
+    n_folds: int = 2,
     max_train: int | None = None,
     max_test: int | None = None,
 ) -> list[Record]:
@@ -70,6 +75,7 @@ def measure_grid(
             dataset,
             method,
             settings | {"n_components": size, "n_nonzero_coefs": budget, "loss": loss},
+            RULES if method == "ddl" else {"fast": {}},
             n_folds=n_folds,
             max_train=max_train,
             max_test=max_test,
@@ -86,7 +92,7 @@ def run_usps(runner: Runner, **arguments: Any) -> list[Record]:
     """Measure the grid, write its tables and draw it; the arguments are those of :func:`measure_grid`."""
     output, records = runner.output, measure_grid(runner, **arguments)
     write_tables(output, "usps", _format(records), records)
-    for method, number in (("baseline", 2), ("ddl", 3)):
+    for method, number in zip(METHOD_TITLES, ("2", "3", "3_full"), strict=True):
         _draw(output, f"usps_figure_{number}", records, method)
     return records
 
@@ -97,13 +103,14 @@ def choose(records: Sequence[Record], method: str, loss: str, by: str = "validat
 
 
 def list_choices(records: Sequence[Record], method: str, loss: str) -> list[Choice]:
-    """Return the grid of a method and loss."""
+    """Return the grid of a loss and of a method, a key of ``METHOD_TITLES``; each rule has a choice of its own."""
+    method, rule = ("ddl", "full") if method == "ddl, full" else (method, "fast")
     return [
         Choice(
             trial.settings["n_components"],
             trial.settings["n_nonzero_coefs"],
-            100 * record["result"]["validation_error"],
-            get_error(record),
+            100 * record["result"]["validation"][rule],
+            get_error(record, rule),
         )
         for record in records
         if (trial := get_trial(record)).method == method and trial.settings["loss"] == loss
@@ -119,7 +126,9 @@ def _format(records: Sequence[Record]) -> str:
     n_folds = get_trial(records[0]).n_folds
     sizes, budgets = _list(records, "n_components"), _list(records, "n_nonzero_coefs")
     iterations = [record["result"]["n_iter"] for record in records if "n_iter" in record["result"]]
-    chosen_sizes = [choose(records, method, loss).n_components for method in BOTH for loss in _list(records, "loss")]
+    chosen_sizes = [
+        choose(records, method, loss).n_components for method in METHOD_TITLES for loss in _list(records, "loss")
+    ]
     parts = [
         f"# Error over K and T\n\n{describe_data(records)}; one seed. Test errors in per cent. K and T are chosen by "
         f"{n_folds}-fold cross-validation on the training images; each model of the grid was then fitted to all of "
@@ -138,7 +147,7 @@ def _format(records: Sequence[Record]) -> str:
     ]
     rows = []
     for loss in _list(records, "loss"):
-        for method in BOTH:
+        for method in METHOD_TITLES:
             chosen, smallest = (choose(records, method, loss, by) for by in ("validation_error", "test_error"))
             validation = f"{chosen.validation_error:.2f} %"
             rows.append([LOSS_TITLES[loss], method, chosen.describe(), validation, smallest.describe()])
@@ -155,8 +164,8 @@ def _format(records: Sequence[Record]) -> str:
 def _format_gaps(records: Sequence[Record]) -> str:
     """Return how the error of the chosen DDL models grows from what they learned from to what they have never seen."""
     rows = []
-    for loss in _list(records, "loss"):
-        chosen = choose(records, "ddl", loss)
+    for loss, method in product(_list(records, "loss"), ("ddl", "ddl, full")):
+        chosen = choose(records, method, loss)
         record = next(
             record
             for record in records
@@ -166,7 +175,7 @@ def _format_gaps(records: Sequence[Record]) -> str:
         )
         training = [100 * record["result"][name][-1] for name in ("training_error", "label_free_error")]
         errors = [*training, chosen.validation_error, chosen.test_error]
-        rows.append([LOSS_TITLES[loss], *(f"{error:.2f}" for error in errors)])
+        rows.append([f"{LOSS_TITLES[loss]}, {method}", *(f"{error:.2f}" for error in errors)])
     header = ["DDL, error (%) on", "training images, codes that saw the labels", "training images, label-free codes"]
     return "Where the error of the chosen models comes from:\n\n" + format_table(
         [*header, "other training images (cross-validation)", "test images"], rows
@@ -176,7 +185,10 @@ def _format_gaps(records: Sequence[Record]) -> str:
 def _draw(output: Path, name: str, records: Sequence[Record], method: str) -> None:
     """Draw the test error over K, one line a budget, one panel a loss, the best settings beneath."""
     losses = _list(records, "loss")
-    errors = [get_error(record) for record in records]  # of both methods, whose figures are to be compared
+    # Of all methods, whose figures are to be compared.
+    errors = [
+        choice.test_error for one, loss in product(METHOD_TITLES, losses) for choice in list_choices(records, one, loss)
+    ]
     figure = make_figure(11, 9)
     panels = figure.subplots(2, 2, sharex=True, sharey=True).flat
     for axes, loss in zip(panels, losses, strict=False):

@@ -85,7 +85,7 @@ def calls(synthetic, change_face_model, monkeypatch):
     """Run the experiments with a model that counts, and return its calls."""
     for module in (digits, faces, pictures):
         monkeypatch.setattr(module, "apply_variant", vary_counting)
-        for name in ("make_classifier", "make_map_model"):
+        for name in ("make_classifier", "make_former_model"):
             monkeypatch.setattr(module, name, make_counting, raising=False)
     monkeypatch.setattr(CountingModel, "calls", [])
     change_face_model(make=make_counting)

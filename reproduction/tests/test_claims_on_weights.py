@@ -5,13 +5,13 @@ from __future__ import annotations
 from reproduction.claims_on_weights import FIXED, choose_by_seed
 from reproduction.images import load_rows
 from reproduction.models import make_classifier
-from reproduction.trials import PAPER, Trial
+from reproduction.trials import FORMER, Trial
 
 
 def test_fixed_weights_are_fixed():
     # Floors far above the scales make every noise variance, and every class cost, the same.
     data = load_rows("digits", 0)
-    settings = PAPER | FIXED | {"tol": 0.0, "max_iter": 3, "random_state": 0}
+    settings = FORMER | FIXED | {"tol": 0.0, "max_iter": 3, "random_state": 0}
     model = make_classifier(n_components=24, **settings).fit(data.X_train[:200], data.y_train[:200])
     assert len(set(model.noise_variance_)) == 1
     assert len(set(model.class_cost_)) == 1

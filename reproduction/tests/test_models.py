@@ -6,19 +6,47 @@ import pytest
 from reproduction.models import (
     apply_variant,
     make_classifier,
-    make_map_model,
+    make_former_model,
     nest,
     translate,
     translate_variant,
 )
-from reproduction.trials import LITERAL, PAPER, RULES, align
+from reproduction.trials import FORMER, LITERAL, PAPER, RULES, align
 
-from ddlearn import Alignment, FullInference, JeffreysScales, Jitter, Refiner
+from ddlearn import (
+    ORMP,
+    Alignment,
+    ConjugateScales,
+    Descent,
+    FullInference,
+    JeffreysScales,
+    Jitter,
+    LogitBoost,
+    PrintedCoding,
+    Refiner,
+)
 
 
-def test_labels_weigh_as_in_the_paper_unless_the_settings_say_otherwise():
-    assert make_map_model(**PAPER).classification_weight == 1
-    assert make_map_model(**PAPER, classification_weight=0.5).classification_weight == 0.5
+def test_ddl_in_the_tables_is_the_library_without_the_final_refit():
+    assert repr(make_classifier(**PAPER)) == "DDLClassifier(refine=None)"
+
+
+@pytest.mark.parametrize("model", [make_classifier(**FORMER), make_former_model(max_coding_iter=100)])
+def test_former_settings_are_the_printed_algorithm(model):
+    assert repr(model.coding) == repr(PrintedCoding(max_iter=100))
+    assert (model.scales, model.dictionary_update) == ("jeffreys", "ksvd")
+
+
+def test_options_of_objects_that_depend_on_other_parameters():
+    model = make_classifier(loss="logistic", ridge=1e-3, n_swaps=0, coding="descent", n_coding_swaps=0)
+    assert repr(model.classifier_trainer) == repr(LogitBoost(ridge=1e-3))
+    assert repr(model.sparse_coder) == repr(ORMP(n_swaps=0))
+    assert repr(model.coding) == repr(Descent(n_swaps=0))
+
+
+def test_a_name_decides_which_object_has_the_options():
+    assert repr(make_classifier(scales="conjugate", noise="shared").scales) == repr(ConjugateScales("shared"))
+    assert repr(make_classifier(noise="shared").scales) == repr(JeffreysScales("shared"))  # as in former cells
 
 
 def test_a_variant_is_set_on_the_model():
@@ -32,15 +60,21 @@ def test_a_variant_is_set_on_the_model():
     [
         ({}, {}),
         ({"n_components": 30, "loss": "square", "tol": 0.0}, {"n_components": 30, "loss": "square", "tol": 0.0}),
-        (PAPER, {"max_iter": 20, "coding__max_iter": 100, "init": "samples", "refine": None}),
+        (PAPER, {"init": "samples", "refine": None}),
+        (
+            FORMER,
+            {"max_iter": 20, "coding__max_iter": 100, "init": "samples", "refine": None}
+            | {"scales": "jeffreys", "dictionary_update": "ksvd"},
+        ),
         ({"refit": True}, {"refine": "classifiers"}),
         ({"refine": None}, {"refine": "classifiers"}),
         ({"refit": False, "refine": 3}, {"refine": 3}),
         ({"refine": 3, "jitter": "affine"}, {"refine": 3, "refine__jitter": "affine"}),
         (
             LITERAL,
-            {"sparse_coder": "omp", "classification_weight": 0.5, "tol": 0.0}
-            | {"scales__noise_floor": 1e-4, "scales__cost_floor": 1e-3},
+            {"sparse_coder": "omp", "sparse_coder__n_swaps": 0, "coding": "printed", "dictionary_update": "ksvd"}
+            | {"classification_weight": 0.5, "tol": 0.0, "max_iter": 20}
+            | {"scales": "jeffreys", "scales__noise_floor": 1e-4, "scales__cost_floor": 1e-3},
         ),
         (
             {"noise": "shared", "coding_tol": 0.1, "error_route": "greedy", "missing": "nan"},
@@ -96,7 +130,7 @@ def test_a_variant_is_what_it_changes_with_all_options_of_the_same_object(settin
 
 def test_options_are_gathered_into_their_objects():
     nested = nest(translate({"noise_floor": 1e-4, "max_coding_iter": 7, "inference": "full", "n_candidates": 2}))
-    assert nested.keys() == {"scales", "coding", "inference"}
+    assert nested.keys() == {"scales", "coding", "inference", "dictionary_update"}
     assert repr(nested["scales"]) == repr(JeffreysScales(noise_floor=1e-4))
     assert nested["coding"].max_iter == 7
     assert repr(nested["inference"]) == repr(FullInference(n_candidates=2))

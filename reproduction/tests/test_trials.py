@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from reproduction import trials
 from reproduction.images import DATASETS, load_rows, spread
-from reproduction.models import make_map_model
+from reproduction.models import make_classifier
 from reproduction.trials import (
     METHODS,
     PAPER,
@@ -75,7 +75,7 @@ def test_rows_are_a_split_of_unit_norm_in_single_precision():
 def test_the_test_error_is_that_of_the_model_fitted_by_hand(seed):
     data = load_rows("digits", seed)
     trained, tested = spread(1000, 300), spread(797, 200)
-    model = make_map_model(**SETTINGS, random_state=seed).fit(data.X_train[trained], data.y_train[trained])
+    model = make_classifier(**SETTINGS, random_state=seed).fit(data.X_train[trained], data.y_train[trained])
     result = measure_trial(make_trial(seed=seed), None)
     judged = result["test"]["fast"]
     assert judged["error"] == pytest.approx(1 - model.score(data.X_test[tested], data.y_test[tested]), abs=1e-12)
@@ -86,7 +86,7 @@ def test_the_test_error_is_that_of_the_model_fitted_by_hand(seed):
     assert "validation_error" not in result
 
 
-@pytest.mark.parametrize(("method", "make"), [("ddl", make_map_model), ("baseline", make_baseline)])
+@pytest.mark.parametrize(("method", "make"), [("ddl", make_classifier), ("baseline", make_baseline)])
 def test_the_validation_error_is_that_of_cross_validation(digits, method, make):
     X, y, *_ = digits
     scores = cross_val_score(
@@ -102,7 +102,7 @@ def test_every_variant_is_cross_validated(digits):
     variants = {"fast": {}, "full": {"inference": "full"}}
     result = measure_trial(make_trial(n_folds=2, variants=variants), None)
     for name, settings in variants.items():
-        scores = cross_val_score(make_map_model(**SETTINGS, **settings, random_state=0), X, y, cv=folds)
+        scores = cross_val_score(make_classifier(**SETTINGS, **settings, random_state=0), X, y, cv=folds)
         assert result["validation"][name] == pytest.approx(1 - scores.mean(), abs=1e-12)
 
 
@@ -229,7 +229,7 @@ def test_a_dictionary_of_all_learns_from_samples_without_label(digits):
 def test_a_cell_holds_its_trial_and_its_name_tells_what_is_not_the_papers():
     trial = make_trial(settings=PAPER | {"n_components": 40, "loss": "logistic", "max_iter": 3}, seed=7)
     cell = make_cell(trial, None)
-    assert cell.name == "digits-ddl-3-40-logistic-7"
+    assert cell.name == "digits-ddl-40-logistic-3-7"
     assert get_trial({"parameters": cell.parameters}) == trial
     assert cell.measure.func is trials.measure_trial
     assert cell.measure.args == (trial, None)

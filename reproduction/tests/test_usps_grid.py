@@ -39,7 +39,8 @@ def test_every_method_loss_size_and_budget_is_measured_once(grid):
     assert not any(PAPER.keys() & s.keys() for s in settings if s["method"] == "baseline")
     for record in records:
         result = record["result"]
-        assert result["validation"] == {"fast": result["validation_error"]}
+        assert result["validation"]["fast"] == result["validation_error"]
+        assert result["validation"].keys() == result["test"].keys()
         assert result["test"]["fast"]["n_test"] == 60
         assert 0 < result["test"]["fast"]["error"] < 0.6  # guessing is wrong nine times in ten
 
@@ -50,7 +51,7 @@ def test_a_second_run_gives_the_same_bytes_and_measures_nothing(grid, measure_no
     assert run_small(output) == records
     assert read_all(output) == before
     assert before.keys() == {f"usps.{suffix}" for suffix in ("md", "csv", "json")} | {
-        f"usps_figure_{number}.{suffix}" for number in (2, 3) for suffix in ("svg", "png")
+        f"usps_figure_{number}.{suffix}" for number in (2, 3, "3_full") for suffix in ("svg", "png")
     }
 
 
@@ -77,7 +78,7 @@ def test_tables_hold_what_the_cells_hold(grid):
 
 def test_figures_are_written(grid):
     output, _ = grid
-    for number in (2, 3):
+    for number in (2, 3, "3_full"):
         assert (output / f"usps_figure_{number}.png").read_bytes().startswith(b"\x89PNG")
         assert (output / f"usps_figure_{number}.svg").stat().st_size > 1000
 
@@ -86,7 +87,7 @@ def make_record(n_components, n_nonzero_coefs, validation_error, test_error, met
     settings = {"n_components": n_components, "n_nonzero_coefs": n_nonzero_coefs, "loss": loss}
     return {
         "parameters": {"dataset": "usps", "method": method, "settings": settings},
-        "result": {"validation_error": validation_error, "test": {"fast": {"error": test_error}}},
+        "result": {"validation": {"fast": validation_error}, "test": {"fast": {"error": test_error}}},
     }
 
 
