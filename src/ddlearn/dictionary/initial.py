@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..codes import Floats
+from ..codes import Flags, Floats
 
 # Both of NumPy's generators will do: only methods that they share are called.
 RandomNumbers = np.random.RandomState | np.random.Generator
 
+# K-SVD replaces an atom that is closer than this to another one. To replace many at once would raise the objective.
+_MAX_COHERENCE = 0.99
 # Noise in a combination of samples, relative to its norm, where there are fewer samples than atoms.
 _FILLER_NOISE = 0.1
 
@@ -38,15 +40,31 @@ def _key_of_line(direction: Floats) -> bytes:
 
 
 def _take_samples(batches: Iterable[Floats], n_components: int, n_features: int, rng: RandomNumbers) -> Floats:
-    lines: dict[bytes, Floats] = {}
-    for sample in (sample for batch in batches for sample in np.asarray(batch, dtype=np.float64)):
-        norm = np.linalg.norm(sample)
-        if norm > 0:
-            lines.setdefault(_key_of_line(sample / norm), sample / norm)
-        if len(lines) == n_components:
-            break
-    atoms = np.array(list(lines.values())).reshape(-1, n_features)
+    """Take samples as they come; those close to one taken before only where there are not enough others."""
+    lines: set[bytes] = set()
+    taken, close = np.empty((0, n_features)), np.empty((0, n_features))
+    for batch in batches:
+        directions = _list_new_directions(np.asarray(batch, dtype=np.float64), lines)
+        is_close: Flags = np.any(np.abs(directions @ taken.T) > _MAX_COHERENCE, axis=1)
+        coherent = np.abs(directions @ directions.T) > _MAX_COHERENCE
+        for place in range(1, len(directions)):
+            is_close[place] |= (coherent[place, :place] & ~is_close[:place]).any()
+        taken = np.concatenate([taken, directions[~is_close]])
+        close = np.concatenate([close, directions[is_close]])
+        if len(taken) >= n_components:
+            return taken[:n_components]
+    atoms = np.concatenate([taken, close])[:n_components]
     return np.concatenate([atoms, _combine(atoms, n_components - len(atoms), rng)])
+
+
+def _list_new_directions(batch: Floats, lines: set[bytes]) -> Floats:
+    """Return the directions of samples, each line once; lines that have been seen are remembered."""
+    norms = np.linalg.norm(batch, axis=1)
+    directions = batch[norms > 0] / norms[norms > 0, None]
+    keys = list(map(_key_of_line, directions))
+    first = {key: place for place, key in reversed(list(enumerate(keys))) if key not in lines}
+    lines.update(first)
+    return directions[sorted(first.values())]
 
 
 def _combine(atoms: Floats, n_combinations: int, rng: RandomNumbers) -> Floats:
@@ -120,8 +138,9 @@ def init_dictionary(
     """Return the first atoms, of unit norm and in the dtype of ``X``.
 
     "samples" draws training samples, the same number from each class (one more or less when it does not divide), no
-    direction twice and no zero rows; unlabelled samples (class -1) only when there are too few labelled ones.  If there
-    are too few samples, the remaining atoms are random combinations of two samples with a tenth of Gaussian noise.
+    direction twice, no zero rows, and none close to another (a cosine above 0.99) while there are others; unlabelled
+    samples (class -1) only when there are too few labelled ones.  If there are too few samples, the remaining atoms are
+    random combinations of two samples with a tenth of Gaussian noise.
     "gaussian" draws zero-mean Gaussian vectors.  The rows of an array are normalised.
 
     >>> X = np.array([[0.0, 2.0], [3.0, 0.0], [0.0, 0.0]])
