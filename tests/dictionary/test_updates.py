@@ -717,3 +717,20 @@ def test_drop_zeros_twin(problem):
     kernel.drop_zeros(*codes)
     np.testing.assert_array_equal(codes.indices, expected.indices)
     np.testing.assert_array_equal(codes.values, expected.values)
+
+
+def test_first_atoms_are_not_close_to_each_other_while_there_are_others():
+    # K-SVD replaces near-duplicates, and to replace dozens of them in its first sweep raised the objective.
+    rng = np.random.default_rng(0)
+    X = np.repeat(normalise(rng.standard_normal((40, 20))), 4, axis=0) + 1e-3 * rng.standard_normal((160, 20))
+
+    def largest_coherence(n_components):
+        atoms = init_dictionary("samples", X, np.arange(160) % 2, n_components, np.random.RandomState(0))
+        assert len(atoms) == n_components
+        return np.abs(np.triu(atoms @ atoms.T, 1)).max()
+
+    assert largest_coherence(40) <= 0.99
+    assert largest_coherence(41) > 0.99  # there are no others left
+    samples = normalise(X)
+    atoms = init_dictionary("samples", X, None, 160, np.random.RandomState(0))
+    np.testing.assert_allclose((atoms @ samples.T).max(axis=1), 1)  # samples, and no combinations of them
