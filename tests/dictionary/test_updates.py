@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from conftest import normalise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
