@@ -6,23 +6,26 @@ import numpy as np
 import pytest
 from conftest import normalise
 from reproduction.models import make_classifier
-from reproduction.trials import METHODS, PAPER
+from reproduction.trials import LITERAL, METHODS, PAPER
 from sklearn.datasets import load_digits, load_wine
 from sklearn.preprocessing import scale
 
-from ddlearn import DDLClassifier, Refiner
+from ddlearn import DDLClassifier, JeffreysScales, Refiner
 from ddlearn.estimators.presets import PRESETS
 
 QUICK = {"n_components": 30, "max_iter": 2, "random_state": 0}
 
 
 def test_the_paper_is_the_one_that_the_experiments_reproduce():
-    preset, experiments = DDLClassifier.from_preset("paper"), make_classifier(**PAPER)
-    for name in ("max_iter", "init", "refine"):
+    preset, experiments = DDLClassifier.from_preset("paper"), make_classifier(**PAPER | LITERAL)
+    for name in ("init", "refine", "coding", "dictionary_update", "max_iter"):
         assert repr(getattr(preset, name)) == repr(getattr(experiments, name))
-    assert preset.coding.max_iter == experiments.coding.max_iter == 100
-    assert preset.classification_weight == 1.0
-    assert (preset.scales, preset.dictionary_update) == ("jeffreys", "ksvd")
+    assert preset.coding == "printed"
+    assert preset.classification_weight == 2 * experiments.classification_weight == 1.0  # the factor that is lacking
+    assert preset.scales == "jeffreys"
+    assert isinstance(experiments.scales, JeffreysScales)  # with floors near zero
+    coders = preset.get_params()["sparse_coder__n_swaps"], experiments.get_params()["sparse_coder__n_swaps"]
+    assert coders == (0, 0)
 
 
 @pytest.mark.parametrize("name", ["ddl", "ddl, labelled alone"])
