@@ -82,7 +82,7 @@ class DictionaryUpdate(BaseEstimator, ABC):
         The update is an :class:`AdditiveUpdate`: a fit calls its methods on sums over the samples, not :meth:`update`.
     is_guarded : bool
         A fit undoes the update where it raises the objective, and tries :meth:`make_cautious` instead; if that raises
-        it too, atoms and codes stay as they were.
+        it too, atoms and codes stay as they were, except in the first iteration.
 
     See Also
     --------
@@ -462,9 +462,10 @@ class AtomUpdate(AdditiveUpdate):
 
 
 class GuardedKSVDUpdate(KSVDUpdate):
-    """Approximate K-SVD that never raises the objective: where it would, atoms and codes stay as they were.
+    """Approximate K-SVD that does not raise the objective: where it would, atoms and codes stay as they were.
 
-    Before that it is tried without the replacement of near-duplicate atoms, which faces have many of.
+    Before that it is tried without the replacement of near-duplicate atoms.  Only the first sweep of a fit may raise
+    the objective.
 
     To improve the atoms with the weights of the noise instead, as :class:`AtomUpdate` does, would lower the objective
     further, but by a few samples that are represented ever better than the others, and predicts worse.

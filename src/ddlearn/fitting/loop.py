@@ -436,7 +436,9 @@ def iterate(progress: FitProgress, training: TrainingSet) -> FitProgress:
     is_undone, update = False, settings.dictionary_update
     if update.is_guarded and step.exceeds(last.objective) and (cautious := update.make_cautious()) is not update:
         step = _improve_atoms(state, replace(settings, dictionary_update=cautious), training, priors)
-    if update.is_guarded and step.exceeds(last.objective):
+    # The first sweep is never undone: samples that are atoms would then get tiny variances, any later change of an atom
+    # would cost more than it brings, and atoms would stay samples for ever.
+    if update.is_guarded and progress.n_iter > 0 and step.exceeds(last.objective):
         kept = _DictionaryStep(update_scales(state, settings, training, priors), 0, step.scale_seconds)
         # Not so only if it has risen before, as by alignment, which moves the samples.
         is_undone = sum(kept.scaled.objective) < sum(step.scaled.objective)
