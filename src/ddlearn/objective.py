@@ -261,7 +261,7 @@ def fit_noise_prior(sums: LogSums, n_features: int) -> tuple[float, float]:
 
 
 def expect_logs(n_samples: int, priors: Priors, n_features: int, unit: float) -> LogSums:
-    """Return sums over this many samples for which :func:`fit_noise_prior` finds these priors, more or less."""
+    """Return sums over this many samples for which empirical Bayes finds these priors, more or less."""
     weight = max(priors.noise_weight, _LEAST_NOISE_WEIGHT)
     log_variance = np.log(priors.noise_variance / unit)
     mean = float(log_variance + digamma(n_features / 2) - digamma(weight / 2) + np.log(weight))
@@ -329,7 +329,7 @@ class ConjugateScales(Scales):
     r"""Conjugate priors, under which the objective has a minimum and no scale a bound.
 
     Noise variances have a scaled inverse chi-squared prior, estimated by empirical Bayes from the misfits of the first
-    codes (:func:`fit_noise_prior`); class costs an inverse gamma prior around those of the first codes.
+    codes; class costs an inverse gamma prior around those of the first codes.
 
     Parameters
     ----------
