@@ -82,8 +82,8 @@ class ClassifierTrainer(BaseEstimator):
     >>> class EqualWeights(ClassifierTrainer):
     ...     def sample_weights(self, gradient, curvature):
     ...         return np.full_like(curvature, 0.25)
-    >>> resolve_trainer(EqualWeights(max_rounds=50), "logistic")
-    EqualWeights(max_rounds=50)
+    >>> resolve_trainer(EqualWeights(max_rounds=100), "logistic")
+    EqualWeights(max_rounds=100)
     """
 
     is_additive = True

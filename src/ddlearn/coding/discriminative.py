@@ -86,7 +86,7 @@ class CodingRecord:
     ...     noise_variance=1.0, class_cost=1.0, loss="square", n_nonzero_coefs=1,
     ... )
     >>> record.n_moved
-    {'refit': 1, 'reselect': 1, 'replace': 0}
+    {'refit': 1, 'reselect': 0, 'replace': 1}
     """
 
     n_steps: NDArray[np.int32]
