@@ -435,8 +435,8 @@ def _rate_swaps(
             rise[k] = over if is_less else rise[k]
             room[k] = under if is_less else room[k]
     for k in range(n_atoms):
-        net = (correlation[k] * correlation[k] * room[k] - rise[k]) / (room[k] * norms[k])
-        gain[k] = net if net > zero and norms[k] > smallest_norms[k] else zero
+        net = correlation[k] * correlation[k] * room[k] - rise[k]
+        gain[k] = net / (room[k] * norms[k]) if net > zero and norms[k] > smallest_norms[k] else zero
     for t in range(n_used):
         gain[support[t]] = zero
 
