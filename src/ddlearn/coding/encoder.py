@@ -129,7 +129,10 @@ class Encoder:
         no_classes = np.empty((0, len(self.gram)), self.gram.dtype)
         no_terms = np.empty((len(correlations), 0), self.gram.dtype)
         problem = self.gram, correlations, no_classes, no_terms, no_terms
-        return self.sparse_coder.encode(*problem, n_nonzero_coefs=self.n_nonzero_coefs, energies=energies)
+        options: dict[str, Any] = {"n_nonzero_coefs": self.n_nonzero_coefs, "energies": energies}
+        if self.sparse_coder.reads_atoms:
+            options["dictionary"] = self.dictionary
+        return self.sparse_coder.encode(*problem, **options)
 
     def encode(
         self, X: Floats, *, n_jobs: int | None = None, block_rows: int = TILE_ROWS, first_row: int = 0
