@@ -124,15 +124,13 @@ class LabelledCodes:
                 margins = labels * _measure_scores(codes, request.classifiers[position])
                 costs[position] = request.loss.value(margins).sum()
                 slopes = request.loss.gradient(margins)
-                add_gradient(codes.indices, codes.values, labels * slopes, gradients[position])
-                if request.hessians == "none":
-                    return
-                weights = request.curvature(margins)
-                if request.sample_weights is not None:
+                weights = None if request.hessians == "none" else request.curvature(margins)
+                if weights is not None and request.sample_weights is not None:
                     weights = request.sample_weights(slopes, weights)
+                add_gradient(codes.indices, codes.values, labels * slopes, gradients[position])
                 if request.hessians == "each":
                     add_hessian(codes.indices, codes.values, weights, hessians[position])
-                else:
+                elif request.hessians == "mean":
                     all_weights[position, is_known] = weights
 
         _map_classes(expand_class, range(n_classes), request.n_jobs)
@@ -351,15 +349,15 @@ def train_in_rounds(
     goals = {j: rounds.tol * problems.measure_gradient(j, point) for j, point in here.items()}
     unfinished, n_rounds = list(here), rounds.max_rounds
     if problems.shared_solver is not None:
-        here, unfinished = _add_learners(problems, here, goals, min(n_rounds, _MAX_SHARED_ROUNDS), coef.dtype)
+        unfinished = _add_learners(problems, here, goals, min(n_rounds, _MAX_SHARED_ROUNDS), coef.dtype)
         problems.shared_solver, n_rounds = None, n_rounds - _MAX_SHARED_ROUNDS
     for group in _group_classes(unfinished, coef.shape[1]) if n_rounds > 0 else []:
-        points = {j: here[j] for j in group}
+        points = {j: here.pop(j) for j in group}
         if points[group[0]].hessian is None:
             classifiers = np.array([point.classifier for point in points.values()])
             points = dict(zip(group, problems.evaluate(group, classifiers), strict=True))
-        found, _ = _add_learners(problems, points, goals, n_rounds, coef.dtype)
-        here |= {j: point._replace(hessian=None) for j, point in found.items()}
+        _add_learners(problems, points, goals, n_rounds, coef.dtype)
+        here |= points
     trained = np.array([here[j].classifier for j in range(len(coef))])
     return trained[:, :-1].astype(coef.dtype), trained[:, -1].astype(intercept.dtype)
 
@@ -457,8 +455,8 @@ def _take_steps(
 
 def _add_learners(
     problems: ClassProblems, here: dict[int, ClassifierPoint], goals: dict[int, float], n_rounds: int, dtype: np.dtype
-) -> tuple[dict[int, ClassifierPoint], list[int]]:
-    """Return the points of classes after all rounds, and the classes that more rounds would improve."""
+) -> list[int]:
+    """Move the points of classes through all rounds; return the classes that more rounds would improve."""
     # Of a classifier that is rounded, the cost is known no better.
     resolution = max(_ROUNDING, float(np.finfo(dtype).eps) ** 2)
     active = list(here)
@@ -469,12 +467,14 @@ def _add_learners(
             for j, (learner, slope) in zip(active, found, strict=True)
             if -slope / 2 > resolution * here[j].cost  # half the slope is what a parabola falls by
         }
+        for j in active:  # makes room for the Hessians of the next round
+            here[j] = here[j]._replace(hessian=None)
         if not learners:
-            return here, []
+            return []
         there = _take_steps(problems, here, learners, dtype, is_last=round_number == n_rounds - 1)
         problems.remember(here, there)
-        here = here | there
+        here |= there
         active = [j for j, point in there.items() if problems.measure_gradient(j, point) > goals[j]]
         if not active:
             break
-    return here, active
+    return active
