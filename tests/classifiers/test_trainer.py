@@ -339,6 +339,7 @@ def test_the_penalised_cost_never_rises(trainer, loss, size, dtype):
     assert (after < before).any()
 
 
+@pytest.mark.usefixtures("each_hessian_or_a_shared_one")
 @pytest.mark.parametrize(("trainer", "loss"), PAIRS)
 def test_a_start_worse_than_none_is_not_used(trainer, loss):
     codes, labels = draw_problem()

@@ -72,7 +72,7 @@ class Expansion(NamedTuple):
 
     costs: Floats  # (n,)
     gradients: Floats  # (n, n_components + 1)
-    hessians: Floats  # (n, 1 or 0, n_components + 1, n_components + 1), lower triangles
+    hessians: Floats  # (n_hessians, n_components + 1, n_components + 1), lower triangles
 
 
 class ClassifierPart(Protocol):
@@ -386,16 +386,21 @@ def _pose(
     curvatures = mean_curvature(loss) * np.column_stack([summary.squared_norms, summary.n_of_label.sum(axis=0)])
     reference = curvatures + np.append(np.ones(coef.shape[1]), 0) * penalties[:, None]
     problems = ClassProblems(parts, loss, rounds.sample_weights, fit_intercept, n_jobs, penalties, reference)
+    given[:, :-1][summary.squared_norms == 0] = 0  # of atoms that no sample uses, which changes no score
     # With a quadratic loss all classes have the same Hessian, unless some labels are unknown.
     has_common = loss.is_quadratic and summary.n_unknown == 0 and len(set(penalties)) == 1
-    if has_common or has_many:
-        problems.shared_solver = problems.factorise(expansion.hessians[0], penalties.mean())
-    given[:, :-1][summary.squared_norms == 0] = 0  # of atoms that no sample uses, which changes no score
-    if wanted == "each" or problems.shared_solver is not None:
+    shares = has_common or has_many
+    if shares or wanted == "each":
         points = problems.points_from(request._replace(classifiers=given), expansion)
     else:
         points = problems.evaluate(classes, given)
-    return problems, _choose_start(problems, dict(zip(classes, points, strict=True)), summary)
+    here = _choose_start(problems, dict(zip(classes, points, strict=True)), summary, wants_hessians=not shares)
+    if shares:
+        start = np.array([here[j].classifier for j in classes])
+        if not loss.is_quadratic and not np.array_equal(start, given):
+            expansion = parts.add_up(expand_part, request._replace(classifiers=start))
+        problems.shared_solver = problems.factorise(expansion.hessians[0], penalties.mean())
+    return problems, here
 
 
 def _group_classes(classes: Sequence[int], n_components: int) -> list[list[int]]:
@@ -410,7 +415,7 @@ def _round(classifiers: Floats, dtype: np.dtype) -> Floats:
 
 
 def _choose_start(
-    problems: ClassProblems, points: dict[int, ClassifierPoint], summary: CodeSummary
+    problems: ClassProblems, points: dict[int, ClassifierPoint], summary: CodeSummary, wants_hessians: bool
 ) -> dict[int, ClassifierPoint]:
     """Start from zero where that costs less than the classifier given, which could take many rounds to recover."""
     zeros = {}
@@ -425,7 +430,8 @@ def _choose_start(
             zeros[j] = classifier
     if not zeros:
         return points
-    return points | dict(zip(zeros, problems.evaluate(list(zeros), np.array(list(zeros.values()))), strict=True))
+    found = problems.evaluate(list(zeros), np.array(list(zeros.values())), wants_hessians)
+    return points | dict(zip(zeros, found, strict=True))
 
 
 def _take_steps(
