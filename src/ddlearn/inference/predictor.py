@@ -103,7 +103,7 @@ class Predictor:
         def weigh(rows: slice, _: None) -> Floats:
             samples, codes = X[rows], self._encode_rows(X, rows)
             evidence = self.rule.evidence(self.model, samples, codes)
-            return self._average_views(samples, evidence) if len(self.views) else evidence
+            return self._average_views(samples, codes, evidence) if len(self.views) else evidence
 
         return np.concatenate(map_blocks(weigh, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs))
 
@@ -120,13 +120,13 @@ class Predictor:
         energies = measure_energies(X[rows], rows.start, remedy=_REMEDY)
         return encoder.encode_block(encoder.correlate(X[rows]), energies)
 
-    def _average_views(self, samples: Floats, evidence: Floats) -> Floats:
-        """Return the mean evidence of images, given that of the first view, and of distorted copies."""
+    def _average_views(self, samples: Floats, codes: RowCodes, evidence: Floats) -> Floats:
+        """Return the mean evidence of images, given the codes and the evidence of the first view, and of copies."""
         total = evidence
         for field in self.views:
             view = displace(samples, np.broadcast_to(field, (len(samples), *field.shape)))
-            codes = self.encoder.encode_block(self.encoder.correlate(view), np.vecdot(view, view))
-            total = total + self.rule.evidence(self.model, view, codes)
+            view_codes = self.encoder.encode_block(self.encoder.correlate(view), np.vecdot(view, view), codes)
+            total = total + self.rule.evidence(self.model, view, view_codes)
         return total / (len(self.views) + 1)
 
     def _code_robustly(self, X: Floats, mask: Flags | None, rows: slice) -> CodedBlock:
@@ -141,7 +141,7 @@ class Predictor:
         if len(self.views):
             whole = np.flatnonzero(coded.is_known.all(axis=1) & ~coded.is_wrong.any(axis=1))
             if whole.size:  # images with missing or wrong pixels have one view
-                evidence[whole] = self._average_views(coded.samples[whole], evidence[whole])
+                evidence[whole] = self._average_views(coded.samples[whole], coded.codes.rows(whole), evidence[whole])
         evidence[~coded.is_known.any(axis=1)] = self.prior_evidence
         return evidence
 
