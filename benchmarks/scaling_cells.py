@@ -33,7 +33,6 @@ N_REPEATS = 3
 SETTINGS: dict[str, Any] = {
     "tol": 0,
     "refine": None,
-    "store_codes": False,
     "dictionary_update": "block_coordinate",
     "random_state": 0,
 }

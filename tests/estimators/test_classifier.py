@@ -284,7 +284,7 @@ def test_feature_names_and_data_frames(digits):
     pd = pytest.importorskip("pandas")
     X, y = digits
     frame = pd.DataFrame(X, columns=[f"pixel {i}" for i in range(64)])
-    model = quick(sparse_output=False).fit(frame, y).set_output(transform="pandas")
+    model = quick().fit(frame, y).set_output(transform="pandas")
     codes = model.transform(frame)
     assert list(codes.columns[:2]) == ["ddlclassifier0", "ddlclassifier1"]
     with pytest.raises(ValueError, match="feature names"):

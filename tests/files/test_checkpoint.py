@@ -427,7 +427,6 @@ def test_what_concerns_only_new_samples_may_differ(digits, path):
         robustness=Robustness(0.1, error_search=AlternatingErrors(trim=2.0), missing="mask"),
         alignment="affine",
         image_shape=(8, 8),
-        sparse_output=False,
         n_components=np.int64(30),  # the same number
     )
     assert_same_model(other.set_callbacks(Checkpoint(path, resume=True)).fit(*digits), expected)

@@ -143,7 +143,7 @@ def supported_loss(trainer: str) -> str:
         {"alignment": Alignment("translation", max_shift=1.0, training=True), "image_shape": (8, 8)},
         {"robustness": Robustness(3, error_search=AlternatingErrors(trim=2.0), missing="mask"), "inference": "full"},
         {"inference": FullInference(2, noise="profiled"), "coding": PrintedCoding(10, tol=0.01)},
-        {"scales": ConjugateScales("shared"), "refine": None, "fit_intercept": False, "sparse_output": False},
+        {"scales": ConjugateScales("shared"), "refine": None, "fit_intercept": False, "scale": "standard"},
         {
             "n_components": np.int64(20),
             "scales": JeffreysScales(np.str_("shared"), cost_floor=np.float32(0.3)),
@@ -324,7 +324,7 @@ UPGRADED = {
         "inference": FullInference(2, noise="profiled"),
         "robustness": Robustness(0.2, error_search=GreedyErrors(threshold=5.0), missing="mask"),
         "alignment": None,
-        "store_codes": False,
+        "scale": None,
     },
     "images": {
         "scales": "jeffreys",
@@ -333,7 +333,7 @@ UPGRADED = {
         "inference": "fast",
         "robustness": None,
         "alignment": Alignment("translation", training=True),
-        "store_codes": None,
+        "scale": None,
     },
 }
 

@@ -228,6 +228,9 @@ def explain_sample(model: DDLClassifier, samples: Samples, row: int) -> dict[str
     order = np.argsort(-np.abs(found.codes.data), kind="stable")
     atoms, coefficients = found.codes.indices[order], found.codes.data[order]
     residual = found.samples - found.reconstruction - found.error
+    energy = np.sum(
+        (found.samples - model.inverse_transform(0 * found.codes)) ** 2
+    )  # about the mean, if it was removed
     return {
         "row": row,
         "sample": samples.sample_names[row] if samples.sample_names else str(row),
@@ -243,5 +246,5 @@ def explain_sample(model: DDLClassifier, samples: Samples, row: int) -> dict[str
         "probability": softmax(evidence),
         "n_wrong_features": int(np.count_nonzero(found.error)),
         "n_missing_features": int(np.count_nonzero(found.is_missing)),
-        "explained": float(1 - np.sum(residual**2) / max(np.sum(found.samples**2), np.finfo(float).tiny)),
+        "explained": float(1 - np.sum(residual**2) / max(energy, np.finfo(float).tiny)),
     }

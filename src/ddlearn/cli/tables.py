@@ -125,10 +125,10 @@ def draw_reasons(console: Console, model: DDLClassifier, sample: Any, facts: dic
     """Return pictures of a sample, of its reconstruction, and of each atom in its code."""
     from rich.columns import Columns
 
-    reconstruction = model.components_[facts["atoms"]].T @ facts["coefficients"]
-    images = {"sample": sample, "reconstruction": reconstruction}
+    images = {"sample": sample, "reconstruction": model.explain(sample[None]).reconstruction[0]}
+    atoms = model.scaling_.show(model.components_)
     images |= {
-        f"{coefficient:+.2f} x atom {atom}": model.components_[atom]
+        f"{coefficient:+.2f} x atom {atom}": atoms[atom]
         for atom, coefficient in zip(facts["atoms"], facts["coefficients"], strict=True)
     }
     return Columns(

@@ -26,6 +26,7 @@ from ..coding.encoder import SPARSE_CODERS
 from ..coding.errors import ERROR_SEARCHES
 from ..coding.jitter import Jitter
 from ..coding.robust import Robustness
+from ..coding.scaling import SCALINGS, Unscaled
 from ..dictionary import DICTIONARY_UPDATES
 from ..fitting.refine import Refiner
 from ..inference.rules import INFERENCE_RULES
@@ -38,8 +39,10 @@ _OPTIONS: dict[str, type] = {
     "jitter": Jitter,
     "refiner": Refiner,
     "robustness": Robustness,
+    "unscaled": Unscaled,
 }
 _REGISTRIES: Any = (
+    SCALINGS,
     LOSSES,
     SPARSE_CODERS,
     DICTIONARY_UPDATES,

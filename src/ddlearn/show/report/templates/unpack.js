@@ -31,6 +31,12 @@ const model = {
   coef: unpackRows(content.model.coef),
   intercept: unpack(content.model.intercept),
   classCost: unpack(content.model.class_cost),
+  scaling: {
+    ...content.model.scaling,
+    mean: unpack(content.model.scaling.mean),
+    spread: unpack(content.model.scaling.spread),
+    energy: content.model.scaling.energy && unpack(content.model.scaling.energy),
+  },
   evidence: {
     scores: unpack(content.model.evidence.scores),
     values: unpack(content.model.evidence.values),
@@ -38,7 +44,7 @@ const model = {
   },
 };
 model.nAtoms = model.dictionary.length;
-model.nFeatures = model.dictionary[0].length;
+model.nFeatures = model.n_features;
 model.squaredNorms = Float64Array.from(model.dictionary, (atom) => dot(atom, atom));
 
 const data = content.data && {
