@@ -11,6 +11,7 @@ import signal
 import struct
 import threading
 import zipfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -423,6 +424,20 @@ def test_files_of_format_version_2_are_read_with_priors_that_are_floors(name, sc
     round_trip(model, path)
 
 
+@pytest.mark.parametrize(
+    ("name", "warns"),
+    [("default", nullcontext()), ("dense", pytest.warns(UserWarning, match="had sparse_output=False"))],
+)
+def test_models_of_format_version_3_did_not_scale(name, warns, path):
+    with warns:
+        model = load(DATA / f"version_3_{name}.safetensors")
+    expected = np.load(DATA / "version_3_predictions.npz")
+    assert model.scale is None
+    assert repr(model.scaling_) == "Unscaled()"
+    np.testing.assert_allclose(model.predict_proba(expected["X"]), expected[name], rtol=1e-10)
+    round_trip(model, path)
+
+
 def test_the_content_of_a_file_has_the_parameters_of_this_version():
     parameters = read_model_file(version_1("images")).content["parameters"]
     assert set(parameters) == set(DDLClassifier().get_params(deep=False))
@@ -784,10 +799,10 @@ def test_the_hash_is_that_of_the_file_with_zeros_in_its_place(whole):
 
 
 def test_newer_and_unknown_formats_say_what_to_do(model, path, monkeypatch):
-    monkeypatch.setattr(container, "FORMAT_VERSION", 4)
+    monkeypatch.setattr(container, "FORMAT_VERSION", 5)
     save(model, path)
     monkeypatch.undo()
-    with pytest.raises(ModelFileError, match=f"format version 4, written by ddlearn {__version__}.*upgrade ddlearn"):
+    with pytest.raises(ModelFileError, match=f"format version 5, written by ddlearn {__version__}.*upgrade ddlearn"):
         load(path)
     monkeypatch.setattr(container, "FORMAT_VERSION", 0)
     save(model, path)

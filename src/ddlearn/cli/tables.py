@@ -45,6 +45,7 @@ def make_fit_table(facts: dict[str, Any], n_bytes: int | None = None) -> Table:
         "data": f"{facts['data']}: {facts['n_samples']:,} samples, {facts['n_features']:,} features, "
         f"{len(facts['classes'])} classes",
         "settings": settings,
+        "scaling": facts["scaling"],
         "dictionary": f"{facts['n_components']} atoms, at most {facts['n_nonzero_coefs']} per code",
         "iterations": f"{facts['n_iter']}{end}",
         "objective": f"{facts['objective']:,.0f}",

@@ -212,7 +212,7 @@ class _Moments:
     n_samples: int
     mean: NDArray[np.float64]
     deviations: NDArray[np.float64]
-    smallest_share: float  # of a deviation in the size of its feature, else it is rounding
+    eps: float  # of the precision of the samples
 
     @classmethod
     def of(cls, rows: Rows) -> _Moments:
@@ -220,9 +220,8 @@ class _Moments:
             samples = np.asarray(rows.X[tile])
             measure_energies(samples, rows.first_row + tile.start)  # raises if squares are out of range
             mean = samples.mean(axis=0, dtype=np.float64)
-            return cls(
-                len(samples), mean, np.sum(np.square(samples - mean), axis=0), float(np.finfo(samples.dtype).eps)
-            )
+            deviations = np.sum(np.square(samples - mean), axis=0)
+            return cls(len(samples), mean, deviations, float(np.finfo(samples.dtype).eps))
 
         return reduce(add, map(measure, split_rows(len(rows.X))))
 
@@ -230,7 +229,7 @@ class _Moments:
         n_samples = self.n_samples + other.n_samples
         shift, share = other.mean - self.mean, other.n_samples / n_samples
         deviations = self.deviations + other.deviations + np.square(shift) * (self.n_samples * share)
-        return _Moments(n_samples, self.mean + share * shift, deviations, self.smallest_share)
+        return _Moments(n_samples, self.mean + share * shift, deviations, self.eps)
 
 
 class Standard(Scaling):
@@ -279,7 +278,7 @@ class Standard(Scaling):
         if moments.n_samples == 1:
             raise ValueError("scale='standard' cannot be learned from 1 sample: begin with more, or use scale='unit'.")
         deviation = np.sqrt(moments.deviations / moments.n_samples)
-        deviation[deviation <= moments.smallest_share * np.hypot(moments.mean, deviation)] = 0
+        deviation[deviation <= _ROUNDING_ERRORS * moments.eps * np.hypot(moments.mean, deviation)] = 0
         return Standard(self.constant, mean=moments.mean, deviation=deviation)
 
     def warn_of_outliers(self, parts: Parts[Rows], n_samples: int) -> None:
@@ -434,7 +433,7 @@ def choose_scaling(parts: Parts[Rows], n_samples: int, are_images: bool) -> Scal
         return UnitNorm()
     X, labels = take_some(parts, n_samples)
     some = LocalParts([_SomeRows(X[labels.any(axis=1)], labels[labels.any(axis=1)])])
-    rivals = Standard(), UnitNorm()
+    rivals = UnitNorm(), Standard()
     n_strange = [_count_strange_neighbours(scaling, some) for scaling in rivals]
     return rivals[n_strange.index(min(n_strange))]
 

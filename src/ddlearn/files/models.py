@@ -291,6 +291,8 @@ def _check_array(key: str, array: Any, sizes: dict[str, int], dtype: np.dtype) -
 def _summarise(attributes: dict[str, Any]) -> dict[str, Json]:
     """Return what readers want to know of a model besides its sizes."""
     summary: dict[str, Json] = {key[:-1]: attributes[key] for key in ("n_iter_", "converged_") if key in attributes}
+    if "scaling_" in attributes:
+        summary["scaling"] = type(attributes["scaling_"]).__name__
     if "history_" in attributes:
         last = attributes["history_"][-1]._asdict()
         summary |= {key: encode_float(last[key]) for key in ("objective", "training_error", "label_free_error")}

@@ -95,15 +95,15 @@ def _describe_model(model: DDLClassifier, image_shape: tuple[int, ...] | None) -
 
 
 def _describe_scaling(scaling: Scaling, n_features: int) -> Json:
-    """Return a scaling as what it subtracts, multiplies by, divides by and appends."""
-    mean, factor, constant, energy = np.zeros(n_features), np.ones(n_features), None, None
+    """Return what a scaling subtracts, divides by and appends, and the energy from which norms are estimated."""
+    described: Json = {"mean": None, "spread": None, "constant": [], "energy": None}
     if isinstance(scaling, Standard):
-        spread = scaling.show(np.eye(n_features, scaling.count_features(n_features)))
-        mean, factor = scaling.mean, np.diagonal(spread)
-        constant = scaling.apply(np.zeros((1, n_features)))[0, n_features:].tolist()
+        scaled = scaling.apply(np.zeros((1, n_features)))
+        described |= {"mean": pack(scaling.mean, "f8"), "constant": scaled[0, n_features:].tolist()}
+        described["spread"] = pack(scaling.show(np.ones_like(scaled))[0], "f8")
     if isinstance(scaling, UnitNorm):
-        energy = pack(np.asarray(scaling.energy), "f8")
-    return {"mean": pack(mean, "f8"), "spread": pack(factor, "f8"), "constant": constant or [], "energy": energy}
+        described["energy"] = pack(np.asarray(scaling.energy), "f8")
+    return described
 
 
 def _list_notes(model: DDLClassifier, steps_before: list[str]) -> list[str]:

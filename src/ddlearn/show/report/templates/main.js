@@ -70,6 +70,7 @@ window.ddlearn = {
   pursue,
   explain,
   explainWithErrors,
+  takeApart,
   renderStrokes,
   explorer,
   currentSample,

@@ -25,18 +25,22 @@ function unpackSamples(packed) {
   return rows.map((row, i) => row.map((count) => offset[i] + step[i] * count));
 }
 
+function unpackScaling({ mean, spread, constant, energy }, nFeatures) {
+  return {
+    mean: mean ? unpack(mean) : new Float64Array(nFeatures),
+    spread: spread ? unpack(spread) : new Float64Array(nFeatures).fill(1),
+    constant,
+    energy: energy && unpack(energy),
+  };
+}
+
 const model = {
   ...content.model,
   dictionary: unpackRows(content.model.dictionary),
   coef: unpackRows(content.model.coef),
   intercept: unpack(content.model.intercept),
   classCost: unpack(content.model.class_cost),
-  scaling: {
-    ...content.model.scaling,
-    mean: unpack(content.model.scaling.mean),
-    spread: unpack(content.model.scaling.spread),
-    energy: content.model.scaling.energy && unpack(content.model.scaling.energy),
-  },
+  scaling: unpackScaling(content.model.scaling, content.model.n_features),
   evidence: {
     scores: unpack(content.model.evidence.scores),
     values: unpack(content.model.evidence.values),
