@@ -13,6 +13,8 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import logit
 from sklearn.base import clone
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _check_sample_weight
 
 from ..classifiers import ClassifierTrainer, resolve_trainer
 from ..codes import Model
@@ -141,7 +143,18 @@ def check_mode(model: Estimator, mode: Mode) -> None:
         _check_batches(model, refuse)
 
 
+def drop_weightless(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """Return samples, target and weights without samples of weight 0."""
+    if sample_weight is None:
+        return X, y, None
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    kept = np.flatnonzero(weights)
+    return (X, y, weights) if kept.size == len(weights) else (X[kept], _safe_indexing(y, kept), weights[kept])
+
+
 def _check_batches(model: Estimator, refuse: Callable[[str, str], None]) -> None:
+    if model.class_weight == "balanced":
+        refuse("class_weight", "use a dict of weights by class")
     if isinstance(model.alignment, Alignment) and model.alignment.training:
         refuse("alignment", "use Alignment(training=False), or fit")
     if hasattr(model, "components_"):
