@@ -22,7 +22,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from ..classifiers.problem import LabelledCodes, sum_weights
 from ..codes import Floats, RowCodes
 from ..coding.encoder import check_finite
-from ..coding.scaling import UNSCALED, Scaling, fit_scaling
+from ..coding.scaling import UNSCALED, Scaling, Unscaled, fit_scaling
 from ..dictionary import order_candidates
 from ..parallel import PART_ROWS, DaskParts, LocalParts, Parts, is_on_dask, pair_chunks, split_rows
 
@@ -327,7 +327,7 @@ class TrainingSet:
     def scale(self, scaling: Any, are_images: bool) -> TrainingSet:
         """Return the set with scaled samples; a scaling that is not fitted yet is fitted to them."""
         scaling, facts = fit_scaling(scaling, self.parts, self.facts.n_samples, are_images), self.facts
-        if scaling is UNSCALED:
+        if isinstance(scaling, Unscaled):
             return self
         n_features = scaling.count_features(facts.n_features)
         if self.labels is not None:
