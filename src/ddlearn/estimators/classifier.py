@@ -43,7 +43,6 @@ from .settings import (
     check_mode,
     count_components,
     drop_weightless,
-    get_scale,
     make_predictor,
     name_scaling,
     resolve_fit,
@@ -396,11 +395,13 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             else:
                 X = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
                 check_consistent_length(X, y)
-                X, y, sample_weight = drop_weightless(X, y, sample_weight)
+                if sample_weight is not None:
+                    X, y, sample_weight = drop_weightless(X, y, sample_weight)
                 training, targets = cut_into_parts(X, y, self.unlabeled)
             try:
                 training = training.weigh(sample_weight, self.class_weight, targets)
-                training = training.scale(get_scale(self), self.image_shape is not None)
+                is_warm = self.warm_start and hasattr(self, "scaling_")  # its atoms are scaled as they are
+                training = training.scale(self.scaling_ if is_warm else self.scale, self.image_shape is not None)
                 held_out = None
                 if self.refine not in (None, CLASSIFIERS) and (refiner := resolve_refiner(self.refine)) is not None:
                     training, held_out = hold_out(training, refiner)
@@ -492,7 +493,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             X = validate_data(self, X, dtype=dtype, order="C", reset=is_new)
             check_consistent_length(X, y)
             known = None if is_new else Targets(self.classes_, self.is_multilabel_)
-            X, y, sample_weight = drop_weightless(X, y, sample_weight)
+            if sample_weight is not None:
+                X, y, sample_weight = drop_weightless(X, y, sample_weight)
             training, targets = cut_batch(X, y, classes, self.unlabeled, known)
             training = training.weigh(sample_weight, self.class_weight, targets)
             training = training.scale(self.scale if is_new else self.scaling_, self.image_shape is not None)

@@ -145,8 +145,6 @@ def check_mode(model: Estimator, mode: Mode) -> None:
 
 def drop_weightless(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
     """Return samples, target and weights without samples of weight 0."""
-    if sample_weight is None:
-        return X, y, None
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     kept = np.flatnonzero(weights)
     return (X, y, weights) if kept.size == len(weights) else (X[kept], _safe_indexing(y, kept), weights[kept])
@@ -198,11 +196,6 @@ def _resolve_jitter(model: Estimator, n_features: int) -> Any:
     return resolve_jitter("affine" if jitter is None else jitter, model.image_shape, n_features)
 
 
-def get_scale(model: Estimator) -> Any:
-    """Return how samples are to be scaled: after a warm start as before, since the atoms are scaled so."""
-    return model.scaling_ if _is_warm(model) else model.scale
-
-
 def name_scaling(scale: Any, chosen: Scaling) -> str:
     """Return the class of a scaling, and of the one that was chosen where it was left open."""
     return type(chosen if is_auto(scale) else resolve_scaling(scale)).__name__
@@ -217,6 +210,8 @@ def scale_atoms(model: Estimator, scaling: Scaling) -> Any:
 
 def _check_images(model: Estimator, scaling: Scaling) -> None:
     """Raise if images are to be distorted after a scaling that makes something else of them."""
+    if scaling.keeps_images:
+        return
     refiner = resolve_refiner(model.refine)
     distortions = {
         "alignment": model.alignment is not None,
@@ -224,7 +219,7 @@ def _check_images(model: Estimator, scaling: Scaling) -> None:
         "refine": refiner is not None and refiner.jitter is not None,
     }
     for name, is_used in distortions.items():
-        if is_used and not scaling.keeps_images:
+        if is_used:
             raise ValueError(
                 f"{name}={getattr(model, name)!r} distorts images, but scale={model.scale!r} scales each pixel by "
                 "itself: use scale='unit'."
