@@ -23,6 +23,7 @@ from ..coding.coders import SparseCoder
 from ..coding.descent import DiscriminativeCoding
 from ..coding.encoder import Encoder
 from ..coding.robust import Robustness, check_mask
+from ..coding.scaling import Scaling
 from ..dictionary import DictionaryUpdate, draw_dictionary
 from ..fitting.data import Targets, TrainingSet, cut_batch, cut_into_parts, fetch_candidates, spread_over_cluster
 from ..fitting.loop import FitSettings, begin
@@ -41,10 +42,13 @@ from .settings import (
     Mode,
     check_mode,
     count_components,
+    drop_weightless,
     make_predictor,
+    name_scaling,
     resolve_fit,
     resolve_object,
     resolve_plan,
+    scale_atoms,
     searches_size,
 )
 from .transformer import DictionaryTransformer
@@ -73,6 +77,11 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     n_components : int, "auto" or None, default=None
         Number of atoms, the paper's K.  By default half the number of labelled samples, but at most 500; "auto" tries
         sizes up to 2000 on the training samples, and takes the one that predicts held-out labels best.
+    scale : {"auto", "unit", "standard"}, Scaling, transformer or None, default="auto"
+        How samples are scaled before all else, learned from training samples: each divided by its norm ("unit", for
+        images and spectra), each feature standardised ("standard", for tables, with a constant as one more feature), or
+        by an object of scikit-learn.  "auto" is "unit" if there is an ``image_shape``, and otherwise the one with which
+        fewer training samples have a nearest neighbour of another class.
     n_nonzero_coefs : int or None, default=None
         Number of atoms in a code at most, the paper's T.  By default 5, for the elastic net 256, or all atoms if there
         are fewer.
@@ -91,9 +100,13 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     classifier_trainer : str or ClassifierTrainer, default="auto"
         "square_lev", "ada_boost", "logit_boost", "linear_svm", "newton", or an object; "auto" is the one for the loss.
     init : {"samples", "gaussian"} or array-like of shape (n_components, n_features), default="samples"
-        The first dictionary: training samples in equal number from each class, random vectors, or these atoms.
+        The first dictionary: training samples in equal number from each class, random vectors, or these atoms, which
+        are scaled like samples, or the ``components_`` of a model with the same scaling.
     fit_intercept : bool, default=True
         Whether classifiers have an intercept.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes by name, 1 for those that are not named, with which the samples of a class count as many;
+        "balanced" gives all classes the same weight together.
     classification_weight : float, default=1.0
         The terms of the classifiers in the objective are multiplied by this.  1 is the MAP estimate; 0.5 is Algorithm 1
         of the paper as printed, where the weight lacks a factor of two.  After the fit, it changes evidence and
@@ -129,11 +142,6 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         Not for multilabel targets.
     warm_start : bool, default=False
         Whether :meth:`fit` begins with the dictionary and classifiers of the previous fit.
-    store_codes : bool or None, default=None
-        Whether ``codes_`` and ``noise_variance_`` are kept after the fit: T values and one variance per training
-        sample.  By default only those of samples in memory are.
-    sparse_output : bool, default=True
-        Whether :meth:`transform` returns a sparse matrix; ``set_output`` for data frames needs False.
     n_jobs : int or None, default=None
         Number of threads in this process; None is 1 unless a ``joblib.parallel_config`` says otherwise, -1 all cores.
         Dask workers use one thread per part.
@@ -144,8 +152,11 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     ----------
     classes_ : ndarray of shape (n_classes,)
         The classes; for multilabel targets the column numbers.
-    components_ : ndarray of shape (n_components, n_features)
-        The dictionary, one atom of unit norm per row.
+    components_ : ndarray of shape (n_components, n_scaled_features)
+        The dictionary, one atom of unit norm per row, in the space of scaled samples, which with "standard" has one
+        more feature, the constant; ``scaling_.show(components_)`` is what atoms add to a sample.
+    scaling_ : Scaling
+        How samples are scaled.
     coef_ : ndarray of shape (n_classes, n_components)
         The classifiers; two rows for two classes, since each class has its own cost.
     intercept_ : ndarray of shape (n_classes,)
@@ -153,10 +164,10 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     class_cost_ : ndarray of shape (n_classes,)
         The paper's :math:`\gamma_j`.
     noise_variance_ : ndarray of shape (n_samples,)
-        The paper's :math:`\sigma_i^2` of the training samples, if ``store_codes``.
+        The paper's :math:`\sigma_i^2` of the training samples, if these were in memory and not in a mapped file.
     codes_ : csr_array of shape (n_samples, n_components)
-        Codes of the training samples, which saw the labels, if ``store_codes``; :meth:`transform` returns label-free
-        ones.
+        Codes of the training samples, which saw the labels, if these were in memory and not in a mapped file;
+        :meth:`transform` returns label-free ones.
     n_samples_seen_ : int
         Number of training samples.
     median_noise_variance_ : float
@@ -210,6 +221,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         self,
         n_components: int | str | None = None,
         *,
+        scale: str | Scaling | Any | None = "auto",
         n_nonzero_coefs: int | None = None,
         loss: str | Loss = "square",
         sparse_coder: str | SparseCoder = "ormp",
@@ -218,6 +230,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         classifier_trainer: str | ClassifierTrainer = "auto",
         init: str | ArrayLike = "samples",
         fit_intercept: bool = True,
+        class_weight: dict[Any, float] | str | None = None,
         classification_weight: float = 1.0,
         scales: str | Scales = "conjugate",
         max_iter: int = 50,
@@ -230,12 +243,11 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         n_views: int = 1,
         unlabeled: Any = None,
         warm_start: bool = False,
-        store_codes: bool | None = None,
-        sparse_output: bool = True,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ):
         self.n_components = n_components
+        self.scale = scale
         self.n_nonzero_coefs = n_nonzero_coefs
         self.loss = loss
         self.sparse_coder = sparse_coder
@@ -244,6 +256,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         self.classifier_trainer = classifier_trainer
         self.init = init
         self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
         self.classification_weight = classification_weight
         self.scales = scales
         self.max_iter = max_iter
@@ -256,8 +269,6 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         self.n_views = n_views
         self.unlabeled = unlabeled
         self.warm_start = warm_start
-        self.store_codes = store_codes
-        self.sparse_output = sparse_output
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -348,7 +359,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         super().__setattr__(name, value)
 
     @with_callbacks
-    def fit(self, X: Any, y: Any) -> DDLClassifier:
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> DDLClassifier:
         """Learn dictionary and classifiers.
 
         Parameters
@@ -358,6 +369,9 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             is fitted on the workers of the current client, and stays there.
         y : array-like of shape (n_samples,) or (n_samples, n_classes)
             The class of each sample, of any type, or for multilabel targets a matrix of zeros and ones.
+        sample_weight : array-like of shape (n_samples,), default=None
+            With a weight of 2 a sample counts as two, in all terms of the objective; samples of weight 0 are left out.
+            Not for a Dask array.
 
         Returns
         -------
@@ -373,20 +387,27 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         with self._unchanged_on_failure():
             if mode == "dask":
                 check_mode(self, mode)
+                if sample_weight is not None:
+                    raise ValueError("sample_weight needs samples in memory, not a Dask array: use class_weight.")
                 training, targets = spread_over_cluster(X, y, self.unlabeled)
                 self.n_features_in_ = X.shape[1]
                 self.__dict__.pop("feature_names_in_", None)  # of an earlier fit; a Dask array has none
             else:
                 X = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
                 check_consistent_length(X, y)
+                if sample_weight is not None:
+                    X, y, sample_weight = drop_weightless(X, y, sample_weight)
                 training, targets = cut_into_parts(X, y, self.unlabeled)
             try:
+                training = training.weigh(sample_weight, self.class_weight, targets)
+                is_warm = self.warm_start and hasattr(self, "scaling_")  # its atoms are scaled as they are
+                training = training.scale(self.scaling_ if is_warm else self.scale, self.image_shape is not None)
                 held_out = None
                 if self.refine not in (None, CLASSIFIERS) and (refiner := resolve_refiner(self.refine)) is not None:
                     training, held_out = hold_out(training, refiner)
                 facts = training.facts
                 n_components = count_components(self, facts.n_with_label)
-                plan = resolve_plan(self, facts, n_components, targets.is_multilabel, mode)
+                plan = resolve_plan(self, training, n_components, targets.is_multilabel, mode)
                 settings = resolve_fit(self, facts, n_components, targets.is_multilabel, mode)
                 n_epochs = 0 if plan.refiner is None else plan.refiner.epochs
                 context = self._init_callback_context(max_subtasks=settings.max_iter + n_epochs)
@@ -412,7 +433,13 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         _PREDICTORS[self] = {dtype: make_predictor(self, dtype, encoder)}
 
     def partial_fit(
-        self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, *, forgetting: float = 2.0
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        forgetting: float = 2.0,
     ) -> DDLClassifier:
         """Learn from one more batch of samples, which need not be kept: an approximation of :meth:`fit`.
 
@@ -430,6 +457,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             The class of each sample, or for multilabel targets a matrix of zeros and ones.
         classes : array-like of shape (n_classes,), default=None
             All classes that will ever occur; required in the first call, unless targets are multilabel.
+        sample_weight : array-like of shape (n_samples,), default=None
+            As in :meth:`fit`.
         forgetting : float, default=2.0
             How fast earlier samples lose weight: after n samples, the m-th counts :math:`(m/n)^{forgetting}`; 0
             forgets nothing.
@@ -464,11 +493,16 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             X = validate_data(self, X, dtype=dtype, order="C", reset=is_new)
             check_consistent_length(X, y)
             known = None if is_new else Targets(self.classes_, self.is_multilabel_)
+            if sample_weight is not None:
+                X, y, sample_weight = drop_weightless(X, y, sample_weight)
             training, targets = cut_batch(X, y, classes, self.unlabeled, known)
+            training = training.weigh(sample_weight, self.class_weight, targets)
+            training = training.scale(self.scale if is_new else self.scaling_, self.image_shape is not None)
             stream, settings, extra = self._begin_stream(training, targets) if is_new else self._go_on(training)
             stream = learn_batch(stream, training, settings, forgetting)
             attributes = stream.attributes(refits=self.refine is not None)
-            attributes |= describe_settings(settings, len(stream.encoder.dictionary)) | {"classes_": targets.classes}
+            attributes |= describe_settings(settings, len(stream.encoder.dictionary))
+            attributes |= {"classes_": targets.classes, "scaling_": training.scaling}
             self._set_fitted(attributes | extra, stream.encoder)
         return self
 
@@ -477,12 +511,12 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         facts, rng = training.facts, check_random_state(self.random_state)
         n_components = count_components(self, facts.n_with_label)
         settings = resolve_fit(self, facts, n_components, targets.is_multilabel, "batches")
-        extra = {}
+        extra, init = {}, scale_atoms(self, training.scaling)
         if searches_size(self):
-            extra["dictionary_sizes_"] = sizes = SizeSearch(training, settings, self.init, deepcopy(rng)).run()
+            extra["dictionary_sizes_"] = sizes = SizeSearch(training, settings, init, deepcopy(rng)).run()
             n_components = choose_size(sizes, n_components)
         batches = fetch_candidates(training, n_components, rng)
-        dictionary = draw_dictionary(self.init, batches, n_components, facts.n_features, facts.dtype, rng)
+        dictionary = draw_dictionary(init, batches, n_components, facts.n_features, facts.dtype, rng)
         progress = begin(training, settings, dictionary)
         return begin_stream(progress), progress.settings, extra
 
@@ -514,6 +548,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 self.n_components if isinstance(self.n_components, Integral) else n_components,
                 n_components,
             ),
+            ("scale", name_scaling(self.scale, self.scaling_), type(self.scaling_).__name__),
             ("loss", type(settings.loss).__name__, type(self.loss_).__name__),
             ("sparse_coder", type(settings.sparse_coder).__name__, type(self.sparse_coder_).__name__),
         ):
@@ -555,6 +590,9 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     def _encode(self, X: ArrayLike) -> RowCodes:
         X, _ = self._check_new(X, None)
         return self._predictor(X.dtype).encode(X)
+
+    def _invert(self, reconstruction: Floats) -> Floats:
+        return self.scaling_.invert(reconstruction)
 
     def _evidence(self, X: ArrayLike, mask: ArrayLike | None) -> Floats:
         X, mask = self._check_new(X, mask)

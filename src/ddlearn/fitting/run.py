@@ -178,7 +178,8 @@ class FitRun:
         parts = progress.state.parts
         return describe_settings(settings, len(model.dictionary)) | {
             "classes_": self.targets.classes,
-            "class_prior_": facts.n_positive / facts.n_with_label,
+            "scaling_": self.training.scaling,
+            "class_prior_": facts.n_positive / facts.label_weight,
             "n_samples_seen_": facts.n_samples,
             "median_noise_variance_": find_median(parts.map_attribute("noise_variance"), facts.n_samples, facts.dtype),
             "priors_": progress.priors,
@@ -226,6 +227,7 @@ class FitRun:
             fit_intercept=settings.fit_intercept,
             jitter=plan.jitter,
             image_shape=plan.image_shape,
+            weights=self.training.weights,
         )
 
     def _refined_attributes(self, refinement: Refinement, progress: RefinementProgress, priors: Priors) -> Attributes:
