@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from benchmarks.elastic_net import PENALTIES, TOL, draw_spectra, make_problems, prepare_ours
 from benchmarks.problems import grade
 
