@@ -53,7 +53,7 @@ _MAX_NEWTON_STEPS = 30
 _ROUGH = 1e-4
 _ROUGH_STEPS = 6
 # A hypothesis is given up when so many more steps like its last would not make it the best of its sample.
-_PATIENCE = 10
+_PATIENCE = 3
 # A trial is given up when even three times the predicted decrease would not make it better than what there is.
 _HOPE = 3
 
