@@ -381,9 +381,7 @@ def test_duplicates_among_the_first_atoms_do_not_keep_the_dictionary_from_being_
 
 def test_guarded_ksvd_is_ksvd_while_that_lowers_the_objective():
     plain, guarded = (
-        run_to_end(
-            *start_fit(LOSSES["square"](), dictionary_update=resolve_dictionary_update(name), max_iter=max_iter)
-        )
+        run_to_end(*start_fit(LOSSES["square"](), dictionary_update=resolve_dictionary_update(name), max_iter=max_iter))
         for name, max_iter in (("ksvd", 3), ("guarded_ksvd", 2))  # whose first sweep belongs to the start
     )
     assert isinstance(guarded.settings.dictionary_update, GuardedKSVDUpdate)

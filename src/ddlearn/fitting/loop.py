@@ -397,8 +397,9 @@ def begin(
     """Code the samples without labels, train classifiers on the codes, and set priors and scales.
 
     With a guarded dictionary update and without classifiers to start from, the four steps are done once before the
-    objective is recorded.  The first atoms are samples, which represent themselves: the objective rewards that, and to
-    make them atoms that serve others, too, may raise it.  Undone for that, they would stay samples for ever.
+    objective is recorded, unless there are to be no iterations.  The first atoms are samples, which represent
+    themselves: the objective rewards that, and to make them atoms that serve others, too, may raise it.  Undone for
+    that, they would stay samples for ever.
     """
     facts = training.facts
     settings = replace(settings, sparse_coder=_adapt_coder(training, settings, dictionary))
@@ -409,7 +410,7 @@ def begin(
     parts = training.parts.map(code_label_free, settings, encoder)
     state = FitState(Model(dictionary, coef, intercept, np.empty(0)), encoder, parts)
     scaled = update_scales(train_classifiers(state, settings, training), settings, training)
-    if is_new and settings.dictionary_update.is_guarded:
+    if is_new and settings.dictionary_update.is_guarded and settings.max_iter:
         state, _ = encode(scaled.state, settings)
         state = train_classifiers(state, settings, training, scaled.priors.ridge)
         scaled = _improve_atoms(state, settings, training, scaled.priors).scaled

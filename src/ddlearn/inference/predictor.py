@@ -101,9 +101,9 @@ class Predictor:
             return self._evidence_robustly(X, mask)
 
         def weigh(rows: slice, _: None) -> Floats:
-            samples, codes = X[rows], self._encode_rows(X, rows)
-            evidence = self.rule.evidence(self.model, samples, codes)
-            return self._average_views(samples, evidence) if len(self.views) else evidence
+            energies = measure_energies(X[rows], rows.start, remedy=_REMEDY)
+            evidence = self._weigh(X[rows], energies)
+            return self._average_views(X[rows], evidence) if len(self.views) else evidence
 
         return np.concatenate(map_blocks(weigh, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs))
 
@@ -120,13 +120,18 @@ class Predictor:
         energies = measure_energies(X[rows], rows.start, remedy=_REMEDY)
         return encoder.encode_block(encoder.correlate(X[rows]), energies)
 
+    def _weigh(self, samples: Floats, energies: Floats) -> Floats:
+        """Return the evidence of samples that are taken to be complete, correct and registered."""
+        correlations = self.encoder.correlate(samples)
+        codes = self.encoder.encode_block(correlations, energies)
+        return self.rule.evidence(self.model, samples, codes, correlations=correlations)
+
     def _average_views(self, samples: Floats, evidence: Floats) -> Floats:
         """Return the mean evidence of images, given that of the first view, and of distorted copies."""
         total = evidence
         for field in self.views:
             view = displace(samples, np.broadcast_to(field, (len(samples), *field.shape)))
-            codes = self.encoder.encode_block(self.encoder.correlate(view), np.vecdot(view, view))
-            total = total + self.rule.evidence(self.model, view, codes)
+            total = total + self._weigh(view, np.vecdot(view, view))
         return total / (len(self.views) + 1)
 
     def _code_robustly(self, X: Floats, mask: Flags | None, rows: slice) -> CodedBlock:
