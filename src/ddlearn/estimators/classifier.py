@@ -192,7 +192,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     converged_ : bool
         Whether the objective had settled.
     history_ : list of IterationRecord
-        What each iteration did, starting with the state before the first.
+        What each iteration did, starting with the state before the first; its objective never rises by default.
     refinement_ : list of EpochRecord
         What each epoch of refinement did, starting with the model before the first epoch.
     stream_ : object
