@@ -53,13 +53,13 @@ class Contender(NamedTuple):
     """Who is measured: ``make`` takes a seed and returns an estimator."""
 
     make: Callable[[int], BaseEstimator]
-    scaling: str = "usual"  # "usual": standardised tables and signals, other samples of unit norm; "unit"; "none"
+    scaling: str = "usual"  # "usual": images of unit norm, other samples standardised; "unit"; "none"
 
     def prepare(self, kind: str, seed: int) -> BaseEstimator:
         """Return the estimator in its pipeline."""
         if self.scaling == "none":
             return self.make(seed)
-        is_standardised = self.scaling == "usual" and kind in ("table", "signal")
+        is_standardised = self.scaling == "usual" and kind != "image"
         return make_pipeline(StandardScaler() if is_standardised else Normalizer(), self.make(seed))
 
 
