@@ -164,6 +164,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     dictionary_sizes_ : list of DictionarySize
         The numbers of atoms that were tried, if ``n_components="auto"`` and neither ``init`` nor an earlier fit decides
         it; empty if there are too few samples.
+    search_ : list of SearchRecord
+        The penalties of codes and classifiers that were tried, if the model is refined and they were not given.
     priors_ : Priors
         The priors of noise variances, class costs and classifiers, which were set at the first codes.
     class_prior_ : ndarray of shape (n_classes,)
@@ -404,7 +406,9 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
 
     def _set_fitted(self, attributes: Attributes, encoder: Encoder) -> None:
         """Set fitted attributes, remove those that only an earlier fit had, and make the predictor."""
-        for name in {"codes_", "noise_variance_", "stream_", "refinement_", "dictionary_sizes_"} & set(vars(self)):
+        for name in {"codes_", "noise_variance_", "stream_", "refinement_", "dictionary_sizes_", "search_"} & set(
+            vars(self)
+        ):
             delattr(self, name)
         for name, value in attributes.items():
             setattr(self, name, value)

@@ -26,7 +26,7 @@ from ..coding.robust import RobustCoder, Robustness
 from ..dictionary import DICTIONARY_UPDATES, DictionaryUpdate, resolve_dictionary_update
 from ..fitting.data import TrainingFacts
 from ..fitting.loop import FitSettings
-from ..fitting.refine import CLASSIFIERS, resolve_refiner
+from ..fitting.refine import CLASSIFIERS, Refiner, resolve_refiner
 from ..fitting.run import FitPlan
 from ..inference.predictor import Predictor, draw_views
 from ..inference.rules import INFERENCE_RULES, InferenceRule, LabelModel
@@ -192,6 +192,7 @@ def resolve_plan(model: Estimator, facts: TrainingFacts, n_components: int, is_m
     return FitPlan(
         n_components=n_components,
         searches_size=searches_size(model),
+        searches_settings=refiner is not None and not _is_warm(model) and _has_open_settings(model, refiner),
         init=model.init,
         warm_start=_resolve_warm_start(model, n_components, facts) if _is_warm(model) else None,
         refits=model.refine is not None,
@@ -247,6 +248,11 @@ def _resolve_warm_start(model: Estimator, n_components: int, facts: TrainingFact
         )
     intercept = model.intercept_ if model.fit_intercept else np.zeros_like(model.intercept_)
     return Model(model.components_, model.coef_, intercept, model.class_cost_).astype(facts.dtype)
+
+
+def _has_open_settings(model: Estimator, refiner: Refiner) -> bool:
+    has_open_decay = refiner.weight_decay is None or refiner.linear_decay is None
+    return has_open_decay or not resolve_sparse_coder(model.sparse_coder).is_adapted
 
 
 def searches_size(model: Estimator) -> bool:

@@ -30,6 +30,7 @@ from ..fitting.gradient import Parameters
 from ..fitting.loop import FitProgress, FitState, IterationRecord, RowState
 from ..fitting.refine import MOST_SEEDS, EpochRecord, Moments, RefinementProgress, resolve_refiner
 from ..fitting.run import FitRun, Snapshot
+from ..fitting.search import SearchRecord
 from ..fitting.size import DictionarySize
 from ..losses import check_number
 from ..parallel import split_rows
@@ -177,6 +178,7 @@ def _encode_snapshot(snapshot: Snapshot) -> tuple[dict[str, Json], Arrays]:
         "priors": encode_priors(progress.priors),
         "coder": progress.settings.sparse_coder.learned_parameters(),
         "dictionary_sizes": encode_records(snapshot.sizes, DictionarySize),
+        "search": encode_records(snapshot.searched, SearchRecord),
         "history": encode_records(progress.history, IterationRecord),
         "converged": progress.converged,
         "stopped": progress.stopped,
@@ -220,8 +222,9 @@ def _decode_snapshot(stored: Container, history: list[IterationRecord], run: Fit
     progress = FitProgress(settings, state, priors, history, bool(content["converged"]), bool(content["stopped"]))
     refinement = _decode_refinement(content["refinement"], arrays) if "refinement" in content else None
     sizes = decode_records(content["dictionary_sizes"], DictionarySize)
+    searched = decode_records(content["search"], SearchRecord)
     # An unfinished loop will end with another model, which is to be refined from scratch.
-    return Snapshot(progress, sizes, rng, refinement if progress.is_finished else None)
+    return Snapshot(progress, sizes, searched, rng, refinement if progress.is_finished else None)
 
 
 def _decode_refinement(content: Json, arrays: Arrays) -> RefinementProgress:
@@ -249,7 +252,7 @@ def _check_arrays(arrays: Arrays, run: FitRun, *, has_refinement: bool) -> None:
     if settings.registration is not None:
         shapes["positions"] = (n_samples, len(settings.registration.units))
     if has_refinement:
-        parameters["coef_by_atom"] = (n_components, n_classes)
+        parameters |= {"own_coef": (n_components, n_classes), "linear_coef": (facts.n_features, n_classes)}
         shapes |= {f"refinement.{prefix}.{name}": parameters[name] for prefix in _REFINED for name in parameters}
     if set(arrays) != set(shapes):
         raise ValueError(f"it has the arrays {sorted(arrays)} instead of {sorted(shapes)}")

@@ -10,6 +10,11 @@ As long as neither support nor signs change, a cost :math:`f(x, W)` has by the d
 
 with :math:`\beta` zero outside :math:`S`.
 
+Classifiers are a sum, :math:`W = U + D V`: what each atom says by itself, and what a linear classifier :math:`V` of
+samples says of the atom.  Their scores are :math:`U^T x + V^T (D^T x) + b`, a linear classifier of the reconstruction
+and a correction by the atoms.  Since a code that is hardly penalised reconstructs its sample, linear classification of
+samples is a special case, and a penalty on :math:`U` and on :math:`V` says how far from it the model may be.
+
 The cost is a function of the scores :math:`s_j = w_j^T x + b_j`.  One-vs-all, :math:`\sum_j \Omega(l_j s_j)/\gamma_j`,
 is the classification term of Eq. 3 with label-free codes.  Softmax, :math:`-\ln\, (e^{s_y} / \sum_j e^{s_j})`, is for
 samples of one class each.
@@ -23,6 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
+from scipy.sparse import csr_array
 from scipy.special import logsumexp, softmax
 
 from ..codes import Floats, RowCodes
@@ -65,10 +71,6 @@ class RefinementCost(ABC):
     def evidence(self, scores: Floats) -> Floats:
         """Return the evidence for each class, from which errors are counted."""
 
-    def scale_scores(self, scores: Floats, labels: Floats, penalty: float) -> float:
-        """Return the factor for the classifiers before the first step; the penalty is that on their present size."""
-        return 1.0
-
     def set_class_cost(self, scores: Floats, labels: Floats) -> Floats:
         """Return the class costs of refined classifiers."""
         return self.class_cost
@@ -110,10 +112,6 @@ class SoftmaxCost(RefinementCost):
     def evidence(self, scores: Floats) -> Floats:
         return scores
 
-    def scale_scores(self, scores: Floats, labels: Floats, penalty: float) -> float:
-        # Where classes are separable, only the penalty keeps scores finite.
-        return _find_scale(lambda scale: self.value(scale * scores, labels) + scale**2 * penalty)
-
     def set_class_cost(self, scores: Floats, labels: Floats) -> Floats:
         evidence = compute_evidence(scores, self.loss, np.ones(scores.shape[1]))
         # As if there were one more sample that could be of any class: a few without error are no reason for certainty.
@@ -144,11 +142,17 @@ _BLOCK_ROWS = 64  # that one thread codes at a time, always the same, since prod
 
 
 class Parameters(NamedTuple):
-    """What refinement changes, and everything in its shape: D, W and b, gradients and their averages."""
+    """What refinement changes, and everything in its shape: D, U, V and b, gradients and their averages."""
 
     dictionary: Floats  # (n_components, n_features) of unit norm
-    coef_by_atom: Floats  # (n_components, n_classes)
+    own_coef: Floats  # (n_components, n_classes) U
+    linear_coef: Floats  # (n_features, n_classes) V
     intercept: Floats  # (n_classes,)
+
+    @property
+    def coef_by_atom(self) -> Floats:
+        """The classifiers, (n_components, n_classes)."""
+        return self.own_coef + self.dictionary @ self.linear_coef
 
     def copy(self) -> Parameters:
         """Return the same in other memory."""
@@ -190,13 +194,13 @@ class TaskGradient:
 
     def measure(self, parameters: Parameters, X: Floats) -> Measured:
         """Return the scores of samples, and the misfits of their codes."""
-        encoder = self._make_encoder(parameters)
+        encoder, coef_by_atom = self._make_encoder(parameters.dictionary), parameters.coef_by_atom
         scores = np.empty((len(X), len(parameters.intercept)), X.dtype)
         misfit = np.empty(len(X), X.dtype)
 
         def measure_rows(rows: slice, _: None) -> None:
             codes, residuals = _encode(encoder, X[rows])
-            score_rows(codes.indices, codes.values, parameters.coef_by_atom, scores[rows])
+            score_rows(codes.indices, codes.values, coef_by_atom, scores[rows])
             misfit[rows] = encoder.sparse_coder.measure_misfit(np.vecdot(residuals, residuals), codes)
 
         map_blocks(measure_rows, split_rows(len(X), _BLOCK_ROWS, unit=_BLOCK_ROWS), lambda: None, n_jobs=self.n_jobs)
@@ -206,7 +210,7 @@ class TaskGradient:
         """Return the gradient of the mean cost, and the scores."""
         n_rows, n_features = X.shape
         n_classes, dtype = len(parameters.intercept), X.dtype
-        encoder = self._make_encoder(parameters)
+        encoder, coef_by_atom = self._make_encoder(parameters.dictionary), parameters.coef_by_atom
         n_places = encoder.n_nonzero_coefs
         ridge, pivot = dtype.type(encoder.sparse_coder.ridge), dtype.type(PIVOT_FLOOR[dtype])
         coded = _Coded.empty(n_rows, n_places, n_classes, n_features, dtype)
@@ -214,12 +218,12 @@ class TaskGradient:
         def differentiate_rows(rows: slice, factor: Floats) -> None:
             codes, coded.residuals[rows] = _encode(encoder, X[rows])
             coded.codes.indices[rows], coded.codes.values[rows] = codes
-            score_rows(*codes, parameters.coef_by_atom, coded.scores[rows])
+            score_rows(*codes, coef_by_atom, coded.scores[rows])
             coded.scores[rows] += parameters.intercept
             coded.score_gradient[rows] = self.cost.gradient(coded.scores[rows], labels[rows]) / n_rows
             solution = coded.solution[rows]
             code_gradient = np.zeros_like(solution)
-            differentiate_scores_rows(*codes, parameters.coef_by_atom, coded.score_gradient[rows], code_gradient)
+            differentiate_scores_rows(*codes, coef_by_atom, coded.score_gradient[rows], code_gradient)
             solve_support_rows(encoder.gram, ridge, pivot, *codes, code_gradient, factor, solution)
             combine_rows(*codes, solution, parameters.dictionary, coded.code_gradient_in_features[rows])
 
@@ -231,14 +235,27 @@ class TaskGradient:
         )
         return self._add_up(parameters, coded), coded.scores
 
-    def _make_encoder(self, parameters: Parameters) -> Encoder:
+    def encode(self, dictionary: Floats, X: Floats) -> csr_array:
+        """Return label-free codes."""
+        encoder = self._make_encoder(dictionary)
+        codes = RowCodes.empty(len(X), encoder.n_nonzero_coefs, X.dtype)
+
+        def encode_rows(rows: slice, _: None) -> None:
+            codes.indices[rows], codes.values[rows] = _encode(encoder, X[rows])[0]
+
+        map_blocks(encode_rows, split_rows(len(X), _BLOCK_ROWS, unit=_BLOCK_ROWS), lambda: None, n_jobs=self.n_jobs)
+        return codes.to_csr(len(dictionary))
+
+    def _make_encoder(self, dictionary: Floats) -> Encoder:
         coder, n_nonzero_coefs = self.encoder.sparse_coder, self.encoder.n_nonzero_coefs
-        return Encoder.of(parameters.dictionary, coder, n_nonzero_coefs, self.n_jobs)
+        return Encoder.of(dictionary, coder, n_nonzero_coefs, self.n_jobs)
 
     def _add_up(self, parameters: Parameters, coded: _Coded) -> Parameters:
         codes, gradient = coded.codes, Parameters(*(np.zeros_like(array) for array in parameters))
-        add_outer_rows(*codes, coded.score_gradient, gradient.coef_by_atom)
+        add_outer_rows(*codes, coded.score_gradient, gradient.own_coef)
         add_gradient_rows(*codes, coded.solution, coded.residuals, coded.code_gradient_in_features, gradient.dictionary)
+        gradient.dictionary[:] += gradient.own_coef @ parameters.linear_coef.T
+        gradient.linear_coef[:] = parameters.dictionary.T @ gradient.own_coef
         gradient.intercept[:] = coded.score_gradient.sum(axis=0)
         return gradient
 

@@ -18,7 +18,7 @@ from ..dictionary import draw_dictionary
 from ..objective import Priors
 from ..parallel import find_median
 from .data import Labels, Targets, TrainingSet, collect_labels, fetch_candidates, hide_labels
-from .gradient import Parameters, TaskGradient
+from .gradient import TaskGradient
 from .loop import (
     FitProgress,
     FitSettings,
@@ -29,6 +29,7 @@ from .loop import (
     run,
 )
 from .refine import MOST_SEEDS, Refinement, RefinementProgress, Refiner
+from .search import SearchRecord, SettingsSearch, choose_refiner
 from .size import DictionarySize, SizeSearch, choose_size
 
 Attributes = dict[str, Any]
@@ -40,6 +41,7 @@ class FitPlan:
 
     n_components: int
     searches_size: bool  # whether n_components is chosen by the search, if there are enough samples for one
+    searches_settings: bool  # likewise the penalties of codes and classifiers
     init: str | ArrayLike
     warm_start: Model | None  # begin with its dictionary and classifiers
     refits: bool  # train the classifiers on label-free codes in the end
@@ -54,6 +56,7 @@ class Snapshot(NamedTuple):
 
     progress: FitProgress
     sizes: list[DictionarySize]  # that the search has tried
+    searched: list[SearchRecord]  # settings that have been tried
     rng: np.random.RandomState  # as it was at the end of the iteration
     refinement: RefinementProgress | None = None
     is_last: bool = False
@@ -115,6 +118,7 @@ class FitRun:
         self.resume_from: Snapshot | None = None
         self.keepers: list[Callable[[Snapshot], None]] = []
         self.sizes: list[DictionarySize] = []  # that the search has tried
+        self.searched: list[SearchRecord] = []  # settings that have been tried
         self.refinement: RefinementProgress | None = None  # to go on from
 
     def run(self) -> Attributes:
@@ -123,14 +127,14 @@ class FitRun:
         def on_iteration(progress: FitProgress) -> FitProgress:
             stops = self.report("iteration", lambda: {"history_": progress.history} | self._model_attributes(progress))
             progress = progress._replace(stopped=progress.stopped or stops)
-            snapshot = Snapshot(progress, self.sizes, self.rng, is_last=progress.is_finished)
+            snapshot = Snapshot(progress, self.sizes, self.searched, self.rng, is_last=progress.is_finished)
             for keep in self.keepers:
                 keep(snapshot)
             return progress
 
         # Without a name here, the first state is freed when the second is there.
         progress = refitted = run(self._begin(), self.training, on_iteration)
-        if self.plan.refits:
+        if self.plan.refits and self.plan.refiner is None:  # which trains its own
             state = refit_classifiers(progress.state, progress.settings, self.training, progress.priors)
             refitted = progress._replace(state=state)
         self.encoder = refitted.state.encoder
@@ -140,16 +144,26 @@ class FitRun:
             attributes["codes_"] = rows.codes.to_csr(len(progress.state.model.dictionary))
             attributes["noise_variance_"] = rows.noise_variance
         if self.plan.refiner is not None:
-            attributes |= self._refine(Snapshot(progress, self.sizes, deepcopy(self.rng)), refitted, attributes)
+            attributes |= self._refine(
+                Snapshot(progress, self.sizes, self.searched, deepcopy(self.rng)), refitted, attributes
+            )
         return attributes
 
     def _begin(self) -> FitProgress:
         """Return the state before the first iteration, or the one to resume from."""
         if self.resume_from is not None:
             snapshot, self.resume_from = self.resume_from, None
-            self.sizes, self.refinement = snapshot.sizes, snapshot.refinement
+            self.sizes, self.searched, self.refinement = snapshot.sizes, snapshot.searched, snapshot.refinement
             return snapshot.progress
         plan, facts = self.plan, self.training.facts
+        if plan.searches_settings:
+            assert plan.refiner is not None
+            # With random numbers of its own: the fit is the same as with these settings given.
+            rng = deepcopy(self.rng)
+            search = SettingsSearch(self.training, self.settings, plan.refiner, plan.init, plan.n_components, rng)
+            self.searched = search.run()
+            if self.searched:
+                self.settings = replace(self.settings, sparse_coder=search.choose_coder())
         if plan.searches_size:
             # With random numbers of its own: the fit is the same as with this n_components given.
             self.sizes = SizeSearch(self.training, self.settings, plan.init, deepcopy(self.rng)).run()
@@ -170,6 +184,8 @@ class FitRun:
         }
         if self.plan.searches_size:
             attributes["dictionary_sizes_"] = self.sizes
+        if self.plan.searches_settings:
+            attributes["search_"] = self.searched
         return attributes
 
     def _model_attributes(self, progress: FitProgress) -> Attributes:
@@ -193,9 +209,7 @@ class FitRun:
         refinement = self._prepare_refinement(refitted.state, refitted.settings)
         # Drawn in any case, so that a generator of the user ends as if there had been no interruption.
         seed = int(self.rng.randint(MOST_SEEDS))
-        model = refitted.state.model
-        first = Parameters(model.dictionary, model.coef_by_atom, model.intercept)
-        start = refinement.begin(first, seed) if self.refinement is None else self.refinement
+        start = self.refinement or refinement.begin(refitted.state.model.dictionary, seed)
 
         def refined(progress: RefinementProgress) -> Attributes:
             return self._refined_attributes(refinement, progress, refitted.priors)
@@ -217,7 +231,7 @@ class FitRun:
         make_cost = plan.refiner.choose_cost(settings.is_multilabel, settings.loss)
         cost = make_cost(settings.loss, state.model.class_cost, settings.classification_weight)
         return Refinement(
-            plan.refiner,
+            choose_refiner(plan.refiner, self.searched),
             TaskGradient(state.encoder, cost, settings.n_jobs),
             collect_samples(state, settings, self.training),
             self.held_out.labels,
