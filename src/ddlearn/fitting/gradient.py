@@ -53,6 +53,7 @@ class RefinementCost(ABC):
     """A cost of scores for given labels of -1, 0 (unknown) and +1; its methods work row by row."""
 
     takes_multilabel = True
+    keeps_class_cost = True  # whether the class costs are those of the classifiers before refinement
 
     def __init__(self, loss: Loss, class_cost: Floats, label_weight: float):
         self.loss = loss
@@ -71,8 +72,12 @@ class RefinementCost(ABC):
     def evidence(self, scores: Floats) -> Floats:
         """Return the evidence for each class, from which errors are counted."""
 
-    def set_class_cost(self, scores: Floats, labels: Floats) -> Floats:
-        """Return the class costs of refined classifiers."""
+    def find_temperature(self, scores: Floats, labels: Floats) -> float:
+        """Return by what evidence with class costs of 1 must be divided for the likeliest probabilities."""
+        return 1.0
+
+    def set_class_cost(self, temperature: float | None) -> Floats:
+        """Return the class costs of refined classifiers; None if no sample could tell the temperature."""
         return self.class_cost
 
 
@@ -101,6 +106,7 @@ class SoftmaxCost(RefinementCost):
     """
 
     takes_multilabel = False
+    keeps_class_cost = False
 
     def value(self, scores: Floats, labels: Floats) -> Floats:
         right = np.take_along_axis(scores, labels.argmax(axis=1)[:, None], axis=1)[:, 0]
@@ -112,7 +118,7 @@ class SoftmaxCost(RefinementCost):
     def evidence(self, scores: Floats) -> Floats:
         return scores
 
-    def set_class_cost(self, scores: Floats, labels: Floats) -> Floats:
+    def find_temperature(self, scores: Floats, labels: Floats) -> float:
         evidence = compute_evidence(scores, self.loss, np.ones(scores.shape[1]))
         # As if there were one more sample that could be of any class: a few without error are no reason for certainty.
         doubt = 1 / (len(scores) + 1)
@@ -122,8 +128,13 @@ class SoftmaxCost(RefinementCost):
             uniform_cost = logsumexp(scaled, axis=1) - np.mean(scaled, axis=1)
             return (1 - doubt) * self.value(scaled, labels) + doubt * uniform_cost
 
+        return 1 / _find_scale(doubtful_cost)
+
+    def set_class_cost(self, temperature: float | None) -> Floats:
+        if temperature is None:  # as in training, where scores are the evidence
+            temperature = float(compute_evidence(np.ones(1), self.loss, np.ones(1))[0])
         # Prediction divides class costs by the weight of the labels.
-        return np.full_like(self.class_cost, 1 / _find_scale(doubtful_cost)) * self.label_weight
+        return np.full_like(self.class_cost, temperature) * self.label_weight
 
 
 def _find_scale(costs_at: Callable[[float], Floats]) -> float:

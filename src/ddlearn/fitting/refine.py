@@ -251,7 +251,8 @@ class StepSizes(NamedTuple):
     """The sizes of a step."""
 
     dictionary: float
-    classifiers: float
+    own_coef: float
+    linear_coef: float
     intercept: float
 
 
@@ -278,11 +279,11 @@ def descend(model: Parameters, gradient: Parameters, moments: Moments, sizes: St
     def step_atoms(atoms: slice, _: None) -> None:
         step(atoms, "dictionary", sizes.dictionary)
         normalise_rows(model.dictionary[atoms])
-        step(atoms, "own_coef", sizes.classifiers)
+        step(atoms, "own_coef", sizes.own_coef)
 
     blocks = split_rows(len(model.dictionary), _BLOCK_ATOMS, unit=_BLOCK_ATOMS)
     map_blocks(step_atoms, blocks, lambda: None, n_jobs=n_jobs)
-    step(slice(None), "linear_coef", sizes.classifiers)
+    step(slice(None), "linear_coef", sizes.linear_coef)
     step(slice(0, 1), "intercept", sizes.intercept)
     return moments._replace(n_steps=n_steps)
 
@@ -325,7 +326,9 @@ class Refinement:
         fit_intercept: bool,
         jitter: Jitter | None,
         image_shape: tuple[int, int] | None,
+        temperature: float | None = None,  # of evidence, as other held-out samples have told
     ):
+        self.temperature = temperature
         self.refiner = refiner
         self.gradient = gradient
         self.X = X
@@ -397,10 +400,12 @@ class Refinement:
         if not self.fit_intercept:
             gradient.intercept[:] = 0
         left = anneal(share_done)
+        for_classifiers = left * self.refiner.classifier_step_size
         sizes = StepSizes(
             left * self.refiner.step_size / np.sqrt(model.dictionary.shape[1]),
-            left * self.refiner.classifier_step_size / np.sqrt(self._squared_unit),
-            left * self.refiner.classifier_step_size,
+            for_classifiers / np.sqrt(self._squared_unit),
+            for_classifiers / np.sqrt(self._squared_unit),
+            for_classifiers,
         )
         return descend(model, gradient, moments, sizes, self.gradient.n_jobs)
 
@@ -450,9 +455,10 @@ class Refinement:
     def measure(self, model: Parameters) -> tuple[Floats, Floats]:
         """Return the class costs of a model and the misfits of some samples, held-out ones if there are any."""
         some = _spread(self.held_out if len(self.held_out) else self.training)
-        measured = self.gradient.measure(model, self._take(some))
-        class_cost = self.gradient.cost.set_class_cost(measured.scores, self._take_labels(some))
-        return class_cost, measured.misfit
+        measured, temperature = self.gradient.measure(model, self._take(some)), self.temperature
+        if len(self.held_out):
+            temperature = self.gradient.cost.find_temperature(measured.scores, self._take_labels(some))
+        return self.gradient.cost.set_class_cost(temperature), measured.misfit
 
 
 def find_best(history: list[EpochRecord]) -> EpochRecord:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 from sklearn.callback import CallbackContext
 
 from ..codes import Model
@@ -29,7 +30,7 @@ from .loop import (
     run,
 )
 from .refine import MOST_SEEDS, Refinement, RefinementProgress, Refiner
-from .search import SearchRecord, SettingsSearch, choose_refiner
+from .search import SearchRecord, SettingsSearch, find_best
 from .size import DictionarySize, SizeSearch, choose_size
 
 Attributes = dict[str, Any]
@@ -134,7 +135,7 @@ class FitRun:
 
         # Without a name here, the first state is freed when the second is there.
         progress = refitted = run(self._begin(), self.training, on_iteration)
-        if self.plan.refits and self.plan.refiner is None:  # which trains its own
+        if self._trains_on_label_free_codes():
             state = refit_classifiers(progress.state, progress.settings, self.training, progress.priors)
             refitted = progress._replace(state=state)
         self.encoder = refitted.state.encoder
@@ -148,6 +149,13 @@ class FitRun:
                 Snapshot(progress, self.sizes, self.searched, deepcopy(self.rng)), refitted, attributes
             )
         return attributes
+
+    def _trains_on_label_free_codes(self) -> bool:
+        """Whether classifiers are, after the loop; refinement trains its own, but may keep their class costs."""
+        refiner, settings = self.plan.refiner, self.settings
+        if refiner is not None:
+            return refiner.choose_cost(settings.is_multilabel, settings.loss).keeps_class_cost
+        return self.plan.refits
 
     def _begin(self) -> FitProgress:
         """Return the state before the first iteration, or the one to resume from."""
@@ -225,13 +233,16 @@ class FitRun:
         return refined(refinement.run(start, on_epoch))
 
     def _prepare_refinement(self, state: FitState, settings: FitSettings) -> Refinement:
-        plan = self.plan
+        plan, found = self.plan, find_best(self.searched)
         assert plan.refiner is not None
         assert self.held_out is not None
-        make_cost = plan.refiner.choose_cost(settings.is_multilabel, settings.loss)
+        refiner = plan.refiner
+        if found is not None:
+            refiner = clone(refiner).set_params(weight_decay=found.weight_decay, linear_decay=found.linear_decay)
+        make_cost = refiner.choose_cost(settings.is_multilabel, settings.loss)
         cost = make_cost(settings.loss, state.model.class_cost, settings.classification_weight)
         return Refinement(
-            choose_refiner(plan.refiner, self.searched),
+            refiner,
             TaskGradient(state.encoder, cost, settings.n_jobs),
             collect_samples(state, settings, self.training),
             self.held_out.labels,
@@ -240,6 +251,7 @@ class FitRun:
             fit_intercept=settings.fit_intercept,
             jitter=plan.jitter,
             image_shape=plan.image_shape,
+            temperature=None if found is None else found.temperature,
         )
 
     def _refined_attributes(self, refinement: Refinement, progress: RefinementProgress, priors: Priors) -> Attributes:

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
-from sklearn.base import clone
 
 from ..codes import Floats
 from ..coding.coders import SparseCoder
@@ -54,6 +53,8 @@ class SearchRecord(NamedTuple):
         The criterion: mean cost of a held-out sample.
     error : float
         Share of the held-out samples that were misclassified.
+    temperature : float
+        By what evidence is divided for the likeliest probabilities of the held-out samples.
     seconds : float
         Duration.
 
@@ -72,6 +73,7 @@ class SearchRecord(NamedTuple):
     linear_decay: float
     cost: float
     error: float
+    temperature: float
     seconds: float
 
 
@@ -166,6 +168,7 @@ class SettingsSearch:
                 setting.linear_decay,
                 float(np.mean(self.cost.value(scores, labels))),
                 n_wrong / max(n_counted, 1),
+                self.cost.find_temperature(scores, labels),
                 perf_counter() - start,
             )
         return self.tried[setting].cost
@@ -219,9 +222,6 @@ def _cut(
         )
 
 
-def choose_refiner(refiner: Refiner, tried: list[SearchRecord]) -> Refiner:
-    """Return the refiner with the decays of the lowest cost."""
-    if not tried:
-        return refiner
-    best = min(tried, key=lambda record: record.cost)
-    return clone(refiner).set_params(weight_decay=best.weight_decay, linear_decay=best.linear_decay)
+def find_best(tried: list[SearchRecord]) -> SearchRecord | None:
+    """Return the settings of the lowest cost, if there are any."""
+    return min(tried, key=lambda record: record.cost, default=None)
