@@ -170,7 +170,7 @@ def summarize_fit(data: str, model: DDLClassifier, settings: dict[str, Any], sec
         "n_components": len(model.components_),
         "n_nonzero_coefs": model.n_nonzero_coefs_,
         "n_iter": model.n_iter_,
-        "max_iter": model.max_iter,
+        "max_iter": model.n_iter_ if model.max_iter is None else model.max_iter,
         "converged": model.converged_,
         "objective": last.objective,
         "training_error": last.training_error,

@@ -27,7 +27,7 @@ from ..dictionary import DictionaryUpdate, draw_dictionary
 from ..fitting.data import Targets, TrainingSet, cut_batch, cut_into_parts, fetch_candidates, spread_over_cluster
 from ..fitting.loop import FitSettings, begin
 from ..fitting.online import PastFit, Stream, begin_stream, learn_batch, resume_stream
-from ..fitting.refine import CLASSIFIERS, Refiner, resolve_refiner
+from ..fitting.refine import Refiner
 from ..fitting.run import Attributes, FitRun, Report, describe_settings, hold_out
 from ..fitting.size import SizeSearch, choose_size
 from ..inference.lazy import predict_lazily, score_lazily
@@ -41,6 +41,7 @@ from .settings import (
     Mode,
     check_mode,
     count_components,
+    get_refiner,
     make_predictor,
     resolve_fit,
     resolve_object,
@@ -78,7 +79,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         are fewer.
     loss : str or Loss, default="square"
         The classification cost: "square", "exponential", "logistic", "smooth_hinge", "softplus_hinge", or an object.
-    sparse_coder : {"omp", "ormp", "elastic_net"} or SparseCoder, default="ormp"
+    sparse_coder : {"omp", "ormp", "elastic_net"} or SparseCoder, default="elastic_net"
         How codes are found: two pursuits with at most T atoms, or a penalty on codes.
     coding : {"descent", "printed"} or DiscriminativeCoding, default="descent"
         How discriminative codes are found (Algorithm 1): close to the minimum, or by the steps that the paper prints.
@@ -100,15 +101,16 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         probabilities of new samples and the full rule, but not the class that the fast rule predicts.
     scales : {"conjugate", "jeffreys"} or Scales, default="conjugate"
         How noise variances and class costs are estimated: with proper priors, or with those of the paper and floors.
-    max_iter : int, default=50
-        Outer iterations of :meth:`fit` at most.
+    max_iter : int or None, default=None
+        Outer iterations of :meth:`fit` at most.  By default one before refinement, and otherwise 50.
     tol : float, default=1e-3
         :meth:`fit` stops when two iterations have lowered the objective by no more than if each of them had made all
         noise variances and class costs smaller by this share.
-    refine : "classifiers", int, Refiner or None, default="classifiers"
+    refine : "auto", "classifiers", int, Refiner or None, default="auto"
         What is trained on label-free codes, as new samples have them, after the joint fit: the classifiers alone, or
         with a number of epochs or a :class:`Refiner` classifiers and dictionary, by the gradient of the classification
-        cost.  None keeps the classifiers of the joint fit, as in the paper.  ``codes_``, ``noise_variance_`` and
+        cost.  None keeps the classifiers of the joint fit, as in the paper.  "auto" is ``Refiner()`` for samples in
+        memory, and "classifiers" for a Dask array and :meth:`partial_fit`.  ``codes_``, ``noise_variance_`` and
         ``history_`` always describe the joint fit.
     inference : {"fast", "full"} or InferenceRule, default="fast"
         How the class of a new sample is found: from its label-free code, or by coding it once for each class as if it
@@ -214,7 +216,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         *,
         n_nonzero_coefs: int | None = None,
         loss: str | Loss = "square",
-        sparse_coder: str | SparseCoder = "ormp",
+        sparse_coder: str | SparseCoder = "elastic_net",
         coding: str | DiscriminativeCoding = "descent",
         dictionary_update: str | DictionaryUpdate = "auto",
         classifier_trainer: str | ClassifierTrainer = "auto",
@@ -222,9 +224,9 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         fit_intercept: bool = True,
         classification_weight: float = 1.0,
         scales: str | Scales = "conjugate",
-        max_iter: int = 50,
+        max_iter: int | None = None,
         tol: float = 1e-3,
-        refine: str | int | Refiner | None = "classifiers",
+        refine: str | int | Refiner | None = "auto",
         inference: str | InferenceRule = "fast",
         robustness: float | Robustness | None = None,
         alignment: str | Alignment | None = None,
@@ -384,7 +386,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 training, targets = cut_into_parts(X, y, self.unlabeled)
             try:
                 held_out = None
-                if self.refine not in (None, CLASSIFIERS) and (refiner := resolve_refiner(self.refine)) is not None:
+                if (refiner := get_refiner(self, mode)) is not None:
                     training, held_out = hold_out(training, refiner)
                 facts = training.facts
                 n_components = count_components(self, facts.n_with_label)

@@ -41,6 +41,9 @@ AUTO = "auto"  # in place of a value that is chosen
 # be learned from a sample or two.
 _SAMPLES_PER_ATOM = 2
 _MOST_ATOMS = 500
+# Default numbers of outer iterations; refinement does the rest.
+_MAX_ITER = 50
+_MAX_ITER_BEFORE_REFINEMENT = 1
 # No class is impossible or certain because the training samples happened to have none or nothing else.
 _SMALLEST_PRIOR = 1e-6
 # The dictionary update that suits where the samples are.
@@ -103,6 +106,11 @@ def resolve_object(model: Estimator, name: str) -> Any:
         return None
 
 
+def get_refiner(model: Estimator, mode: Mode) -> Refiner | None:
+    """Return how the model is refined; where the samples are not in memory, "auto" does without."""
+    return None if is_auto(model.refine) and mode != "memory" else resolve_refiner(model.refine)
+
+
 def _resolve_update(model: Estimator, mode: Mode) -> DictionaryUpdate:
     update = model.dictionary_update
     names = _AUTO_UPDATES_WITH_PENALTY if resolve_sparse_coder(model.sparse_coder).has_penalty else _AUTO_UPDATES
@@ -119,7 +127,7 @@ def check_mode(model: Estimator, mode: Mode) -> None:
     def refuse(name: str, remedy: str) -> None:
         raise ValueError(f"{name}={getattr(model, name)!r} {where}: {remedy}.")
 
-    if resolve_refiner(model.refine) is not None:
+    if get_refiner(model, mode) is not None:
         refuse("refine", f"use refine={CLASSIFIERS!r}, or fit samples in memory")
     update, trainer = _resolve_update(model, mode), resolve_trainer(model.classifier_trainer, model.loss)
     if not update.is_additive or (mode == "batches" and update.updates_codes):
@@ -185,7 +193,7 @@ def _resolve_jitter(model: Estimator, n_features: int) -> Any:
 
 def resolve_plan(model: Estimator, facts: TrainingFacts, n_components: int, is_multilabel: bool, mode: Mode) -> FitPlan:
     """Return what comes before and after the loop."""
-    refiner = None if model.refine in (None, CLASSIFIERS) else resolve_refiner(model.refine)
+    refiner = get_refiner(model, mode)
     if refiner is not None:
         refiner.choose_cost(is_multilabel, resolve_loss(model.loss))  # raises if the cost does not suit
     jitter = None if refiner is None else resolve_jitter(refiner.jitter, model.image_shape, facts.n_features)
@@ -208,7 +216,10 @@ def resolve_fit(
 ) -> FitSettings:
     """Resolve the strategies and check the numbers."""
     check_inference(model, facts.n_classes, facts.n_features, is_multilabel)
-    check_number("max_iter", model.max_iter, Integral)
+    max_iter = model.max_iter
+    if max_iter is None:
+        max_iter = _MAX_ITER if get_refiner(model, mode) is None else _MAX_ITER_BEFORE_REFINEMENT
+    check_number("max_iter", max_iter, Integral)
     check_number("tol", model.tol, Real)
     # Clones: a later set_params must not change the fitted model.
     loss = clone(resolve_loss(model.loss), safe=False)
@@ -228,7 +239,7 @@ def resolve_fit(
         classification_weight=float(model.classification_weight),
         fit_intercept=model.fit_intercept,
         is_multilabel=is_multilabel,
-        max_iter=model.max_iter,
+        max_iter=max_iter,
         tol=model.tol,
         registration=registration if registration is not None and registration.alignment.training else None,
         n_jobs=1 if mode == "dask" else model.n_jobs,  # a worker runs one thread for each part

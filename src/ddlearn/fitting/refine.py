@@ -221,10 +221,14 @@ def resolve_refiner(refine: Any) -> Refiner | None:
     """Return how to refine, or None if only classifiers, or nothing, are to be trained on label-free codes."""
     if refine is None or (isinstance(refine, str) and refine == CLASSIFIERS):
         return None
+    if isinstance(refine, str) and refine == "auto":
+        return Refiner()
     if isinstance(refine, Integral) and not isinstance(refine, bool):
         refine = Refiner(int(refine))
     if not isinstance(refine, Refiner):
-        raise TypeError(f"refine must be 'classifiers', None, a number of epochs, or a Refiner object, got {refine!r}.")
+        raise TypeError(
+            f"refine must be 'auto', 'classifiers', None, a number of epochs, or a Refiner object, got {refine!r}."
+        )
     refine.check_parameters()
     return refine
 
