@@ -24,7 +24,8 @@ from ..parallel import single_threaded_blas
 from .gradient import Parameters, RefinementCost
 
 _MAX_ITER = 100
-_GRADIENT_TOL = 1e-4  # of a mean cost
+_GRADIENT_TOL = 1e-4
+_DECREASE_TOL = 1e-6  # relative decrease of the objective
 _SMALLEST_DECAY = 1e-12  # of variables that would otherwise have no scale
 
 
@@ -69,7 +70,7 @@ def train_on_codes(
         penalty = decays.own * np.sum(own**2) + decays.linear * np.sum(linear**2)
         return float(np.mean(cost.value(scores, labels)) + penalty / 2), np.concatenate([g.ravel() for g in gradient])
 
-    options: Any = {"maxiter": _MAX_ITER, "gtol": _GRADIENT_TOL, "ftol": _GRADIENT_TOL**2}
+    options: Any = {"maxiter": _MAX_ITER, "gtol": _GRADIENT_TOL, "ftol": _DECREASE_TOL}
     with single_threaded_blas():
         found = minimize(measure, np.zeros(sum(sizes)), jac=True, method="L-BFGS-B", options=options)
     return Parameters(dictionary, *(array.astype(dictionary.dtype) for array in unpack(found.x)))
