@@ -47,7 +47,6 @@ from ddlearn.cli.options import (
 from ddlearn.cli.reading import read_data
 from ddlearn.cli.terminal import Terminal
 from ddlearn.estimators.presets import PRESETS
-from ddlearn.fitting.refine import find_best
 
 QUICK = ["--n-components", "40", "--max-iter", "2", "--seed", "0", "--jobs", "1"]
 SOURCE = Path(__file__).parents[2] / "src"
@@ -188,13 +187,12 @@ def test_options_reach_the_model(folder, tmp_path, options, expected):
 def test_a_refined_fit_tells_its_error_on_samples_held_out(tmp_path):
     output = tmp_path / "model.safetensors"
     shown = " ".join(run("fit", "digits", "-o", output, *QUICK, "--refine", "3").stdout.replace("│", " ").split())
-    history = load(output).refinement_
-    best = find_best(history)
-    expected = f"held-out error {best.validation_error:.2%}, before refinement {history[0].validation_error:.2%}"
-    assert expected in shown
-    assert "3 epochs, best after epoch" in shown
+    tried = load(output).search_
+    best = min(tried, key=lambda record: record.cost)
+    assert f"best of {len(tried)}, held-out error {best.error:.2%} before refinement" in shown
+    assert "3 epochs, best after epoch 3" in shown
     facts = run_json("fit", "digits", "-o", output, *QUICK, "--refine", "3")
-    assert facts["refinement"]["validation_error"] == best.validation_error
+    assert facts["search"]["error"] == best.error
     assert facts["refinement"]["n_epochs"] == 3
     facts = run_json("info", output)
     assert facts["n_epochs"] == 3

@@ -594,7 +594,10 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         return evidence
 
     def predict_proba(self, X: ArrayLike, mask: ArrayLike | None = None) -> Floats:
-        """Return the probability of each class under the model (Eq. 2, or Eq. 5 in full inference), not calibrated.
+        """Return the probability of each class under the model (Eq. 2, or Eq. 5 in full inference).
+
+        Those of a refined model are calibrated by one temperature, on training samples that were held out in its search
+        for settings; others are not calibrated.
 
         Parameters
         ----------
