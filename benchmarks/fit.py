@@ -35,6 +35,7 @@ def _fit_ddlearn(data: Labelled, n_components: int, n_nonzero_coefs: int, max_it
 
     DDLClassifier(
         n_components,
+        scale=None,
         n_nonzero_coefs=n_nonzero_coefs,
         max_iter=max_iter,
         tol=0,
@@ -48,7 +49,9 @@ def _fit_ddlearn(data: Labelled, n_components: int, n_nonzero_coefs: int, max_it
 def _fit_dksvd(data: Labelled, n_components: int, n_nonzero_coefs: int, max_iter: int) -> None:
     from dictlearn.classification import DDLClassifier
 
-    DDLClassifier(n_components, n_nonzero_coefs=n_nonzero_coefs, max_iter=max_iter, random_state=0).fit(*data)
+    DDLClassifier(n_components, scale=None, n_nonzero_coefs=n_nonzero_coefs, max_iter=max_iter, random_state=0).fit(
+        *data
+    )
 
 
 def _fit_lcksvd(data: Labelled, n_components: int, n_nonzero_coefs: int, max_iter: int) -> None:
@@ -102,7 +105,7 @@ def _measure_whole_fit(data: Labelled, n_components: int, n_nonzero_coefs: int) 
     from ddlearn import DDLClassifier
 
     model = DDLClassifier(
-        n_components, n_nonzero_coefs=n_nonzero_coefs, loss="logistic", tol=0, n_jobs=N_JOBS, random_state=0
+        n_components, scale=None, n_nonzero_coefs=n_nonzero_coefs, loss="logistic", tol=0, n_jobs=N_JOBS, random_state=0
     )
     model.fit(*data.take(1000))  # compile
     start = perf_counter()

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from conftest import normalise
 from scipy.sparse import csr_array
+from sklearn.preprocessing import MinMaxScaler
 
 from ddlearn import Alignment, ConjugateScales, DDLClassifier, PrintedCoding, SquareLev
 
@@ -49,6 +50,8 @@ class Case(NamedTuple):
 CASES = [
     Case("n_components", 7, *["components_"] * 3),
     Case("n_components", "auto", "dictionary_sizes_", "dictionary_sizes_", REFUSED),
+    Case("scale", "standard", *["components_"] * 3),
+    Case("scale", MinMaxScaler(), "components_", "components_", REFUSED),
     Case("n_nonzero_coefs", 2, *["n_nonzero_coefs_"] * 3),
     Case("loss", "logistic", *["coef_"] * 3),
     Case("sparse_coder", "omp", *["components_"] * 3),
@@ -74,9 +77,6 @@ CASES = [
     Case("n_views", 3, *[EVIDENCE] * 3, IMAGES),
     Case("unlabeled", 0, *["classes_"] * 3),
     Case("warm_start", True, "components_", REFUSED, "components_"),
-    Case("store_codes", False, "codes_", None, None),
-    Case("store_codes", True, None, REFUSED, "codes_"),
-    Case("sparse_output", False, *[CODES] * 3),
     Case("n_jobs", 2, *[NOTHING] * 3),
     Case("random_state", 1, *["components_"] * 3),
 ]

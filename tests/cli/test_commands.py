@@ -120,13 +120,13 @@ class DDLClassifier:
         Error budget.
     scales : Scales or None, default=None
         Floors.
-    store_codes : bool or None, default=None
-        Whether to store codes.
+    fit_intercept : bool or None, default=None
+        Whether to fit intercepts.
     """
 
     def __init__(self, inference: str | FullInference = "fast", *, refine: str | int | Refiner | None = "classifiers",
                  robustness: Robustness | float | None = None, scales: Scales | None = None,
-                 store_codes: bool | None = None):
+                 fit_intercept: bool | None = None):
         pass
 '''
 
@@ -134,10 +134,10 @@ class DDLClassifier:
 def test_objects_are_options_if_they_have_a_shorthand(monkeypatch, tmp_path):
     parameters = parse_parameters(CONSTRUCTOR)
     monkeypatch.setattr("ddlearn.cli.options.read_parameters", lambda: parameters)
-    assert set(read_options()) == {"inference", "refine", "robustness", "store_codes"}
+    assert set(read_options()) == {"inference", "refine", "robustness", "fit_intercept"}
     options = {name: get_args(make_option(parameter).annotation) for name, parameter in read_options().items()}
     assert get_args(get_args(options["inference"][0])[0]) == ("fast", "full")
-    assert get_args(options["store_codes"][0])[0] is bool
+    assert get_args(options["fit_intercept"][0])[0] is bool
     parse = {name: options[name][1].parser for name in ("refine", "robustness")}
     assert [parse["refine"](text) for text in ("classifiers", "none", "3")] == ["classifiers", "none", 3]
     assert [parse["robustness"](text) for text in ("3", "0.25")] == [3, 0.25]
@@ -145,8 +145,8 @@ def test_objects_are_options_if_they_have_a_shorthand(monkeypatch, tmp_path):
         with pytest.raises(typer.BadParameter, match="'often' is not a number"):
             parse[name]("often")
     assert merge_settings(None, {"refine": "none", "robustness": None}) == OWN_DEFAULTS | {"refine": None}
-    (tmp_path / "c.toml").write_text('refine = "none"\nrobustness = 0.1\nstore_codes = true')
-    expected = OWN_DEFAULTS | {"refine": None, "robustness": 0.1, "store_codes": True}
+    (tmp_path / "c.toml").write_text('refine = "none"\nrobustness = 0.1\nfit_intercept = true')
+    expected = OWN_DEFAULTS | {"refine": None, "robustness": 0.1, "fit_intercept": True}
     assert merge_settings(tmp_path / "c.toml", {}) == expected
 
 
@@ -167,7 +167,7 @@ def test_help_tells_what_the_docstring_tells():
         (["--robustness", "3"], {"robustness": 3}),
         (["--robustness", "0.25"], {"robustness": 0.25}),
         (["--tol", "1e-2"], {"tol": 0.01}),
-        (["--no-fit-intercept", "--store-codes"], {"fit_intercept": False, "store_codes": True}),
+        (["--no-fit-intercept", "--scale", "unit"], {"fit_intercept": False, "scale": "unit"}),
         (["--image-shape", "4x16"], {"image_shape": [4, 16]}),
         (["--random-state", "7", "--n-jobs", "2"], {"random_state": 7, "n_jobs": 2}),
         (["--refine", "1", "--n-views", "3"], {"refine": 1, "n_views": 3}),
@@ -272,7 +272,7 @@ def test_the_command_line_wins_over_the_configuration_file(folder, tmp_path, nam
     ("text", "message"),
     [
         ("n_component = 3", "; did you mean 'n_components'?"),
-        ("sparse_output = true", "no option 'sparse_output'"),
+        ("warm_start = true", "no option 'warm_start'"),
         ('n_components = "many"', "n_components = 'many', but it must be int"),
         ("max_iter = true", "max_iter = True, but it must be int"),
         ("fit_intercept = 1", "fit_intercept = 1, but it must be bool"),

@@ -252,7 +252,7 @@ def test_a_fit_never_raises_the_objective(loss, noise):
 
 def test_the_last_objective_and_noise_are_those_of_the_misfits():
     X, y = draw_classes()
-    model = DDLClassifier(10, sparse_coder="elastic_net", max_iter=3, refine=None, random_state=0).fit(X, y)
+    model = DDLClassifier(10, scale=None, sparse_coder="elastic_net", max_iter=3, refine=None, random_state=0).fit(X, y)
     codes = RowCodes.from_csr(model.codes_, 10, np.float64)
     squared = np.sum((X - model.codes_ @ model.components_) ** 2, axis=1)
     misfits = model.sparse_coder_.measure_misfit(squared, codes)
@@ -278,6 +278,7 @@ def test_full_rule_equals_enumeration_with_the_penalty():
     X, y = draw_classes()
     model = DDLClassifier(
         10,
+        scale=None,
         sparse_coder=CODER,
         inference=FullInference(noise="shared"),
         classification_weight=1.0,
@@ -333,7 +334,7 @@ def test_new_samples_may_be_incomplete_wrong_or_moved(settings, dtype):
 def test_leaving_features_out_is_coding_without_them():
     X, y = draw_classes()
     model = DDLClassifier(
-        10, sparse_coder=CODER, max_iter=2, robustness=Robustness(missing="mask"), random_state=0
+        10, scale=None, sparse_coder=CODER, max_iter=2, robustness=Robustness(missing="mask"), random_state=0
     ).fit(X, y)
     new = X[:5].copy()
     new[:, [2, 7]] = np.nan

@@ -99,11 +99,11 @@ def test_it_is_better_than_the_papers_baseline_on_digits():
 
 def test_transform_is_label_free_and_codes_are_not(digits):
     X, y = digits
-    model = quick().fit(X, y)
+    model = quick(scale=None).fit(X, y)
     expected = sparse_encode(X, model.components_, n_nonzero_coefs=5, method=model.sparse_coder)
     np.testing.assert_array_equal(model.transform(X).toarray(), expected.toarray())
     assert abs(model.codes_ - expected).max() > 1e-3
-    np.testing.assert_array_equal(quick().fit_transform(X, y).toarray(), model.transform(X).toarray())
+    np.testing.assert_array_equal(quick(scale=None).fit_transform(X, y).toarray(), model.transform(X).toarray())
     np.testing.assert_allclose(model.inverse_transform(model.transform(X)), expected @ model.components_)
 
 
@@ -197,7 +197,8 @@ def test_full_inference_weighs_labels_as_the_fit_does(digits):
 
 def settled(X, y, init, **parameters):
     # The square loss has no inner iterations, whose stopping rules turn rounding errors into visible ones.
-    return DDLClassifier(init=init, loss="square", max_iter=2, tol=0, random_state=0, **parameters).fit(X, y)
+    model = DDLClassifier(init=init, scale=None, loss="square", max_iter=2, tol=0, random_state=0, **parameters)
+    return model.fit(X, y)
 
 
 def test_permuting_samples_permutes_codes_and_nothing_else(digits):
@@ -284,7 +285,7 @@ def test_feature_names_and_data_frames(digits):
     pd = pytest.importorskip("pandas")
     X, y = digits
     frame = pd.DataFrame(X, columns=[f"pixel {i}" for i in range(64)])
-    model = quick(sparse_output=False).fit(frame, y).set_output(transform="pandas")
+    model = quick().fit(frame, y).set_output(transform="pandas")
     codes = model.transform(frame)
     assert list(codes.columns[:2]) == ["ddlclassifier0", "ddlclassifier1"]
     with pytest.raises(ValueError, match="feature names"):

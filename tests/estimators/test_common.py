@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ddlearn import (
@@ -30,11 +31,11 @@ def make_estimators():
                 yield DDLClassifier(**{parameter: name}, **QUICK)
     # "auto" has chosen all trainers above but the general one, which is there for losses of one's own.
     yield DDLClassifier(classifier_trainer="newton", **QUICK)
-    yield DDLClassifier(scales=ConjugateScales("shared"), refine=None, sparse_output=False, **QUICK)
-    yield DDLClassifier(scales="jeffreys", **QUICK)
+    yield DDLClassifier(scales=ConjugateScales("shared"), refine=None, scale="standard", **QUICK)
+    yield DDLClassifier(scales="jeffreys", scale=None, **QUICK)
+    yield DDLClassifier(scale=StandardScaler(), **QUICK)
     yield DDLClassifier(refine=1, **QUICK)
     yield KSVD(**QUICK)
-    yield KSVD(sparse_output=False, **QUICK)
     yield CodeClassifier()
 
 

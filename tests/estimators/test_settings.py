@@ -60,16 +60,15 @@ def test_defaults_work_in_every_mode(mode):
     assert FITS[mode](DDLClassifier()).score(*draw_samples()) > 0.6
 
 
-@pytest.mark.parametrize("store_codes", [None, True, False])
-def test_codes_and_noise_variances_of_samples_in_memory_are_kept_unless_they_are_not_wanted(store_codes):
-    model = fit(DDLClassifier(10, store_codes=store_codes, random_state=0))
-    is_kept = store_codes is not False
-    assert hasattr(model, "codes_") == hasattr(model, "noise_variance_") == is_kept
-    if is_kept:
-        assert model.codes_.shape == (120, 10)
-        assert model.noise_variance_.shape == (120,)
-    # Those of an earlier fit do not stay.
-    assert not hasattr(fit(model.set_params(store_codes=False)), "codes_")
+def test_codes_and_noise_variances_are_kept_of_samples_in_memory_only(tmp_path):
+    model, (X, y) = fit(DDLClassifier(10, random_state=0)), draw_samples()
+    assert model.codes_.shape == (120, 10)
+    assert model.noise_variance_.shape == (120,)
+    np.save(tmp_path / "X.npy", X)
+    for scale in ("unit", None):  # those of an earlier fit do not stay
+        model.set_params(scale=scale).fit(np.load(tmp_path / "X.npy", mmap_mode="r"), y)
+        assert not hasattr(model, "codes_")
+        assert not hasattr(model, "noise_variance_")
 
 
 def test_a_stream_goes_on_with_parameters_of_fit_that_its_model_was_fitted_with():

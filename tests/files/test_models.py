@@ -11,6 +11,7 @@ import signal
 import struct
 import threading
 import zipfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -143,7 +144,7 @@ def supported_loss(trainer: str) -> str:
         {"alignment": Alignment("translation", max_shift=1.0, training=True), "image_shape": (8, 8)},
         {"robustness": Robustness(3, error_search=AlternatingErrors(trim=2.0), missing="mask"), "inference": "full"},
         {"inference": FullInference(2, noise="profiled"), "coding": PrintedCoding(10, tol=0.01)},
-        {"scales": ConjugateScales("shared"), "refine": None, "fit_intercept": False, "sparse_output": False},
+        {"scales": ConjugateScales("shared"), "refine": None, "fit_intercept": False, "scale": "standard"},
         {
             "n_components": np.int64(20),
             "scales": JeffreysScales(np.str_("shared"), cost_floor=np.float32(0.3)),
@@ -324,7 +325,7 @@ UPGRADED = {
         "inference": FullInference(2, noise="profiled"),
         "robustness": Robustness(0.2, error_search=GreedyErrors(threshold=5.0), missing="mask"),
         "alignment": None,
-        "store_codes": False,
+        "scale": None,
     },
     "images": {
         "scales": "jeffreys",
@@ -333,7 +334,7 @@ UPGRADED = {
         "inference": "fast",
         "robustness": None,
         "alignment": Alignment("translation", training=True),
-        "store_codes": None,
+        "scale": None,
     },
 }
 
@@ -420,6 +421,20 @@ def test_files_of_format_version_2_are_read_with_priors_that_are_floors(name, sc
     assert not any(record.is_undone or record.prior for record in model.history_)
     probability = expected[f"{name}_probability"]
     np.testing.assert_allclose(model.predict_proba(expected[f"{name}_X"]), probability, rtol=1e-10)
+    round_trip(model, path)
+
+
+@pytest.mark.parametrize(
+    ("name", "warns"),
+    [("default", nullcontext()), ("dense", pytest.warns(UserWarning, match="had sparse_output=False"))],
+)
+def test_models_of_format_version_3_did_not_scale(name, warns, path):
+    with warns:
+        model = load(DATA / f"version_3_{name}.safetensors")
+    expected = np.load(DATA / "version_3_predictions.npz")
+    assert model.scale is None
+    assert repr(model.scaling_) == "Unscaled()"
+    np.testing.assert_allclose(model.predict_proba(expected["X"]), expected[name], rtol=1e-10)
     round_trip(model, path)
 
 
@@ -784,10 +799,10 @@ def test_the_hash_is_that_of_the_file_with_zeros_in_its_place(whole):
 
 
 def test_newer_and_unknown_formats_say_what_to_do(model, path, monkeypatch):
-    monkeypatch.setattr(container, "FORMAT_VERSION", 4)
+    monkeypatch.setattr(container, "FORMAT_VERSION", 5)
     save(model, path)
     monkeypatch.undo()
-    with pytest.raises(ModelFileError, match=f"format version 4, written by ddlearn {__version__}.*upgrade ddlearn"):
+    with pytest.raises(ModelFileError, match=f"format version 5, written by ddlearn {__version__}.*upgrade ddlearn"):
         load(path)
     monkeypatch.setattr(container, "FORMAT_VERSION", 0)
     save(model, path)

@@ -227,7 +227,7 @@ def test_the_unit_of_the_samples_does_not_matter(digits, l1):
         if l1 is not None:  # of the two penalties only the first has a unit
             alpha = l1 * unit + 0.05
             coder = {"sparse_coder": ElasticNet(alpha, l1_ratio=l1 * unit / alpha, tol=1e-6), "n_nonzero_coefs": 30}
-        model = quick(refine=3, **coder).fit(unit * X, y)
+        model = quick(refine=3, scale=None, **coder).fit(unit * X, y)
         predictions.append(model.predict(unit * X_test))
         probabilities.append(model.predict_proba(unit * X_test))
     assert np.mean(predictions[0] == predictions[1]) > 0.995

@@ -8,9 +8,13 @@ from sklearn.datasets import load_iris
 
 from ddlearn import DDLClassifier, ElasticNet, Refiner
 from ddlearn.datasets import make_planted
-from ddlearn.fitting.search import find_best
 
-QUICK = {"n_components": 20, "max_iter": 0, "random_state": 0}
+
+def find_best(tried):
+    return min(tried, key=lambda record: record.cost)
+
+
+QUICK = {"scale": None, "n_components": 20, "max_iter": 0, "random_state": 0}
 
 
 @pytest.fixture(scope="module")
@@ -62,14 +66,14 @@ def test_the_search_does_not_depend_on_threads_or_on_the_unit(planted, searched)
     X, y = planted
     for model in (DDLClassifier(refine=1, n_jobs=2, **QUICK).fit(X, y), DDLClassifier(refine=1, **QUICK).fit(8 * X, y)):
         for mine, theirs in zip(model.search_, searched.search_, strict=True):
-            assert mine[1:3] == theirs[1:3]
+            assert mine[2:4] == theirs[2:4]
             assert mine.cost == pytest.approx(theirs.cost, rel=1e-3)
 
 
 def test_too_few_samples_are_not_searched():
     X, y = load_iris(return_X_y=True)
     model = DDLClassifier(refine=1, n_components=3, random_state=0).fit(X[::20], y[::20])
-    assert model.search_ == []
+    assert not hasattr(model, "search_")
     assert model.sparse_coder_.alpha > 0
 
 
@@ -86,3 +90,12 @@ def test_multilabel_targets_are_searched_too(planted):
     X, y = planted
     model = DDLClassifier(refine=1, **QUICK).fit(X, np.stack([y == 0, y > 1], axis=1).astype(int))
     assert len(model.search_) > 3
+
+
+def test_the_scaling_is_searched_for_too():
+    # Features of different units: unit norm would leave but the largest.
+    X, y = make_planted(300, 6, 10, noise=0.1, random_state=0, return_X_y=True)
+    X = X * np.logspace(-3, 3, 6)
+    model = DDLClassifier(20, max_iter=0, refine=1, random_state=0).fit(X, y)
+    assert type(model.scaling_).__name__ == "Standard" == find_best(model.search_).scale
+    assert {record.scale for record in model.search_} == {"UnitNorm", "Standard"}

@@ -36,7 +36,9 @@ def untimed(sizes):
 
 def make_search(X, y, unlabeled=None, **parameters) -> SizeSearch:
     training, _ = cut_into_parts(X, y, unlabeled)
-    settings = resolve_fit(DDLClassifier(**parameters), training.facts, 100, False, "memory")
+    model = DDLClassifier(**parameters)
+    model.n_features_in_ = X.shape[1]
+    settings = resolve_fit(model, training.facts, 100, False, "memory")
     return SizeSearch(training, settings, "samples", np.random.RandomState(0))
 
 

@@ -54,7 +54,7 @@ def split():
 @pytest.fixture(scope="module")
 def fitted(split):
     X, y, _, _ = split
-    return DDLClassifier(100, max_iter=5, random_state=0).fit(X, y)
+    return DDLClassifier(100, scale=None, max_iter=5, random_state=0).fit(X, y)
 
 
 @pytest.fixture

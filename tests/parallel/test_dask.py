@@ -111,6 +111,30 @@ def test_the_model_is_that_of_memory_to_1e_8_for_other_parts(client, digits):
     assert_same_model(there, here, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.parametrize("scale", ["auto", "unit", "standard"])
+def test_scaling_is_learned_from_sums_over_the_parts(client, digits, scale):
+    X = digits[0] * np.linspace(1, 100, 64) + 5
+    here, there = (
+        make_model(scale=scale).fit(X, digits[1]),
+        make_model(scale=scale).fit(*on_dask(X, digits[1], chunk=300)),
+    )
+    assert type(here.scaling_) is type(there.scaling_)
+    for name, value in here.scaling_.get_params().items():
+        np.testing.assert_allclose(there.scaling_.get_params()[name], value, rtol=1e-10, atol=1e-12)
+    assert_same_model(there, here, rtol=1e-6, atol=1e-6)
+    lazy = there.transform(on_dask(X, digits[1])[0])
+    assert lazy.shape == (N_SAMPLES, 40)
+    np.testing.assert_array_equal(there.predict(on_dask(X, digits[1])[0]).compute(), there.predict(X))
+
+
+def test_an_outlier_on_a_worker_is_named(client, digits):
+    X, y = digits
+    X = X + np.random.default_rng(0).standard_normal(X.shape)
+    X[300, 7] = 1e60
+    with pytest.warns(UserWarning, match=r"X is 1e\+60 in row 300, feature 7"):
+        make_model(scale="standard").fit(*on_dask(X, y))
+
+
 def test_float32_stays_float32_and_text_stays_text(client, digits):
     X, y = digits
     names = np.array([f"digit {label}" for label in y])
@@ -567,7 +591,7 @@ def test_a_fit_on_dask_goes_on_from_its_checkpoint(client, digits, tmp_path):
         model.fit(*data)
     resumed = make_model(max_iter=3).set_callbacks(Checkpoint(path, resume=True))
     assert_same_model(resumed.fit(*data), expected)
-    other = da.from_array(digits[0] * 2, chunks=(PART_ROWS, -1))
+    other = da.from_array(digits[0] + 2, chunks=(PART_ROWS, -1))
     with pytest.raises(ValueError, match=r"X was .* and is"):
         resumed.fit(other, data[1])
     with pytest.raises(ValueError, match=r"X was .* in 3 parts .* and is .* in . parts"):

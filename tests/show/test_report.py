@@ -632,7 +632,7 @@ def test_single_precision_and_names_of_features(write, digits):
 
 @pytest.mark.parametrize("container", ["default", "pandas"])
 def test_the_kind_of_output_does_not_matter(write, model, test_digits, container):
-    dense = change(model, sparse_output=False).set_output(transform=container)
+    dense = change(model).set_output(transform=container)
     expected, found = write(model, *test_digits).content, write(dense, *test_digits).content
     del expected["model"]["settings"], found["model"]["settings"]
     assert found == expected

@@ -205,6 +205,26 @@ def test_missing_features_are_left_out_as_in_the_library(demo, open_page, tmp_pa
     assert page.evaluate("ddlearn.compareCodes().largest") < 1e-5
 
 
+def test_standardised_features_are_coded_as_in_the_library(open_page, tmp_path):
+    X, y = load_iris(return_X_y=True)
+    X = np.column_stack([1000 * X[:, :2] + 1e4, X[:, 2:], np.ones(len(X))])  # other units, and nothing at all
+    model = DDLClassifier(
+        20, scale="standard", n_nonzero_coefs=3, robustness=Robustness(missing="mask"), random_state=0
+    )
+    model.fit(X, y)
+    X[::5, 1] = np.nan
+    write_report(model, tmp_path / "page.html", X, y)
+    page = open_page(tmp_path / "page.html")
+    codes, evidence, _ = explain_all(page, X)
+    expected = model.explain(X)
+    np.testing.assert_allclose(codes, expected.codes.toarray(), atol=1e-5)
+    np.testing.assert_allclose(evidence, expected.evidence, rtol=1e-5, atol=1e-5 * np.abs(evidence).max())
+    assert page.evaluate("ddlearn.compareCodes().largest") < 1e-5
+    rebuilt = page.evaluate("Array.from(ddlearn.takeApart(ddlearn.explain(ddlearn.data.samples[7])).reconstruction)")
+    row = page.evaluate("ddlearn.data.rows[7]")
+    np.testing.assert_allclose(rebuilt, expected.reconstruction[row], rtol=1e-4)
+
+
 @pytest.mark.parametrize("loss", sorted(LOSSES))
 def test_evidence_of_every_loss(loss, open_page, tmp_path):
     model, X, y = fit_digits(n_components=60, loss=loss, max_iter=2)
@@ -485,7 +505,7 @@ def test_few_features_are_bars_with_names(open_page, tmp_path):
 def test_atoms_that_do_equally_well_are_no_difference(open_page, tmp_path):
     # With as many atoms as features, any last atom leaves nothing: which one is chosen is a matter of rounding.
     X, y = load_iris(return_X_y=True)
-    model = DDLClassifier(n_components=20, n_nonzero_coefs=4, random_state=0).fit(X, y)
+    model = DDLClassifier(n_components=20, scale=None, n_nonzero_coefs=4, random_state=0).fit(X, y)
     write_report(model, tmp_path / "page.html", X, y)
     page = open_page(tmp_path / "page.html")
     codes, _, _ = explain_all(page, X)
@@ -520,7 +540,7 @@ def test_parts_are_what_they_are_called(demo, open_page):
     page = open_page(path)
     choose(page)
     sample = read_sample(page)[0]
-    reconstruction = (model.transform(sample[None]) @ model.components_)[0]
+    reconstruction = model.explain(sample[None]).reconstruction[0]
     seen, rebuilt, left = (read_picture(page, f"#parts figure:nth-of-type({number}) canvas") for number in (1, 2, 3))
     np.testing.assert_allclose(seen[:, 0], np.clip(sample, 0, 1), atol=1 / 255)
     np.testing.assert_allclose(rebuilt[:, 0], np.clip(reconstruction, 0, 1), atol=1 / 255)

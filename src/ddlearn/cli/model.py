@@ -34,8 +34,10 @@ def make_model(settings: dict[str, Any], samples: Samples, preset: str | None = 
 
     nested = {name: value for name, value in settings.items() if "__" in name}
     own = {name: value for name, value in settings.items() if name not in nested}
-    if samples.image_shape is not None and len(samples.image_shape) == 2:  # not for colour images
+    if samples.image_shape is not None and len(samples.image_shape) == 2:
         own = {"image_shape": samples.image_shape} | own
+    elif samples.image_shape is not None and preset != "paper":  # colour images, which the model does not know as such
+        own = {"scale": "unit"} | own
     marker = own.get("unlabeled")
     if isinstance(marker, str) and samples.labels is not None and samples.labels.dtype.kind in "iu":
         own["unlabeled"] = int(parse_number(marker))
@@ -172,6 +174,7 @@ def summarize_fit(data: str, model: DDLClassifier, settings: dict[str, Any], sec
         "n_features": model.n_features_in_,
         "classes": model.classes_,
         "settings": settings,
+        "scaling": type(model.scaling_).__name__,
         "n_components": len(model.components_),
         "n_nonzero_coefs": model.n_nonzero_coefs_,
         "n_iter": model.n_iter_,
@@ -247,6 +250,9 @@ def explain_sample(model: DDLClassifier, samples: Samples, row: int) -> dict[str
     order = np.argsort(-np.abs(found.codes.data), kind="stable")
     atoms, coefficients = found.codes.indices[order], found.codes.data[order]
     residual = found.samples - found.reconstruction - found.error
+    energy = np.sum(
+        (found.samples - model.inverse_transform(0 * found.codes)) ** 2
+    )  # about the mean, if it was removed
     return {
         "row": row,
         "sample": samples.sample_names[row] if samples.sample_names else str(row),
@@ -262,5 +268,5 @@ def explain_sample(model: DDLClassifier, samples: Samples, row: int) -> dict[str
         "probability": softmax(evidence),
         "n_wrong_features": int(np.count_nonzero(found.error)),
         "n_missing_features": int(np.count_nonzero(found.is_missing)),
-        "explained": float(1 - np.sum(residual**2) / max(np.sum(found.samples**2), np.finfo(float).tiny)),
+        "explained": float(1 - np.sum(residual**2) / max(energy, np.finfo(float).tiny)),
     }

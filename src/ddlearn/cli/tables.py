@@ -45,6 +45,7 @@ def make_fit_table(facts: dict[str, Any], n_bytes: int | None = None) -> Table:
         "data": f"{facts['data']}: {facts['n_samples']:,} samples, {facts['n_features']:,} features, "
         f"{len(facts['classes'])} classes",
         "settings": settings,
+        "scaling": facts["scaling"],
         "dictionary": f"{facts['n_components']} atoms, at most {facts['n_nonzero_coefs']} per code",
         "iterations": f"{facts['n_iter']}{end}",
         "objective": f"{facts['objective']:,.0f}",
@@ -129,10 +130,10 @@ def draw_reasons(console: Console, model: DDLClassifier, sample: Any, facts: dic
     """Return pictures of a sample, of its reconstruction, and of each atom in its code."""
     from rich.columns import Columns
 
-    reconstruction = model.components_[facts["atoms"]].T @ facts["coefficients"]
-    images = {"sample": sample, "reconstruction": reconstruction}
+    images = {"sample": sample, "reconstruction": model.explain(sample[None]).reconstruction[0]}
+    atoms = model.scaling_.show(model.components_)
     images |= {
-        f"{coefficient:+.2f} x atom {atom}": model.components_[atom]
+        f"{coefficient:+.2f} x atom {atom}": atoms[atom]
         for atom, coefficient in zip(facts["atoms"], facts["coefficients"], strict=True)
     }
     return Columns(

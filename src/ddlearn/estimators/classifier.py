@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -23,17 +24,19 @@ from ..coding.coders import SparseCoder
 from ..coding.descent import DiscriminativeCoding
 from ..coding.encoder import Encoder
 from ..coding.robust import Robustness, check_mask
+from ..coding.scaling import Scaling
 from ..dictionary import DictionaryUpdate, draw_dictionary
 from ..fitting.data import Targets, TrainingSet, cut_batch, cut_into_parts, fetch_candidates, spread_over_cluster
 from ..fitting.loop import FitSettings, begin
 from ..fitting.online import PastFit, Stream, begin_stream, learn_batch, resume_stream
 from ..fitting.refine import Refiner
 from ..fitting.run import Attributes, FitRun, Report, describe_settings, hold_out
+from ..fitting.search import SettingsSearch
 from ..fitting.size import SizeSearch, choose_size
 from ..inference.lazy import predict_lazily, score_lazily
 from ..inference.predictor import Explanation, Predictor
 from ..inference.rules import InferenceRule, label_probabilities
-from ..losses import Loss, check_number
+from ..losses import Loss, check_number, resolve_loss
 from ..objective import Scales
 from ..parallel import is_on_dask, refuse_dask
 from .presets import collect_parameters
@@ -42,10 +45,14 @@ from .settings import (
     check_mode,
     count_components,
     get_refiner,
+    get_scale,
+    list_scalings,
     make_predictor,
+    name_scaling,
     resolve_fit,
     resolve_object,
     resolve_plan,
+    scale_atoms,
     searches_size,
 )
 from .transformer import DictionaryTransformer
@@ -74,6 +81,12 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     n_components : int, "auto" or None, default=None
         Number of atoms, the paper's K.  By default half the number of labelled samples, but at most 500; "auto" tries
         sizes up to 2000 on the training samples, and takes the one that predicts held-out labels best.
+    scale : {"auto", "unit", "standard"}, Scaling, transformer or None, default="auto"
+        How samples are scaled before all else, learned from training samples: each divided by its norm ("unit", for
+        images and spectra), each feature standardised ("standard", for tables, with a constant as one more feature), or
+        by an object of scikit-learn.  "auto" is "unit" if there is an ``image_shape``, and otherwise the one by which
+        the labels of held-out training samples cost less, or where the model is not refined, the one with which fewer
+        training samples have a nearest neighbour of another class.
     n_nonzero_coefs : int or None, default=None
         Number of atoms in a code at most, the paper's T.  By default 5, for the elastic net 256, or all atoms if there
         are fewer.
@@ -92,7 +105,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     classifier_trainer : str or ClassifierTrainer, default="auto"
         "square_lev", "ada_boost", "logit_boost", "linear_svm", "newton", or an object; "auto" is the one for the loss.
     init : {"samples", "gaussian"} or array-like of shape (n_components, n_features), default="samples"
-        The first dictionary: training samples in equal number from each class, random vectors, or these atoms.
+        The first dictionary: training samples in equal number from each class, random vectors, or these atoms, which
+        are scaled like samples, or the ``components_`` of a model with the same scaling.
     fit_intercept : bool, default=True
         Whether classifiers have an intercept.
     classification_weight : float, default=1.0
@@ -131,11 +145,6 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         Not for multilabel targets.
     warm_start : bool, default=False
         Whether :meth:`fit` begins with the dictionary and classifiers of the previous fit.
-    store_codes : bool or None, default=None
-        Whether ``codes_`` and ``noise_variance_`` are kept after the fit: T values and one variance per training
-        sample.  By default only those of samples in memory are.
-    sparse_output : bool, default=True
-        Whether :meth:`transform` returns a sparse matrix; ``set_output`` for data frames needs False.
     n_jobs : int or None, default=None
         Number of threads in this process; None is 1 unless a ``joblib.parallel_config`` says otherwise, -1 all cores.
         Dask workers use one thread per part.
@@ -146,8 +155,11 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     ----------
     classes_ : ndarray of shape (n_classes,)
         The classes; for multilabel targets the column numbers.
-    components_ : ndarray of shape (n_components, n_features)
-        The dictionary, one atom of unit norm per row.
+    components_ : ndarray of shape (n_components, n_scaled_features)
+        The dictionary, one atom of unit norm per row, in the space of scaled samples, which with "standard" has one
+        more feature, the constant; ``scaling_.show(components_)`` is what atoms add to a sample.
+    scaling_ : Scaling
+        How samples are scaled.
     coef_ : ndarray of shape (n_classes, n_components)
         The classifiers; two rows for two classes, since each class has its own cost.
     intercept_ : ndarray of shape (n_classes,)
@@ -155,10 +167,10 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     class_cost_ : ndarray of shape (n_classes,)
         The paper's :math:`\gamma_j`.
     noise_variance_ : ndarray of shape (n_samples,)
-        The paper's :math:`\sigma_i^2` of the training samples, if ``store_codes``.
+        The paper's :math:`\sigma_i^2` of the training samples, if these were in memory and not in a mapped file.
     codes_ : csr_array of shape (n_samples, n_components)
-        Codes of the training samples, which saw the labels, if ``store_codes``; :meth:`transform` returns label-free
-        ones.
+        Codes of the training samples, which saw the labels, if these were in memory and not in a mapped file;
+        :meth:`transform` returns label-free ones.
     n_samples_seen_ : int
         Number of training samples.
     median_noise_variance_ : float
@@ -214,6 +226,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         self,
         n_components: int | str | None = None,
         *,
+        scale: str | Scaling | Any | None = "auto",
         n_nonzero_coefs: int | None = None,
         loss: str | Loss = "square",
         sparse_coder: str | SparseCoder = "elastic_net",
@@ -234,12 +247,11 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         n_views: int = 1,
         unlabeled: Any = None,
         warm_start: bool = False,
-        store_codes: bool | None = None,
-        sparse_output: bool = True,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ):
         self.n_components = n_components
+        self.scale = scale
         self.n_nonzero_coefs = n_nonzero_coefs
         self.loss = loss
         self.sparse_coder = sparse_coder
@@ -260,8 +272,6 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         self.n_views = n_views
         self.unlabeled = unlabeled
         self.warm_start = warm_start
-        self.store_codes = store_codes
-        self.sparse_output = sparse_output
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -385,13 +395,20 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 check_consistent_length(X, y)
                 training, targets = cut_into_parts(X, y, self.unlabeled)
             try:
-                held_out = None
+                held_out = found = None
                 if (refiner := get_refiner(self, mode)) is not None:
+                    refiner.choose_cost(targets.is_multilabel, resolve_loss(self.loss))  # raises if it does not suit
                     training, held_out = hold_out(training, refiner)
-                facts = training.facts
-                n_components = count_components(self, facts.n_with_label)
-                plan = resolve_plan(self, facts, n_components, targets.is_multilabel, mode)
-                settings = resolve_fit(self, facts, n_components, targets.is_multilabel, mode)
+                n_components = count_components(self, training.facts.n_with_label)
+                settings = resolve_fit(self, training.facts, n_components, targets.is_multilabel, mode)
+                if refiner is not None and (scalings := list_scalings(self, refiner)):
+                    draw_init = partial(scale_atoms, self)
+                    found = SettingsSearch(training, scalings, settings, refiner, n_components, draw_init).run()
+                if found is not None:
+                    settings = replace(settings, sparse_coder=found.sparse_coder)
+                scale = get_scale(self) if found is None else found.scaling
+                training = training.scale(scale, self.image_shape is not None)
+                plan = resolve_plan(self, training, n_components, refiner, found, mode)
                 n_epochs = 0 if plan.refiner is None else plan.refiner.epochs
                 context = self._init_callback_context(max_subtasks=settings.max_iter + n_epochs)
                 report = Report(context, self, X, y)
@@ -471,10 +488,12 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             check_consistent_length(X, y)
             known = None if is_new else Targets(self.classes_, self.is_multilabel_)
             training, targets = cut_batch(X, y, classes, self.unlabeled, known)
+            training = training.scale(self.scale if is_new else self.scaling_, self.image_shape is not None)
             stream, settings, extra = self._begin_stream(training, targets) if is_new else self._go_on(training)
             stream = learn_batch(stream, training, settings, forgetting)
             attributes = stream.attributes(refits=self.refine is not None)
-            attributes |= describe_settings(settings, len(stream.encoder.dictionary)) | {"classes_": targets.classes}
+            attributes |= describe_settings(settings, len(stream.encoder.dictionary))
+            attributes |= {"classes_": targets.classes, "scaling_": training.scaling}
             self._set_fitted(attributes | extra, stream.encoder)
         return self
 
@@ -483,12 +502,12 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         facts, rng = training.facts, check_random_state(self.random_state)
         n_components = count_components(self, facts.n_with_label)
         settings = resolve_fit(self, facts, n_components, targets.is_multilabel, "batches")
-        extra = {}
+        extra, init = {}, scale_atoms(self, training.scaling)
         if searches_size(self):
-            extra["dictionary_sizes_"] = sizes = SizeSearch(training, settings, self.init, deepcopy(rng)).run()
+            extra["dictionary_sizes_"] = sizes = SizeSearch(training, settings, init, deepcopy(rng)).run()
             n_components = choose_size(sizes, n_components)
         batches = fetch_candidates(training, n_components, rng)
-        dictionary = draw_dictionary(self.init, batches, n_components, facts.n_features, facts.dtype, rng)
+        dictionary = draw_dictionary(init, batches, n_components, facts.n_features, facts.dtype, rng)
         progress = begin(training, settings, dictionary)
         return begin_stream(progress), progress.settings, extra
 
@@ -520,6 +539,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 self.n_components if isinstance(self.n_components, Integral) else n_components,
                 n_components,
             ),
+            ("scale", name_scaling(self.scale, self.scaling_), type(self.scaling_).__name__),
             ("loss", type(settings.loss).__name__, type(self.loss_).__name__),
             ("sparse_coder", type(settings.sparse_coder).__name__, type(self.sparse_coder_).__name__),
         ):
@@ -545,6 +565,9 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     def _encode(self, X: ArrayLike) -> RowCodes:
         X, _ = self._check_new(X, None)
         return self._predictor(X.dtype).encode(X)
+
+    def _invert(self, reconstruction: Floats) -> Floats:
+        return self.scaling_.invert(reconstruction)
 
     def _evidence(self, X: ArrayLike, mask: ArrayLike | None) -> Floats:
         X, mask = self._check_new(X, mask)

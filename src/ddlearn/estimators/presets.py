@@ -25,6 +25,7 @@ PRESETS: dict[str, Preset] = {
     # The algorithm and settings that Ghanem and Ahuja (2011) print, with the factor of two that it lacks.
     "paper": Preset(
         {
+            "scale": None,  # the paper says nothing of it
             "sparse_coder": "omp",
             "n_nonzero_coefs": 5,  # the paper's T
             "max_iter": 20,

@@ -23,11 +23,13 @@ from ..coding.encoder import Encoder, resolve_sparse_coder
 from ..coding.jitter import resolve_jitter
 from ..coding.masked import MaskedCoder
 from ..coding.robust import RobustCoder, Robustness
+from ..coding.scaling import Scaling, Standard, UnitNorm, resolve_scaling
 from ..dictionary import DICTIONARY_UPDATES, DictionaryUpdate, resolve_dictionary_update
-from ..fitting.data import TrainingFacts
+from ..fitting.data import TrainingFacts, TrainingSet, is_mapped
 from ..fitting.loop import FitSettings
 from ..fitting.refine import CLASSIFIERS, Refiner, resolve_refiner
 from ..fitting.run import FitPlan
+from ..fitting.search import Found
 from ..inference.predictor import Predictor, draw_views
 from ..inference.rules import INFERENCE_RULES, InferenceRule, LabelModel
 from ..losses import check_number, resolve, resolve_loss
@@ -82,6 +84,7 @@ def resolve_robustness(robustness: float | Robustness | None) -> Robustness:
 
 # Parameters that are objects, or a shorthand for one: how the object is made.
 _OBJECTS: dict[str, Callable[[Estimator], Any]] = {
+    "scale": lambda model: resolve_scaling(model.scale),
     "loss": lambda model: resolve_loss(model.loss),
     "sparse_coder": lambda model: resolve_sparse_coder(model.sparse_coder),
     "coding": lambda model: resolve_coding(model.coding),
@@ -139,6 +142,8 @@ def check_mode(model: Estimator, mode: Mode) -> None:
         refuse("dictionary_update", f"use 'auto' or {' or '.join(fitting)}, which need only sums over samples")
     if not trainer.is_additive or (mode == "batches" and not isinstance(trainer, ClassifierTrainer)):
         refuse("classifier_trainer", "use 'auto', or derive it from ClassifierTrainer")
+    if mode == "dask" and not is_auto(model.scale) and resolve_scaling(model.scale).sees_all:
+        refuse("scale", "use 'auto', 'unit' or 'standard', which need only sums over samples")
     if mode == "dask" and searches_size(model):
         refuse("n_components", "use a number, such as that of a fit to some of them in memory")
     if mode == "batches":
@@ -146,8 +151,6 @@ def check_mode(model: Estimator, mode: Mode) -> None:
 
 
 def _check_batches(model: Estimator, refuse: Callable[[str, str], None]) -> None:
-    if model.store_codes:
-        refuse("store_codes", "use store_codes=None")
     if isinstance(model.alignment, Alignment) and model.alignment.training:
         refuse("alignment", "use Alignment(training=False), or fit")
     if hasattr(model, "components_"):
@@ -191,23 +194,58 @@ def _resolve_jitter(model: Estimator, n_features: int) -> Any:
     return resolve_jitter("affine" if jitter is None else jitter, model.image_shape, n_features)
 
 
-def resolve_plan(model: Estimator, facts: TrainingFacts, n_components: int, is_multilabel: bool, mode: Mode) -> FitPlan:
+def get_scale(model: Estimator) -> Any:
+    """Return how samples are to be scaled: after a warm start as before, since the atoms are scaled so."""
+    return model.scaling_ if _is_warm(model) else model.scale
+
+
+def name_scaling(scale: Any, chosen: Scaling) -> str:
+    """Return the class of a scaling, and of the one that was chosen where it was left open."""
+    return type(chosen if is_auto(scale) else resolve_scaling(scale)).__name__
+
+
+def scale_atoms(model: Estimator, scaling: Scaling) -> Any:
+    """Return ``init``; atoms that are given as samples are scaled like samples."""
+    if isinstance(model.init, str) or np.shape(model.init)[1:] != (model.n_features_in_,):
+        return model.init
+    return scaling.apply(np.array(model.init, np.float64))
+
+
+def _check_images(model: Estimator, scaling: Scaling) -> None:
+    """Raise if images are to be distorted after a scaling that makes something else of them."""
+    refiner = resolve_refiner(model.refine)
+    distortions = {
+        "alignment": model.alignment is not None,
+        "n_views": model.n_views > 1,
+        "refine": refiner is not None and refiner.jitter is not None,
+    }
+    for name, is_used in distortions.items():
+        if is_used and not scaling.keeps_images:
+            raise ValueError(
+                f"{name}={getattr(model, name)!r} distorts images, but scale={model.scale!r} scales each pixel by "
+                "itself: use scale='unit'."
+            )
+
+
+def resolve_plan(
+    model: Estimator, training: TrainingSet, n_components: int, refiner: Refiner | None, found: Found | None, mode: Mode
+) -> FitPlan:
     """Return what comes before and after the loop."""
-    refiner = get_refiner(model, mode)
-    if refiner is not None:
-        refiner.choose_cost(is_multilabel, resolve_loss(model.loss))  # raises if the cost does not suit
+    facts = training.facts
+    _check_images(model, training.scaling)
     jitter = None if refiner is None else resolve_jitter(refiner.jitter, model.image_shape, facts.n_features)
     return FitPlan(
         n_components=n_components,
         searches_size=searches_size(model),
-        searches_settings=refiner is not None and not _is_warm(model) and _has_open_settings(model, refiner),
-        init=model.init,
+        init=scale_atoms(model, training.scaling),
         warm_start=_resolve_warm_start(model, n_components, facts) if _is_warm(model) else None,
         refits=model.refine is not None,
-        refiner=refiner,
+        refiner=refiner if found is None else found.refiner,
+        temperature=None if found is None else found.temperature,
+        searched=None if found is None else found.tried,
         jitter=jitter,
         image_shape=model.image_shape,
-        stores_codes=mode == "memory" if model.store_codes is None else bool(model.store_codes),
+        stores_codes=mode == "memory" and not is_mapped(training.X),
     )
 
 
@@ -215,7 +253,7 @@ def resolve_fit(
     model: Estimator, facts: TrainingFacts, n_components: int, is_multilabel: bool, mode: Mode
 ) -> FitSettings:
     """Resolve the strategies and check the numbers."""
-    check_inference(model, facts.n_classes, facts.n_features, is_multilabel)
+    check_inference(model, facts.n_classes, model.n_features_in_, is_multilabel)
     max_iter = model.max_iter
     if max_iter is None:
         max_iter = _MAX_ITER if get_refiner(model, mode) is None else _MAX_ITER_BEFORE_REFINEMENT
@@ -227,7 +265,7 @@ def resolve_fit(
     update, updates = model.dictionary_update, _AUTO_UPDATES_WITH_PENALTY if sparse_coder.has_penalty else _AUTO_UPDATES
     registration = None
     if model.alignment is not None:
-        registration = resolve_alignment(model.alignment, model.image_shape, facts.n_features, sparse_coder)
+        registration = resolve_alignment(model.alignment, model.image_shape, model.n_features_in_, sparse_coder)
     return FitSettings(
         loss=loss,
         sparse_coder=sparse_coder,
@@ -261,9 +299,16 @@ def _resolve_warm_start(model: Estimator, n_components: int, facts: TrainingFact
     return Model(model.components_, model.coef_, intercept, model.class_cost_).astype(facts.dtype)
 
 
-def _has_open_settings(model: Estimator, refiner: Refiner) -> bool:
+def list_scalings(model: Estimator, refiner: Refiner) -> list[Scaling]:
+    """Return the scalings to choose from in a search for settings; none if nothing is left open."""
+    scale = get_scale(model)
+    if _is_warm(model):
+        return []
+    if is_auto(scale):
+        return [UnitNorm()] if model.image_shape is not None else [UnitNorm(), Standard()]
     has_open_decay = refiner.weight_decay is None or refiner.linear_decay is None
-    return has_open_decay or not resolve_sparse_coder(model.sparse_coder).is_adapted
+    has_open_penalty = not resolve_sparse_coder(model.sparse_coder).is_adapted
+    return [resolve_scaling(scale)] if has_open_decay or has_open_penalty else []
 
 
 def searches_size(model: Estimator) -> bool:
@@ -290,8 +335,9 @@ def make_predictor(model: Estimator, dtype: np.dtype, encoder: Encoder | None = 
 
     The encoder of the model's dictionary need not be made again if it is known.
     """
-    n_features = model.components_.shape[1]
+    n_features = model.n_features_in_
     check_inference(model, len(model.coef_), n_features, model.is_multilabel_)
+    _check_images(model, model.scaling_)
     prior = np.clip(model.class_prior_, _SMALLEST_PRIOR, 1 - _SMALLEST_PRIOR)
     fitted = Model(model.components_, model.coef_, model.intercept_, model.class_cost_)
     fitted = fitted.weigh_labels(model.classification_weight).astype(dtype)
@@ -310,6 +356,7 @@ def make_predictor(model: Estimator, dtype: np.dtype, encoder: Encoder | None = 
     if model.n_views > 1:
         views = draw_views(_resolve_jitter(model, n_features), model.image_shape, model.n_views, dtype)
     return Predictor(
+        model.scaling_,
         LabelModel(coder, model.priors_, model.median_noise_variance_),
         clone(resolve_inference(model.inference)),
         robust,

@@ -30,7 +30,6 @@ from ..fitting.gradient import Parameters
 from ..fitting.loop import FitProgress, FitState, IterationRecord, RowState
 from ..fitting.refine import MOST_SEEDS, EpochRecord, Moments, RefinementProgress, resolve_refiner
 from ..fitting.run import FitRun, Snapshot
-from ..fitting.search import SearchRecord
 from ..fitting.size import DictionarySize
 from ..losses import check_number
 from ..parallel import split_rows
@@ -57,7 +56,7 @@ from .format import (
 )
 
 # Parameters on which no fit depends; max_iter only decides when the loop ends.
-_FREE_PARAMETERS = {"n_jobs", "max_iter", "inference", "robustness", "n_views", "store_codes", "sparse_output"}
+_FREE_PARAMETERS = {"n_jobs", "max_iter", "inference", "robustness", "n_views"}
 _MODEL_ARRAYS = ("dictionary", "coef", "intercept", "class_cost")
 # Everything in a refinement that has the shape of its parameters.
 _REFINED = ("model", "average", "best", "gradient_mean", "gradient_square")
@@ -178,7 +177,6 @@ def _encode_snapshot(snapshot: Snapshot) -> tuple[dict[str, Json], Arrays]:
         "priors": encode_priors(progress.priors),
         "coder": progress.settings.sparse_coder.learned_parameters(),
         "dictionary_sizes": encode_records(snapshot.sizes, DictionarySize),
-        "search": encode_records(snapshot.searched, SearchRecord),
         "history": encode_records(progress.history, IterationRecord),
         "converged": progress.converged,
         "stopped": progress.stopped,
@@ -222,9 +220,8 @@ def _decode_snapshot(stored: Container, history: list[IterationRecord], run: Fit
     progress = FitProgress(settings, state, priors, history, bool(content["converged"]), bool(content["stopped"]))
     refinement = _decode_refinement(content["refinement"], arrays) if "refinement" in content else None
     sizes = decode_records(content["dictionary_sizes"], DictionarySize)
-    searched = decode_records(content["search"], SearchRecord)
     # An unfinished loop will end with another model, which is to be refined from scratch.
-    return Snapshot(progress, sizes, searched, rng, refinement if progress.is_finished else None)
+    return Snapshot(progress, sizes, rng, refinement if progress.is_finished else None)
 
 
 def _decode_refinement(content: Json, arrays: Arrays) -> RefinementProgress:

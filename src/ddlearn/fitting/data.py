@@ -9,7 +9,8 @@ The target may be in several places too: each reports its labels (:func:`find_la
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,9 +20,10 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from ..classifiers.problem import LabelledCodes
 from ..codes import Floats, RowCodes
-from ..coding.encoder import measure_energies
+from ..coding.encoder import check_finite
+from ..coding.scaling import UNSCALED, Scaling, fit_scaling
 from ..dictionary import order_candidates
-from ..parallel import PART_ROWS, DaskParts, LocalParts, Parts, is_on_dask, pair_chunks
+from ..parallel import PART_ROWS, DaskParts, LocalParts, Parts, is_on_dask, pair_chunks, split_rows
 
 Labels = NDArray[np.int8]
 
@@ -206,7 +208,7 @@ def _find_classes(classes: Any, columns: NDArray[Any], unlabeled: Any, is_multil
 class TrainingPart(LabelledCodes):
     """Some consecutive training samples with their labels, and the unknowns of Eq. 3 that belong to them."""
 
-    original: Floats  # (n, n_features) the samples as they were passed to fit
+    original: Floats  # (n, n_features) the samples as they were passed to fit, but scaled
     X: Floats  # the samples as they are coded: the original ones, unless they are registered
     misfits: Floats  # (n,) squared residuals plus twice the penalty on the codes
     noise_variance: Floats  # (n,)
@@ -264,11 +266,14 @@ class TrainingSet:
 
     parts: Parts[TrainingPart]
     facts: TrainingFacts
-    X: Any  # all samples, as they were passed to fit
+    X: Any  # all samples, if they are in this process
     labels: Labels | None  # all labels, if the samples are in this process
+    scaling: Scaling = UNSCALED  # by which the samples were scaled
 
     @classmethod
-    def of_arrays(cls, X: Floats, labels: NDArray[Any], part_rows: int | None = None) -> TrainingSet:
+    def of_arrays(
+        cls, X: Floats, labels: NDArray[Any], part_rows: int | None = None, scaling: Scaling = UNSCALED
+    ) -> TrainingSet:
         """Cut arrays in this process, which may be memory-mapped, into parts without a copy."""
         labels, part_rows = labels.astype(np.int8, copy=False), part_rows or PART_ROWS
         starts = range(0, len(X), part_rows)
@@ -279,7 +284,43 @@ class TrainingSet:
         n_rows = tuple(np.diff([*starts, len(X)]).tolist())
         counts = parts.add_up(count_labels)
         facts = TrainingFacts(n_rows, len(X), X.shape[1], labels.shape[1], X.dtype, *counts)
-        return cls(parts, facts, X, labels)
+        return cls(parts, facts, X, labels, scaling)
+
+    def scale(self, scaling: Any, are_images: bool) -> TrainingSet:
+        """Return the set with scaled samples; a scaling that is not fitted yet is fitted to them."""
+        scaling, facts = fit_scaling(scaling, self.parts, self.facts.n_samples, are_images), self.facts
+        if scaling is UNSCALED:
+            return self
+        n_features = scaling.count_features(facts.n_features)
+        if self.labels is not None:
+            return TrainingSet.of_arrays(_scale_rows(self.X, scaling, n_features), self.labels, scaling=scaling)
+        parts = self.parts.map(_scale_part, scaling)
+        return replace(self, parts=parts, facts=facts._replace(n_features=n_features), scaling=scaling)
+
+
+def is_mapped(X: Any) -> bool:
+    """Whether samples are in a file, from which they are read as they are needed."""
+    while X is not None and not isinstance(X, np.memmap):
+        X = getattr(X, "base", None)
+    return X is not None
+
+
+def _scale_rows(X: Floats, scaling: Scaling, n_features: int) -> Floats:
+    """Return scaled samples; those of a memory-mapped array are mapped too, from a file that goes with them."""
+    shape = len(X), n_features
+    if is_mapped(X):
+        with TemporaryFile() as file:  # the map keeps it open
+            scaled: Floats = np.memmap(file, X.dtype, "w+", shape=shape)
+    else:
+        scaled = np.empty(shape, X.dtype)
+    for tile in split_rows(len(X)):
+        scaled[tile] = scaling.apply(np.asarray(X[tile]))
+    return scaled
+
+
+def _scale_part(part: TrainingPart, scaling: Scaling) -> TrainingPart:
+    X = _scale_rows(part.X, scaling, scaling.count_features(part.X.shape[1]))
+    return TrainingPart.of(X, part.labels, part.first_row)
 
 
 def collect_labels(training: TrainingSet) -> Labels:
@@ -291,7 +332,7 @@ def hide_labels(training: TrainingSet, labels: Labels, rows: NDArray[np.intp]) -
     """Return a training set in this process without the labels of some rows."""
     labels = labels.copy()
     labels[rows] = 0
-    return TrainingSet.of_arrays(training.X, labels)
+    return TrainingSet.of_arrays(training.X, labels, scaling=training.scaling)
 
 
 def cut_into_parts(X: Floats, y: Any, unlabeled: Any) -> tuple[TrainingSet, Targets]:
@@ -316,7 +357,7 @@ def _count_rows(pair: tuple[Any, Any]) -> int:
 def _make_part(pair: tuple[Any, Any], how: tuple[int, np.dtype, NDArray[Any], Any, bool]) -> TrainingPart:
     first_row, dtype, *target = how
     samples = np.ascontiguousarray(pair[0], dtype=dtype)
-    measure_energies(samples, first_row)  # raises if a row is not finite
+    check_finite(samples, first_row)
     return TrainingPart.of(samples, encode_labels(pair[1], *target), first_row)
 
 

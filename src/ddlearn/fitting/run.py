@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
 from sklearn.callback import CallbackContext
 
 from ..codes import Model
@@ -30,7 +29,7 @@ from .loop import (
     run,
 )
 from .refine import MOST_SEEDS, Refinement, RefinementProgress, Refiner
-from .search import SearchRecord, SettingsSearch, find_best
+from .search import SearchRecord
 from .size import DictionarySize, SizeSearch, choose_size
 
 Attributes = dict[str, Any]
@@ -42,11 +41,12 @@ class FitPlan:
 
     n_components: int
     searches_size: bool  # whether n_components is chosen by the search, if there are enough samples for one
-    searches_settings: bool  # likewise the penalties of codes and classifiers
+    searched: list[SearchRecord] | None  # settings that have been tried, if the search was not skipped
     init: str | ArrayLike
     warm_start: Model | None  # begin with its dictionary and classifiers
     refits: bool  # train the classifiers on label-free codes in the end
     refiner: Refiner | None
+    temperature: float | None  # of evidence, as samples told that the search held out
     jitter: Jitter | None  # of the refiner
     image_shape: tuple[int, int] | None
     stores_codes: bool
@@ -57,7 +57,6 @@ class Snapshot(NamedTuple):
 
     progress: FitProgress
     sizes: list[DictionarySize]  # that the search has tried
-    searched: list[SearchRecord]  # settings that have been tried
     rng: np.random.RandomState  # as it was at the end of the iteration
     refinement: RefinementProgress | None = None
     is_last: bool = False
@@ -119,7 +118,6 @@ class FitRun:
         self.resume_from: Snapshot | None = None
         self.keepers: list[Callable[[Snapshot], None]] = []
         self.sizes: list[DictionarySize] = []  # that the search has tried
-        self.searched: list[SearchRecord] = []  # settings that have been tried
         self.refinement: RefinementProgress | None = None  # to go on from
 
     def run(self) -> Attributes:
@@ -128,7 +126,7 @@ class FitRun:
         def on_iteration(progress: FitProgress) -> FitProgress:
             stops = self.report("iteration", lambda: {"history_": progress.history} | self._model_attributes(progress))
             progress = progress._replace(stopped=progress.stopped or stops)
-            snapshot = Snapshot(progress, self.sizes, self.searched, self.rng, is_last=progress.is_finished)
+            snapshot = Snapshot(progress, self.sizes, self.rng, is_last=progress.is_finished)
             for keep in self.keepers:
                 keep(snapshot)
             return progress
@@ -145,9 +143,7 @@ class FitRun:
             attributes["codes_"] = rows.codes.to_csr(len(progress.state.model.dictionary))
             attributes["noise_variance_"] = rows.noise_variance
         if self.plan.refiner is not None:
-            attributes |= self._refine(
-                Snapshot(progress, self.sizes, self.searched, deepcopy(self.rng)), refitted, attributes
-            )
+            attributes |= self._refine(Snapshot(progress, self.sizes, deepcopy(self.rng)), refitted, attributes)
         return attributes
 
     def _trains_on_label_free_codes(self) -> bool:
@@ -161,17 +157,9 @@ class FitRun:
         """Return the state before the first iteration, or the one to resume from."""
         if self.resume_from is not None:
             snapshot, self.resume_from = self.resume_from, None
-            self.sizes, self.searched, self.refinement = snapshot.sizes, snapshot.searched, snapshot.refinement
+            self.sizes, self.refinement = snapshot.sizes, snapshot.refinement
             return snapshot.progress
         plan, facts = self.plan, self.training.facts
-        if plan.searches_settings:
-            assert plan.refiner is not None
-            # With random numbers of its own: the fit is the same as with these settings given.
-            rng = deepcopy(self.rng)
-            search = SettingsSearch(self.training, self.settings, plan.refiner, plan.init, plan.n_components, rng)
-            self.searched = search.run()
-            if self.searched:
-                self.settings = replace(self.settings, sparse_coder=search.choose_coder())
         if plan.searches_size:
             # With random numbers of its own: the fit is the same as with this n_components given.
             self.sizes = SizeSearch(self.training, self.settings, plan.init, deepcopy(self.rng)).run()
@@ -192,8 +180,8 @@ class FitRun:
         }
         if self.plan.searches_size:
             attributes["dictionary_sizes_"] = self.sizes
-        if self.plan.searches_settings:
-            attributes["search_"] = self.searched
+        if self.plan.searched is not None:
+            attributes["search_"] = self.plan.searched
         return attributes
 
     def _model_attributes(self, progress: FitProgress) -> Attributes:
@@ -202,6 +190,7 @@ class FitRun:
         parts = progress.state.parts
         return describe_settings(settings, len(model.dictionary)) | {
             "classes_": self.targets.classes,
+            "scaling_": self.training.scaling,
             "class_prior_": facts.n_positive / facts.n_with_label,
             "n_samples_seen_": facts.n_samples,
             "median_noise_variance_": find_median(parts.map_attribute("noise_variance"), facts.n_samples, facts.dtype),
@@ -233,16 +222,13 @@ class FitRun:
         return refined(refinement.run(start, on_epoch))
 
     def _prepare_refinement(self, state: FitState, settings: FitSettings) -> Refinement:
-        plan, found = self.plan, find_best(self.searched)
+        plan = self.plan
         assert plan.refiner is not None
         assert self.held_out is not None
-        refiner = plan.refiner
-        if found is not None:
-            refiner = clone(refiner).set_params(weight_decay=found.weight_decay, linear_decay=found.linear_decay)
-        make_cost = refiner.choose_cost(settings.is_multilabel, settings.loss)
+        make_cost = plan.refiner.choose_cost(settings.is_multilabel, settings.loss)
         cost = make_cost(settings.loss, state.model.class_cost, settings.classification_weight)
         return Refinement(
-            refiner,
+            plan.refiner,
             TaskGradient(state.encoder, cost, settings.n_jobs),
             collect_samples(state, settings, self.training),
             self.held_out.labels,
@@ -251,7 +237,7 @@ class FitRun:
             fit_intercept=settings.fit_intercept,
             jitter=plan.jitter,
             image_shape=plan.image_shape,
-            temperature=None if found is None else found.temperature,
+            temperature=plan.temperature,
         )
 
     def _refined_attributes(self, refinement: Refinement, progress: RefinementProgress, priors: Priors) -> Attributes:

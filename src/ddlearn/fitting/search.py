@@ -1,33 +1,36 @@
-r"""Settings from the training samples: the penalty on codes, and those on classifiers, :math:`\rho` and :math:`\tau`.
+r"""Settings from the samples: scaling, the penalty on codes, and those on classifiers, :math:`\rho` and :math:`\tau`.
 
 Samples are cut into four folds.  For each, or for as many as hold enough samples, atoms are drawn from the other folds,
-and codes found for a few strengths of the penalty on codes, which takes most of the time.  What is left is a convex
-problem (:mod:`ddlearn.fitting.convex`), which is solved for one setting after the other: first for each strength, then,
-with the best, for smaller and larger :math:`\rho` and :math:`\tau` as long as that lowers the criterion, which is the
-mean cost of the samples that were left out.
+and codes found for each scaling and a few strengths of the penalty on codes, which takes most of the time.  The rest
+is a convex problem (:mod:`ddlearn.fitting.convex`), which is solved for one setting after the other, first for each
+scaling and strength, then, with the best, for smaller and larger :math:`\rho` and :math:`\tau` as long as that lowers
+the criterion, which is the mean cost of the samples that were left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
+from sklearn.base import clone
 
 from ..codes import Floats
 from ..coding.coders import SparseCoder
 from ..coding.encoder import Encoder
+from ..coding.scaling import Scaling
 from ..dictionary import draw_dictionary
 from ..losses import count_errors
 from .convex import Decays, train_on_codes
-from .data import TrainingSet, collect_labels, fetch_candidates, index_classes
+from .data import Labels, TrainingSet, collect_labels, fetch_candidates, index_classes
 from .gradient import TaskGradient
 from .loop import FitSettings
 from .refine import Refiner
 
+_SEED = 0
 _N_FOLDS = 4
 _ENOUGH_HELD_OUT = 500  # samples; of large sets not all folds are needed
 _FEWEST_HELD_OUT = 10  # with fewer there is no search
@@ -43,6 +46,8 @@ class SearchRecord(NamedTuple):
 
     Parameters
     ----------
+    scale : str
+        The scaling of the samples.
     alpha : float
         Strength of the penalty on codes; NaN for coders without one.
     weight_decay : float
@@ -68,6 +73,7 @@ class SearchRecord(NamedTuple):
     True
     """
 
+    scale: str
     alpha: float
     weight_decay: float
     linear_decay: float
@@ -78,8 +84,9 @@ class SearchRecord(NamedTuple):
 
 
 class _Setting(NamedTuple):
-    """What can be chosen; the coder is its place among the candidates."""
+    """What can be chosen; view and coder are places in lists."""
 
+    view: int
     coder: int
     weight_decay: float
     linear_decay: float
@@ -102,34 +109,53 @@ class _Coded(NamedTuple):
     left_out: csr_array
 
 
+class _View(NamedTuple):
+    """The samples as one scaling shows them."""
+
+    scaling: Scaling
+    folds: list[_Fold]
+    squared_unit: float
+    coders: list[SparseCoder]
+
+
 class SettingsSearch:
-    """The search on one training set, which must be in this process."""
+    """The search on one training set, not yet scaled, which must be in this process.
+
+    It has random numbers of its own, so that the fit is the same as with these settings given, and a resumed fit finds
+    the same.
+    """
 
     def __init__(
         self,
         training: TrainingSet,
+        scalings: Sequence[Scaling],
         settings: FitSettings,
         refiner: Refiner,
-        init: str | ArrayLike,
         n_components: int,
-        rng: np.random.RandomState,
+        draw_init: Callable[[Scaling], str | ArrayLike],  # the parameter init for a scaling
     ):
         self.settings = settings
         self.refiner = refiner
         make_cost = refiner.choose_cost(settings.is_multilabel, settings.loss)
         self.cost = make_cost(settings.loss, np.ones(training.facts.n_classes), settings.classification_weight)
-        self.folds = list(_cut(training, init, n_components, rng))
-        self.squared_unit = float(np.mean([np.mean(np.vecdot(fold.X, fold.X)) for fold in self.folds] or 1)) or 1.0
-        self.coders = settings.sparse_coder.list_candidates(np.sqrt(self.squared_unit))
+        rows = list(_cut(collect_labels(training)))
+        self.views = [self._scale(training, rows, scaling, n_components, draw_init) for scaling in scalings if rows]
         self.tried: dict[_Setting, SearchRecord] = {}
-        self.coded: dict[int, list[_Coded]] = {}  # by coder
+        self.coded: dict[tuple[int, int], list[_Coded]] = {}  # by view and coder
 
-    def run(self) -> list[SearchRecord]:
+    def run(self) -> Found | None:
         """Try settings until none near the best is better; without enough samples there are none."""
-        if not self.folds:
-            return []
-        start = _Setting(0, *self.refiner.decay_precisions())
-        best = min((start._replace(coder=coder) for coder in range(len(self.coders))), key=self._try)
+        if not self.views:
+            return None
+        precisions = self.refiner.decay_precisions()
+        best = min(
+            (
+                _Setting(position, coder, *precisions)
+                for position, view in enumerate(self.views)
+                for coder in range(len(view.coders))
+            ),
+            key=self._try,
+        )
         open_names = [name for name in _RANGES if getattr(self.refiner, name) is None]
         for _ in range(_MAX_ROUNDS):
             before = best
@@ -137,11 +163,14 @@ class SettingsSearch:
                 best = self._move(best, name)
             if best == before:
                 break
-        return list(self.tried.values())
-
-    def choose_coder(self) -> SparseCoder:
-        """Return the coder of the lowest cost."""
-        return self.coders[min(self.tried, key=self._try).coder]
+        decays = {"weight_decay": best.weight_decay, "linear_decay": best.linear_decay}
+        return Found(
+            self.views[best.view].scaling,
+            self.views[best.view].coders[best.coder],
+            clone(self.refiner).set_params(**decays),
+            self.tried[best].temperature,
+            list(self.tried.values()),
+        )
 
     def _move(self, setting: _Setting, name: str) -> _Setting:
         """Return the setting with a smaller or larger decay, as long as that lowers the cost."""
@@ -157,13 +186,14 @@ class SettingsSearch:
     def _try(self, setting: _Setting) -> float:
         """Return the mean cost of the samples that are left out."""
         if setting not in self.tried:
-            start = perf_counter()
-            coded = self._encode(setting.coder)
-            scores = np.concatenate([self._score(*pair, setting) for pair in zip(self.folds, coded, strict=True)])
-            labels = np.concatenate([fold.labels_left_out for fold in self.folds])
+            start, view = perf_counter(), self.views[setting.view]
+            coded = self._encode(setting)
+            scores = np.concatenate([self._score(*pair, setting) for pair in zip(view.folds, coded, strict=True)])
+            labels = np.concatenate([fold.labels_left_out for fold in view.folds])
             n_wrong, n_counted = count_errors(labels, self.cost.evidence(scores), self.settings.is_multilabel)
             self.tried[setting] = SearchRecord(
-                float(getattr(self.coders[setting.coder], "alpha", np.nan)),
+                type(view.scaling).__name__,
+                float(getattr(view.coders[setting.coder], "alpha", np.nan)),
                 setting.weight_decay,
                 setting.linear_decay,
                 float(np.mean(self.cost.value(scores, labels))),
@@ -175,29 +205,70 @@ class SettingsSearch:
 
     def _score(self, fold: _Fold, coded: _Coded, setting: _Setting) -> Floats:
         """Learn from a fold, and return the scores of the samples that are left out."""
-        decays = Decays.of((setting.weight_decay, setting.linear_decay), self.squared_unit, *fold.X.shape)
+        precisions, unit = (setting.weight_decay, setting.linear_decay), self.views[setting.view].squared_unit
+        decays = Decays.of(precisions, unit, *fold.X.shape)
         arrays = coded.learned, fold.labels, fold.dictionary
         fitted = train_on_codes(*arrays, self.cost, decays, self.settings.fit_intercept)
         return coded.left_out @ fitted.coef_by_atom + fitted.intercept
 
-    def _encode(self, coder: int) -> list[_Coded]:
-        if coder not in self.coded:
-            self.coded[coder] = [self._encode_fold(fold, self.coders[coder]) for fold in self.folds]
-        return self.coded[coder]
+    def _encode(self, setting: _Setting) -> list[_Coded]:
+        place, view = setting[:2], self.views[setting.view]
+        if place not in self.coded:
+            self.coded[place] = [self._encode_fold(fold, view.coders[setting.coder]) for fold in view.folds]
+        return self.coded[place]
 
     def _encode_fold(self, fold: _Fold, coder: SparseCoder) -> _Coded:
         encoder = Encoder.of(fold.dictionary, coder, self.settings.n_nonzero_coefs, self.settings.n_jobs)
         gradient = TaskGradient(encoder, self.cost, self.settings.n_jobs)
         return _Coded(*(gradient.encode(fold.dictionary, X) for X in (fold.X, fold.X_left_out)))
 
+    def _scale(
+        self,
+        training: TrainingSet,
+        rows: list[_Rows],
+        scaling: Scaling,
+        n_components: int,
+        draw_init: Callable[[Scaling], str | ArrayLike],
+    ) -> _View:
+        """Return the folds with scaled samples, and a dictionary drawn from those to learn from."""
+        rng, labels, folds = np.random.RandomState(_SEED), collect_labels(training), []
+        share = n_components / np.count_nonzero(labels.any(axis=1))
+        for learned, left_out in rows:
+            part = TrainingSet.of_arrays(np.ascontiguousarray(training.X[learned]), labels[learned])
+            fitted = scaling.learn(part.parts)
+            part = TrainingSet.of_arrays(fitted.apply(part.X), labels[learned])
+            init, facts = draw_init(fitted), part.facts
+            n_atoms = max(1, min(round(share * len(learned)), _MOST_ATOMS)) if isinstance(init, str) else n_components
+            batches = fetch_candidates(part, n_atoms, rng)
+            dictionary = draw_dictionary(init, batches, n_atoms, facts.n_features, facts.dtype, rng)
+            X_left_out = np.ascontiguousarray(fitted.apply(np.ascontiguousarray(training.X[left_out])))
+            labels_of = (labels[some].astype(facts.dtype) for some in (learned, left_out))
+            folds.append(_Fold(part.X, next(labels_of), X_left_out, next(labels_of), dictionary))
+        squared_unit = float(np.mean([np.mean(np.vecdot(fold.X, fold.X)) for fold in folds])) or 1.0
+        return _View(scaling, folds, squared_unit, self.settings.sparse_coder.list_candidates(np.sqrt(squared_unit)))
 
-def _cut(
-    training: TrainingSet, init: str | ArrayLike, n_components: int, rng: np.random.RandomState
-) -> Iterator[_Fold]:
-    """Yield the folds to try settings on, if there are enough samples."""
-    labels, dtype = collect_labels(training), training.facts.dtype
+
+class Found(NamedTuple):
+    """The settings of the lowest cost, and all that were tried."""
+
+    scaling: Scaling
+    sparse_coder: SparseCoder
+    refiner: Refiner
+    temperature: float
+    tried: list[SearchRecord]
+
+
+class _Rows(NamedTuple):
+    """The rows of a fold."""
+
+    learned: NDArray[np.intp]
+    left_out: NDArray[np.intp]
+
+
+def _cut(labels: Labels) -> Iterator[_Rows]:
+    """Yield the folds to try settings on, with the classes in proportion, if there are enough samples."""
     class_index = index_classes(labels)
-    shuffled = rng.permutation(np.flatnonzero(class_index >= 0))
+    shuffled = np.random.RandomState(_SEED).permutation(np.flatnonzero(class_index >= 0))
     fold_of_row = np.full(len(class_index), -1)
     for index in np.unique(class_index[shuffled]):
         members = shuffled[class_index[shuffled] == index]
@@ -206,22 +277,6 @@ def _cut(
     folds = range(min(_N_FOLDS, -(-_ENOUGH_HELD_OUT * _N_FOLDS // max(len(shuffled), 1))))
     if np.isin(fold_of_row, folds).sum() < _FEWEST_HELD_OUT:
         return
-    share = n_components / len(shuffled)
     for fold in folds:
-        left_out = shuffled[fold_of_row[shuffled] == fold][:_ENOUGH_HELD_OUT]
-        learned = shuffled[fold_of_row[shuffled] != fold][:_MOST_LEARNED]
-        part = TrainingSet.of_arrays(np.ascontiguousarray(training.X[learned]), labels[learned])
-        n_atoms = max(1, min(round(share * len(learned)), _MOST_ATOMS)) if isinstance(init, str) else n_components
-        batches = fetch_candidates(part, n_atoms, rng)
-        yield _Fold(
-            part.X,
-            labels[learned].astype(dtype),
-            np.ascontiguousarray(training.X[left_out]),
-            labels[left_out].astype(dtype),
-            draw_dictionary(init, batches, n_atoms, part.facts.n_features, dtype, rng),
-        )
-
-
-def find_best(tried: list[SearchRecord]) -> SearchRecord | None:
-    """Return the settings of the lowest cost, if there are any."""
-    return min(tried, key=lambda record: record.cost, default=None)
+        left_out = fold_of_row[shuffled] == fold
+        yield _Rows(shuffled[~left_out][:_MOST_LEARNED], shuffled[left_out][:_ENOUGH_HELD_OUT])

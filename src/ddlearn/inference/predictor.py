@@ -1,4 +1,4 @@
-"""From new samples to evidence: code them (``coding/encoder.py``), then apply a label rule (``rules.py``).
+"""From new samples to evidence: scale (``coding/scaling.py``), code (``encoder.py``), apply a rule (``rules.py``).
 
 A predictor is made once for each fitted model and kept.  It never changes, so several threads may use it at once.
 """
@@ -14,10 +14,11 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from ..codes import Flags, Floats, RowCodes
-from ..coding.encoder import Encoder, measure_energies
+from ..coding.encoder import Encoder, check_finite, measure_energies
 from ..coding.jitter import Jitter, displace
 from ..coding.masked import MaskedCoder
 from ..coding.robust import CodedBlock, RobustCoder, Robustness
+from ..coding.scaling import Scaling
 from ..parallel import map_blocks, split_rows
 from .rules import InferenceRule, LabelModel
 
@@ -28,7 +29,7 @@ _REMEDY = 'impute such values, or leave NaN out by robustness=Robustness(missing
 
 
 class Explanation(NamedTuple):
-    r"""Why samples got their classes: the parts of :math:`y \circ \tau = D^T x + e + n`.
+    r"""Why samples got their classes: the parts of :math:`y \circ \tau = D^T x + e + n`, in the units of the samples.
 
     Parameters
     ----------
@@ -46,6 +47,8 @@ class Explanation(NamedTuple):
         The features that the codes were fitted to; the search for errors leaves out more than it calls wrong.
     evidence : ndarray of shape (n_samples, n_classes)
         The evidence for each class.
+    sizes : ndarray of shape (n_samples,)
+        By what scaling has divided the samples: their norms for "unit", 1 otherwise.
     transforms : ndarray of shape (n_samples, 2, 3) or None
         The affine maps found by alignment: a pixel at (u, v) from the centre of the image, columns first, shows what
         was at ``transforms[i] @ (u, v, 1)``.
@@ -70,6 +73,7 @@ class Explanation(NamedTuple):
     is_missing: Flags
     is_used: Flags
     evidence: Floats
+    sizes: Floats
     transforms: Floats | None
 
 
@@ -81,8 +85,9 @@ def draw_views(jitter: Jitter, image_shape: tuple[int, int], n_views: int, dtype
 
 @dataclass(frozen=True)
 class Predictor:
-    """Codes new samples and weighs the evidence for each class; all settings have been checked."""
+    """Scales and codes new samples and weighs the evidence for each class; all settings have been checked."""
 
+    scaling: Scaling
     model: LabelModel
     rule: InferenceRule
     robust: RobustCoder | None  # None if samples are taken to be complete, correct and registered
@@ -101,7 +106,7 @@ class Predictor:
             return self._evidence_robustly(X, mask)
 
         def weigh(rows: slice, _: None) -> Floats:
-            samples, codes = X[rows], self._encode_rows(X, rows)
+            samples, codes = self._encode_rows(X, rows)
             evidence = self.rule.evidence(self.model, samples, codes)
             return self._average_views(samples, evidence) if len(self.views) else evidence
 
@@ -111,14 +116,16 @@ class Predictor:
         """Return label-free codes."""
 
         def encode_rows(rows: slice, _: None) -> RowCodes:
-            return self._encode_rows(X, rows) if self.robust is None else self._code_robustly(X, None, rows).codes
+            return self._encode_rows(X, rows)[1] if self.robust is None else self._code_robustly(X, None, rows)[0].codes
 
         return RowCodes.join(map_blocks(encode_rows, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs))
 
-    def _encode_rows(self, X: Floats, rows: slice) -> RowCodes:
-        encoder = self.encoder
-        energies = measure_energies(X[rows], rows.start, remedy=_REMEDY)
-        return encoder.encode_block(encoder.correlate(X[rows]), energies)
+    def _encode_rows(self, X: Floats, rows: slice) -> tuple[Floats, RowCodes]:
+        """Return samples as they are coded, and their codes."""
+        check_finite(X[rows], rows.start, remedy=_REMEDY)
+        samples, encoder = self.scaling.apply(X[rows]), self.encoder
+        energies = measure_energies(samples, rows.start)
+        return samples, encoder.encode_block(encoder.correlate(samples), energies)
 
     def _average_views(self, samples: Floats, evidence: Floats) -> Floats:
         """Return the mean evidence of images, given that of the first view, and of distorted copies."""
@@ -129,11 +136,20 @@ class Predictor:
             total = total + self.rule.evidence(self.model, view, codes)
         return total / (len(self.views) + 1)
 
-    def _code_robustly(self, X: Floats, mask: Flags | None, rows: slice) -> CodedBlock:
+    def _code_robustly(self, X: Floats, mask: Flags | None, rows: slice) -> tuple[CodedBlock, Floats]:
+        """Return the coded block, and the sizes by which its samples were divided."""
         robust = self.robust or RobustCoder(MaskedCoder(self.encoder), Robustness(), noise_scale=0.0)
         samples, is_known = robust.find_known(X[rows], None if mask is None else mask[rows])
-        measure_energies(samples, rows.start, remedy=_REMEDY)  # raises if a row is not finite
-        return robust.code(samples, is_known)
+        check_finite(samples, rows.start, remedy=_REMEDY)
+        sizes = self.scaling.measure(samples, is_known)
+        scaled, is_known = self.scaling.apply_to_known(samples, is_known, sizes)
+        measure_energies(scaled, rows.start)  # raises if one is out of range
+        coded = robust.code(scaled, is_known)
+        if self.scaling.has_sizes and coded.is_wrong.any():  # whose values the sizes must not depend on
+            factor = self.scaling.measure(np.where(coded.is_wrong, 0, coded.samples), coded.is_known & ~coded.is_wrong)
+            factor = np.where(coded.is_wrong.any(axis=1, keepdims=True), factor, 1).astype(X.dtype)
+            coded, sizes = robust.code(scaled / factor, is_known), sizes * factor
+        return coded, sizes
 
     def _weigh_robustly(self, coded: CodedBlock) -> Floats:
         """Return the evidence of a block; the fit leaves out right features too, but all that are not wrong count."""
@@ -147,7 +163,7 @@ class Predictor:
 
     def _evidence_robustly(self, X: Floats, mask: Flags | None) -> Floats:
         def weigh(rows: slice, _: None) -> tuple[Floats, int]:
-            coded = self._code_robustly(X, mask, rows)
+            coded, _ = self._code_robustly(X, mask, rows)
             return self._weigh_robustly(coded), _count_blank(coded)
 
         blocks = map_blocks(weigh, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs)
@@ -157,27 +173,32 @@ class Predictor:
     def explain(self, X: Floats, mask: Flags | None) -> Explanation:
         """Return the parts into which the model takes samples apart."""
 
-        def work(rows: slice, _: None) -> tuple[CodedBlock, Floats]:
-            coded = self._code_robustly(X, mask, rows)
-            return coded, self._weigh_robustly(coded)
+        def work(rows: slice, _: None) -> tuple[CodedBlock, Floats, Floats]:
+            coded, sizes = self._code_robustly(X, mask, rows)
+            return coded, sizes, self._weigh_robustly(coded)
 
         blocks = map_blocks(work, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs)
-        coded = [block for block, _ in blocks]
+        coded = [block for block, _, _ in blocks]
         _warn_of_blank_rows(sum(map(_count_blank, coded)), n_frames=4)
         dictionary = self.encoder.dictionary
         codes = RowCodes.join([block.codes for block in coded]).to_csr(len(dictionary))
-        samples = np.concatenate([block.samples for block in coded])
-        reconstruction = codes @ dictionary
-        is_wrong = np.concatenate([block.is_wrong for block in coded])
+        sizes = np.concatenate([sizes for _, sizes, _ in blocks])
+        features = slice(X.shape[1])  # without the constant that scaling may append
+        is_known = np.concatenate([block.is_known for block in coded])[:, features]
+        samples = self.scaling.invert(np.concatenate([block.samples for block in coded]), sizes)
+        samples = np.where(is_known, samples, samples.dtype.type(0))
+        reconstruction = self.scaling.invert(codes @ dictionary, sizes)
+        is_wrong = np.concatenate([block.is_wrong for block in coded])[:, features]
         parameters = np.concatenate([block.parameters for block in coded])
         return Explanation(
             samples=samples,
             codes=codes,
             reconstruction=reconstruction,
             error=np.where(is_wrong, samples - reconstruction, 0),
-            is_missing=~np.concatenate([block.is_known for block in coded]),
-            is_used=np.concatenate([block.is_kept for block in coded]),
-            evidence=np.concatenate([evidence for _, evidence in blocks]),
+            is_missing=~is_known,
+            is_used=np.concatenate([block.is_kept for block in coded])[:, features],
+            evidence=np.concatenate([evidence for _, _, evidence in blocks]),
+            sizes=sizes[:, 0],
             transforms=None if self.robust is None else self.robust.to_affine(parameters),
         )
 
