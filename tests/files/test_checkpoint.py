@@ -13,7 +13,7 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
-from conftest import normalise
+from conftest import make_pursuit, normalise
 from sklearn.datasets import load_digits, make_multilabel_classification
 
 from ddlearn import (
@@ -54,7 +54,7 @@ def path(tmp_path):
 
 def quick(**parameters) -> DDLClassifier:
     fixed = {"n_components": 30, "scale": "unit", "max_iter": 5, "tol": 0, "random_state": 0}
-    return DDLClassifier(**fixed | parameters)
+    return make_pursuit(**fixed | parameters)
 
 
 class Watcher:

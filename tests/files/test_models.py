@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import safetensors
 import safetensors.numpy
-from conftest import normalise
+from conftest import make_pursuit, normalise
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits, make_multilabel_classification
@@ -71,7 +71,7 @@ def digits():
 
 
 def quick(**parameters) -> DDLClassifier:
-    return DDLClassifier(**{"n_components": 30, "max_iter": 2, "random_state": 0} | parameters)
+    return make_pursuit(**{"n_components": 30, "max_iter": 2, "random_state": 0} | parameters)
 
 
 @pytest.fixture(scope="module")
@@ -440,7 +440,7 @@ def test_models_of_format_version_3_did_not_scale(name, warns, path):
 
 def test_the_content_of_a_file_has_the_parameters_of_this_version():
     parameters = read_model_file(version_1("images")).content["parameters"]
-    assert set(parameters) == set(DDLClassifier().get_params(deep=False))
+    assert set(parameters) == set(make_pursuit().get_params(deep=False))
 
 
 # -- strategies of the user -------------------------------------------------------------------------------------------
@@ -545,7 +545,7 @@ def test_what_is_in_the_file_cannot_be_passed(model, path):
 
 def test_what_cannot_be_saved_is_named(digits, model, path):
     with pytest.raises(NotFittedError):
-        save(DDLClassifier(), path)
+        save(make_pursuit(), path)
     with pytest.raises(TypeError, match="Pipeline cannot be saved, only DDLClassifier, KSVD, CodeClassifier"):
         save(make_pipeline(model), path)
     with pytest.raises(TypeError, match=r"classes_ is an array of dtype .*, which a file cannot hold"):
@@ -582,7 +582,7 @@ def whole(tmp_path_factory):
     """The bytes of a small model, and a place to damage them."""
     X, y = load_digits(return_X_y=True)
     path = tmp_path_factory.mktemp("fuzz") / "model"
-    model = DDLClassifier(6, n_nonzero_coefs=2, max_iter=1, refine=1, random_state=0)
+    model = make_pursuit(6, n_nonzero_coefs=2, max_iter=1, refine=1, random_state=0)
     save(model.fit(X[:20, :20], y[:20] % 2), path)
     return path.read_bytes(), path
 

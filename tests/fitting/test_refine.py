@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from conftest import make_problem, normalise
+from conftest import make_problem, make_pursuit, normalise
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_multilabel_classification
 from sklearn.metrics import log_loss
@@ -98,7 +98,7 @@ def digits():
 
 
 def quick(**parameters) -> DDLClassifier:
-    return DDLClassifier(**{"n_components": 40, "max_iter": 2, "random_state": 0} | parameters)
+    return make_pursuit(**{"n_components": 40, "max_iter": 2, "random_state": 0} | parameters)
 
 
 def jittered(epochs):
@@ -170,7 +170,7 @@ def test_a_refined_model_is_better_on_digits():
         order = np.random.default_rng(seed).permutation(len(X))
         train, test = order[:800], order[800:]
         for name, parameters in (("plain", {}), ("refined", {"refine": refiner, "n_views": 8, "image_shape": (8, 8)})):
-            model = DDLClassifier(60, max_iter=5, random_state=seed, **parameters).fit(X[train], y[train])
+            model = make_pursuit(60, max_iter=5, random_state=seed, **parameters).fit(X[train], y[train])
             errors[name].append(1 - model.score(X[test], y[test]))
     assert np.mean(errors["refined"]) < np.mean(errors["plain"]) - 0.01
 
