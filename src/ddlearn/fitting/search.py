@@ -2,9 +2,9 @@ r"""Settings from the samples: scaling, the penalty on codes, and those on class
 
 Samples are cut into four folds.  For each, or for as many as hold enough samples, atoms are drawn from the other folds,
 and codes found for each scaling and a few strengths of the penalty on codes, which takes most of the time.  The rest
-is a convex problem (:mod:`ddlearn.fitting.convex`), which is solved for one setting after the other, first for each
-scaling and strength, then, with the best, for smaller and larger :math:`\rho` and :math:`\tau` as long as that lowers
-the criterion, which is the mean cost of the samples that were left out.
+is a convex problem (:mod:`ddlearn.fitting.convex`), which is solved for one setting after the other: for each scaling,
+from strong to weak penalties on codes as long as that lowers the criterion, which is the mean cost of the samples that
+were left out; then, with the best, for smaller and larger :math:`\rho` and :math:`\tau` likewise.
 """
 
 from __future__ import annotations
@@ -147,15 +147,7 @@ class SettingsSearch:
         """Try settings until none near the best is better; without enough samples there are none."""
         if not self.views:
             return None
-        precisions = self.refiner.decay_precisions()
-        best = min(
-            (
-                _Setting(position, coder, *precisions)
-                for position, view in enumerate(self.views)
-                for coder in range(len(view.coders))
-            ),
-            key=self._try,
-        )
+        best = min((self._follow_path(position) for position in range(len(self.views))), key=self._try)
         open_names = [name for name in _RANGES if getattr(self.refiner, name) is None]
         for _ in range(_MAX_ROUNDS):
             before = best
@@ -171,6 +163,16 @@ class SettingsSearch:
             self.tried[best].temperature,
             list(self.tried.values()),
         )
+
+    def _follow_path(self, position: int) -> _Setting:
+        """Return the best penalty on codes for a scaling, from strong to weak, with which codes need more time."""
+        best = _Setting(position, 0, *self.refiner.decay_precisions())
+        for coder in range(1, len(self.views[position].coders)):
+            weaker = best._replace(coder=coder)
+            if self._try(best) <= self._try(weaker):
+                break
+            best = weaker
+        return best
 
     def _move(self, setting: _Setting, name: str) -> _Setting:
         """Return the setting with a smaller or larger decay, as long as that lowers the cost."""
