@@ -100,7 +100,7 @@ def assert_same_model(one, other):
         if name == "codes_":
             for part in ("data", "indices", "indptr"):
                 np.testing.assert_array_equal(getattr(value, part), getattr(there, part))
-        elif name in ("history_", "refinement_", "dictionary_sizes_"):
+        elif name in ("history_", "refinement_", "dictionary_sizes_", "search_"):
             np.testing.assert_array_equal([untimed(record) for record in value], [untimed(record) for record in there])
         elif isinstance(value, np.ndarray):
             assert value.dtype == there.dtype

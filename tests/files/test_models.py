@@ -49,6 +49,7 @@ from ddlearn import (
     PrintedCoding,
     Refiner,
     Robustness,
+    SearchRecord,
     SmoothHinge,
     SquareLev,
     __version__,
@@ -100,9 +101,9 @@ def assert_same_values(one, other):
         if name == "codes_":
             parts = ("data", "indices", "indptr")
             assert_same_values(*({part: getattr(codes, part) for part in parts} for codes in (value, there)))
-        elif name == "refinement_":
-            assert {type(record) for record in there} == {EpochRecord}
-            np.testing.assert_array_equal(value, there)  # NaN in the first record
+        elif name in ("refinement_", "search_"):
+            assert {type(record) for record in there} == {EpochRecord if name == "refinement_" else SearchRecord}
+            np.testing.assert_array_equal(value, there)  # NaN in the first record, or for a coder without penalty
         elif name == "priors_":
             assert_same_values(value._asdict(), there._asdict())
         elif isinstance(value, np.ndarray):
@@ -262,13 +263,13 @@ def test_a_model_that_was_not_refined_has_no_trace_of_it(digits, model, path):
 
 
 def test_the_summary_has_the_epoch_that_was_kept(digits, path):
-    model = quick(refine=3).fit(*digits)
+    model = quick(refine=Refiner(3, validation_fraction=0.1)).fit(*digits)
     save(model, path)
     summary = read_container(path, MODEL).content["summary"]
     errors = [record.validation_error for record in model.refinement_]
     assert summary["n_epochs"] == 3
     assert summary["validation_error"] == min(errors) == errors[summary["best_epoch"]]
-    save(model.set_params(refine=Refiner(3, validation_fraction=0)).fit(*digits), path)
+    save(model.set_params(refine=Refiner(3)).fit(*digits), path)
     summary = read_container(path, MODEL).content["summary"]
     assert summary["best_epoch"] == 3
     assert "validation_error" not in summary
@@ -330,7 +331,15 @@ UPGRADED = {
     "images": {
         "scales": "jeffreys",
         "coding": "printed",
-        "refine": Refiner(2, batch_size=16, jitter=Jitter(0.2, elastic=0.3)),
+        # All parameters of a refiner are in the file, also those that were defaults of the time.
+        "refine": Refiner(
+            2,
+            batch_size=16,
+            classifier_step_size=0.02,
+            weight_decay=1e-5,
+            validation_fraction=0.1,
+            jitter=Jitter(0.2, elastic=0.3),
+        ),
         "inference": "fast",
         "robustness": None,
         "alignment": Alignment("translation", training=True),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
-from ddlearn import DDLClassifier, ElasticNet, Refiner
+from ddlearn import DDLClassifier, ElasticNet, Refiner, Standard
 from ddlearn.datasets import make_planted
 
 
@@ -100,5 +100,6 @@ def test_the_scaling_is_searched_for_too():
     X, y = make_planted(300, 6, 10, noise=0.1, random_state=0, return_X_y=True)
     X = X * np.logspace(-3, 3, 6)
     model = DDLClassifier(20, max_iter=0, refine=1, random_state=0).fit(X, y)
-    assert type(model.scaling_).__name__ == "Standard" == find_best(model.search_).scale
-    assert {record.scale for record in model.search_} == {"UnitNorm", "Standard"}
+    assert isinstance(model.scaling_, Standard)
+    assert find_best(model.search_).is_standardised
+    assert {record.is_standardised for record in model.search_} == {False, True}

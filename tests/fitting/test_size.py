@@ -177,7 +177,7 @@ def test_atoms_that_are_given_decide_their_number(digits):
 
 def test_a_stream_decides_with_its_first_batch(digits):
     X, y = digits
-    model = automatic(max_iter=50).partial_fit(X[:300], y[:300], classes=range(10))
+    model = automatic(max_iter=None).partial_fit(X[:300], y[:300], classes=range(10))
     sizes = model.dictionary_sizes_
     assert len(model.components_) == choose_size(sizes, 0)
     model.partial_fit(X[300:], y[300:])

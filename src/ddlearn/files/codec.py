@@ -155,7 +155,7 @@ def _decode_random_state(state: Json) -> np.random.RandomState:
 
 
 def encode_records(records: Sequence[tuple[Any, ...]], record_class: Any) -> Json:
-    """Return named tuples of numbers and text as lists, with the names of the fields once."""
+    """Return named tuples of numbers as lists, with the names of the fields once."""
     return {"fields": record_class._fields, "rows": [list(map(encode_float, record)) for record in records]}
 
 
@@ -166,8 +166,8 @@ def decode_records(stored: Json, record_class: Any) -> list[Any]:
         raise ValueError(f"a {record_class.__name__} has the fields {stored['fields']}")
     decoder = Decoder({}, {})
     records = [record_class(*decoder.decode("number", row)) for row in stored["rows"]]
-    if not all(type(value) in (int, float, bool, str) for record in records for value in record):
-        raise TypeError(f"a {record_class.__name__} holds a value that is neither a number nor text")
+    if not all(type(value) in (int, float, bool) for record in records for value in record):
+        raise TypeError(f"a {record_class.__name__} holds a value that is not a number")
     if fields[0] in _COUNTERS and ([record[0] for record in records] != list(range(len(records))) or not records):
         raise ValueError(f"the numbers of the {fields[0]}s have gaps")
     return records

@@ -86,7 +86,7 @@ class Refiner(BaseEstimator):
 
     Parameters
     ----------
-    epochs : int, default=20
+    epochs : int, default=10
         How often each training sample is seen.
     cost : {"softmax", "one_vs_all"} or None, default=None
         What is lowered: the cross-entropy of the classes, or the loss of the model for each class.  By default softmax
@@ -127,13 +127,13 @@ class Refiner(BaseEstimator):
     Examples
     --------
     >>> from ddlearn import Refiner
-    >>> Refiner(10, cost="one_vs_all")
-    Refiner(cost='one_vs_all', epochs=10)
+    >>> Refiner(5, cost="one_vs_all")
+    Refiner(cost='one_vs_all', epochs=5)
     """
 
     def __init__(
         self,
-        epochs: int = 20,
+        epochs: int = 10,
         *,
         cost: str | None = None,
         batch_size: int | None = None,

@@ -21,7 +21,7 @@ from sklearn.base import clone
 from ..codes import Floats
 from ..coding.coders import SparseCoder
 from ..coding.encoder import Encoder
-from ..coding.scaling import Scaling
+from ..coding.scaling import Scaling, Standard
 from ..dictionary import draw_dictionary
 from ..losses import count_errors
 from .convex import Decays, train_on_codes
@@ -46,8 +46,8 @@ class SearchRecord(NamedTuple):
 
     Parameters
     ----------
-    scale : str
-        The scaling of the samples.
+    is_standardised : bool
+        Whether features were standardised; otherwise samples had unit norm, or the scaling that was given.
     alpha : float
         Strength of the penalty on codes; NaN for coders without one.
     weight_decay : float
@@ -73,7 +73,7 @@ class SearchRecord(NamedTuple):
     True
     """
 
-    scale: str
+    is_standardised: bool
     alpha: float
     weight_decay: float
     linear_decay: float
@@ -194,7 +194,7 @@ class SettingsSearch:
             labels = np.concatenate([fold.labels_left_out for fold in view.folds])
             n_wrong, n_counted = count_errors(labels, self.cost.evidence(scores), self.settings.is_multilabel)
             self.tried[setting] = SearchRecord(
-                type(view.scaling).__name__,
+                isinstance(view.scaling, Standard),
                 float(getattr(view.coders[setting.coder], "alpha", np.nan)),
                 setting.weight_decay,
                 setting.linear_decay,
