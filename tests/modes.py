@@ -64,6 +64,8 @@ CASES = [
     Case("classifier_trainer", WholeTrainer(ridge=0.5), "coef_", REFUSED, REFUSED),
     Case("init", "gaussian", *["components_"] * 3),
     Case("fit_intercept", False, *["intercept_"] * 3),
+    Case("class_weight", {0: 9.0}, *["coef_"] * 3),
+    Case("class_weight", "balanced", None, REFUSED, None),
     Case("classification_weight", 5.0, *["components_"] * 3),
     Case("scales", ConjugateScales("shared"), *["components_"] * 3),
     Case("max_iter", 1, "n_iter_", REFUSED, "n_iter_"),

@@ -309,6 +309,7 @@ def test_any_tool_for_safetensors_can_look_into_the_file(model, path):
         "n_classes": 10,
         "n_iter": 2,
         "converged": False,
+        "scaling": type(model.scaling_).__name__,
         "objective": last.objective,
         "training_error": last.training_error,
         "label_free_error": last.label_free_error,

@@ -98,3 +98,12 @@ def test_the_unit_of_the_samples_does_not_matter():
         fitted = train_on_codes(unit * codes, labels, dictionary, make_cost(), decays, True)
         scores.append(unit * codes @ fitted.coef_by_atom + fitted.intercept)
     np.testing.assert_allclose(*scores, atol=1e-2)
+
+
+def test_a_sample_of_weight_two_counts_as_two():
+    codes, labels, dictionary = draw()
+    weights = np.where(np.arange(N_SAMPLES) < 50, 2.0, 1.0)
+    twice = np.r_[np.arange(N_SAMPLES), np.arange(50)]
+    weighted = train_on_codes(codes, labels, dictionary, make_cost(), Decays(0.1, 0.1), True, weights)
+    repeated = train_on_codes(codes[twice], labels[twice], dictionary, make_cost(), Decays(0.1, 0.1), True)
+    np.testing.assert_allclose(weighted.coef_by_atom, repeated.coef_by_atom, atol=1e-3)

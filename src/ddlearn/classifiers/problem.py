@@ -1,16 +1,17 @@
 r"""The problems of all classes: penalised costs, gradients and Hessians, as sums over parts.
 
-.. math:: \sum_i \Omega\bigl(l_{ij} (w_j^T x_i + b_j)\bigr) + \frac{\lambda_j}{2} \|w_j\|^2
+.. math:: \sum_i \omega_i\, \Omega\bigl(l_{ij} (w_j^T x_i + b_j)\bigr) + \frac{\lambda_j}{2} \|w_j\|^2
 
-The Hessian is that of a weighted least squares problem, with the sample weights of a trainer.  A round solves the
-normal equations of one class for a base learner and adds it with the first step of 1, 1/2, 1/4, ... that brings enough
-of the predicted decrease (Armijo's rule).
+A sample of weight :math:`\omega_i = 2` counts as two; without weights all are 1.  The Hessian is that of a weighted
+least squares problem, with the sample weights of a trainer.  A round solves the normal equations of one class for a
+base learner and adds it with the first step of 1, 1/2, 1/4, ... that brings enough of the predicted decrease (Armijo's
+rule).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -83,10 +84,13 @@ class LabelledCodes:
 
     codes: RowCodes
     labels: NDArray  # (n_samples, n_classes) of -1, 0 (not known) and +1
+    weights: NDArray[np.float64] | None = field(default=None, kw_only=True)  # (n_samples,), None if all are 1
 
     def summarise(self, n_components: int) -> CodeSummary:
         """Count labels and add up squared coefficients."""
         squares = self.codes.values.astype(np.float64) ** 2
+        if self.weights is not None:
+            squares *= self.weights[:, None]
         known = self.labels != 0
         labelled = known.any(axis=1)
         norms_of_known = {}  # most often all classes are known for the same samples
@@ -97,7 +101,7 @@ class LabelledCodes:
                 norms_of_known[column.tobytes()] = norms
         return CodeSummary(
             np.array([norms_of_known[column.tobytes()] for column in known.T]),
-            np.array([np.count_nonzero(self.labels == label, axis=0) for label in (-1, 1)], dtype=np.float64),
+            np.array([sum_weights(self.labels == label, self.weights) for label in (-1, 1)], dtype=np.float64),
             int(np.count_nonzero(~known[labelled])),
         )
 
@@ -110,14 +114,18 @@ class LabelledCodes:
 
         def expand_class(block: slice, _: None) -> None:
             position = block.start
-            codes, labels = self._select(request.classes[position])
+            codes, labels, sample_weight = self._select(request.classes[position])
             with np.errstate(over="ignore", invalid="ignore"):
                 margins = labels * _measure_scores(codes, request.classifiers[position])
-                costs[position] = request.loss.value(margins).sum()
+                values = request.loss.value(margins)
+                costs[position] = values.sum() if sample_weight is None else values @ sample_weight
                 slopes = request.loss.gradient(margins)
                 weights = request.curvature(margins) if request.hessians[position] else None
                 if weights is not None and request.sample_weights is not None:
                     weights = request.sample_weights(slopes, weights)
+                if sample_weight is not None:
+                    slopes = slopes * sample_weight
+                    weights = None if weights is None else weights * sample_weight
                 add_gradient(codes.indices, codes.values, labels * slopes, gradients[position])
                 if weights is not None:
                     add_hessian(codes.indices, codes.values, weights, hessians[places[position]])
@@ -125,15 +133,21 @@ class LabelledCodes:
         _map_classes(expand_class, range(n_classes), request.n_jobs)
         return Expansion(costs, gradients, hessians)
 
-    def _select(self, class_number: int) -> tuple[RowCodes, Floats]:
-        """Return the codes and labels of the samples that are labelled for a class; all sums are in float64."""
+    def _select(self, class_number: int) -> tuple[RowCodes, Floats, Floats | None]:
+        """Return codes, labels and weights of the samples that are labelled for a class; all sums are in float64."""
         labels = self.labels[:, class_number]
         known = labels != 0
         codes = self.codes if known.all() else self.codes.rows(np.flatnonzero(known))
         return (
             RowCodes(np.ascontiguousarray(codes.indices), np.ascontiguousarray(codes.values)),
             np.ascontiguousarray(labels[known], np.float64),
+            None if self.weights is None else self.weights[known],
         )
+
+
+def sum_weights(is_counted: NDArray[np.bool_], weights: NDArray[np.float64] | None) -> NDArray:
+    """Return the weight of the rows that are counted, in each column; their number if all weights are 1."""
+    return np.count_nonzero(is_counted, axis=0) if weights is None else weights @ is_counted
 
 
 def _measure_scores(codes: RowCodes, classifier: Floats) -> Floats:

@@ -53,9 +53,17 @@ def check_samples(X: ArrayLike, dictionary: ArrayLike) -> tuple[Floats, Floats]:
 
 
 def measure_energies(
-    X: Floats, first_row: int, *, name: str = "X", remedy: str = "remove or impute such values"
+    X: Floats,
+    first_row: int,
+    *,
+    name: str = "X",
+    remedy: str = "remove or impute such values",
+    original: Floats | None = None,
 ) -> Floats:
-    """Return the squared norm of each row; raise an error if it is not finite or out of the range of the dtype."""
+    """Return the squared norm of each row; raise an error if it is not finite or out of the range of the dtype.
+
+    An error names the value in the original rows, if these are scaled ones.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         energies = np.vecdot(X, X)
     limits = np.finfo(X.dtype)
@@ -63,7 +71,7 @@ def measure_energies(
     smallest, largest = limits.tiny / limits.eps, limits.max * limits.eps
     if energies.min() >= smallest and energies.max() <= largest:
         return energies
-    check_finite(X, first_row, name=name, remedy=remedy)
+    check_finite(X if original is None else original, first_row, name=name, remedy=remedy)
     for position in np.flatnonzero(~((energies >= smallest) & (energies <= largest))):
         row = X[position]
         if row.any():

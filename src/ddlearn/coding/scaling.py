@@ -151,7 +151,7 @@ def _measure_norms(X: Floats) -> Floats:
     """Return the norm of each row, 1 for a row of zeros, without overflow."""
     largest = np.abs(X).max(axis=1, keepdims=True)
     largest = np.where(largest > 0, largest, 1)
-    with np.errstate(under="ignore"):
+    with np.errstate(under="ignore", invalid="ignore"):  # what is not finite stays so, and is reported later
         relative = X / largest
         norms = np.sqrt(np.vecdot(relative, relative))[:, None]
     return largest * np.where(norms > 0, norms, 1)
@@ -196,7 +196,8 @@ class UnitNorm(Scaling):
         return norms / np.sqrt(share).astype(X.dtype)[:, None]
 
     def apply(self, X: Floats, sizes: Floats | None = None) -> Floats:
-        return X / (_measure_norms(X) if sizes is None else sizes)
+        with np.errstate(invalid="ignore"):
+            return X / (_measure_norms(X) if sizes is None else sizes)
 
     def invert(self, scaled: Floats, sizes: Floats | None = None) -> Floats:
         return scaled if sizes is None else scaled * sizes
@@ -313,8 +314,9 @@ class Standard(Scaling):
         with np.errstate(divide="ignore"):
             factor = np.where(self.deviation > 0, 1 / (self.deviation * self._norm), 0).astype(dtype)
         scaled = np.empty((len(X), self.count_features(n_features)), dtype)
-        np.subtract(X, self.mean.astype(dtype), out=scaled[:, :n_features])
-        scaled[:, :n_features] *= factor
+        with np.errstate(invalid="ignore"):  # infinity times 0, which is reported later
+            np.subtract(X, self.mean.astype(dtype), out=scaled[:, :n_features])
+            scaled[:, :n_features] *= factor
         scaled[:, n_features:] = self.constant / np.sqrt(1 + self.constant**2)
         return scaled
 

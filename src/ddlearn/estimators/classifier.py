@@ -44,6 +44,7 @@ from .settings import (
     Mode,
     check_mode,
     count_components,
+    drop_weightless,
     get_refiner,
     get_scale,
     list_scalings,
@@ -109,6 +110,9 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         are scaled like samples, or the ``components_`` of a model with the same scaling.
     fit_intercept : bool, default=True
         Whether classifiers have an intercept.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes by name, 1 for those that are not named, with which the samples of a class count as many;
+        "balanced" gives all classes the same weight together.
     classification_weight : float, default=1.0
         The terms of the classifiers in the objective are multiplied by this.  1 is the MAP estimate; 0.5 is Algorithm 1
         of the paper as printed, where the weight lacks a factor of two.  After the fit, it changes evidence and
@@ -235,6 +239,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         classifier_trainer: str | ClassifierTrainer = "auto",
         init: str | ArrayLike = "samples",
         fit_intercept: bool = True,
+        class_weight: dict[Any, float] | str | None = None,
         classification_weight: float = 1.0,
         scales: str | Scales = "conjugate",
         max_iter: int | None = None,
@@ -260,6 +265,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         self.classifier_trainer = classifier_trainer
         self.init = init
         self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
         self.classification_weight = classification_weight
         self.scales = scales
         self.max_iter = max_iter
@@ -362,7 +368,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         super().__setattr__(name, value)
 
     @with_callbacks
-    def fit(self, X: Any, y: Any) -> DDLClassifier:
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> DDLClassifier:
         """Learn dictionary and classifiers.
 
         Parameters
@@ -372,6 +378,9 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             is fitted on the workers of the current client, and stays there.
         y : array-like of shape (n_samples,) or (n_samples, n_classes)
             The class of each sample, of any type, or for multilabel targets a matrix of zeros and ones.
+        sample_weight : array-like of shape (n_samples,), default=None
+            With a weight of 2 a sample counts as two, in all terms of the objective; samples of weight 0 are left out.
+            Not for a Dask array.
 
         Returns
         -------
@@ -387,14 +396,19 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         with self._unchanged_on_failure():
             if mode == "dask":
                 check_mode(self, mode)
+                if sample_weight is not None:
+                    raise ValueError("sample_weight needs samples in memory, not a Dask array: use class_weight.")
                 training, targets = spread_over_cluster(X, y, self.unlabeled)
                 self.n_features_in_ = X.shape[1]
                 self.__dict__.pop("feature_names_in_", None)  # of an earlier fit; a Dask array has none
             else:
                 X = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
                 check_consistent_length(X, y)
+                if sample_weight is not None:
+                    X, y, sample_weight = drop_weightless(X, y, sample_weight)
                 training, targets = cut_into_parts(X, y, self.unlabeled)
             try:
+                training = training.weigh(sample_weight, self.class_weight, targets)
                 held_out = found = None
                 if (refiner := get_refiner(self, mode)) is not None:
                     refiner.choose_cost(targets.is_multilabel, resolve_loss(self.loss))  # raises if it does not suit
@@ -435,7 +449,13 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         _PREDICTORS[self] = {dtype: make_predictor(self, dtype, encoder)}
 
     def partial_fit(
-        self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, *, forgetting: float = 2.0
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        forgetting: float = 2.0,
     ) -> DDLClassifier:
         """Learn from one more batch of samples, which need not be kept: an approximation of :meth:`fit`.
 
@@ -453,6 +473,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             The class of each sample, or for multilabel targets a matrix of zeros and ones.
         classes : array-like of shape (n_classes,), default=None
             All classes that will ever occur; required in the first call, unless targets are multilabel.
+        sample_weight : array-like of shape (n_samples,), default=None
+            As in :meth:`fit`.
         forgetting : float, default=2.0
             How fast earlier samples lose weight: after n samples, the m-th counts :math:`(m/n)^{forgetting}`; 0
             forgets nothing.
@@ -487,7 +509,10 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             X = validate_data(self, X, dtype=dtype, order="C", reset=is_new)
             check_consistent_length(X, y)
             known = None if is_new else Targets(self.classes_, self.is_multilabel_)
+            if sample_weight is not None:
+                X, y, sample_weight = drop_weightless(X, y, sample_weight)
             training, targets = cut_batch(X, y, classes, self.unlabeled, known)
+            training = training.weigh(sample_weight, self.class_weight, targets)
             training = training.scale(self.scale if is_new else self.scaling_, self.image_shape is not None)
             stream, settings, extra = self._begin_stream(training, targets) if is_new else self._go_on(training)
             stream = learn_batch(stream, training, settings, forgetting)

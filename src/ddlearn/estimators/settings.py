@@ -13,6 +13,8 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import logit
 from sklearn.base import clone
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _check_sample_weight
 
 from ..classifiers import ClassifierTrainer, resolve_trainer
 from ..codes import Model
@@ -150,7 +152,16 @@ def check_mode(model: Estimator, mode: Mode) -> None:
         _check_batches(model, refuse)
 
 
+def drop_weightless(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """Return samples, target and weights without samples of weight 0."""
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    kept = np.flatnonzero(weights)
+    return (X, y, weights) if kept.size == len(weights) else (X[kept], _safe_indexing(y, kept), weights[kept])
+
+
 def _check_batches(model: Estimator, refuse: Callable[[str, str], None]) -> None:
+    if model.class_weight == "balanced":
+        refuse("class_weight", "use a dict of weights by class")
     if isinstance(model.alignment, Alignment) and model.alignment.training:
         refuse("alignment", "use Alignment(training=False), or fit")
     if hasattr(model, "components_"):
@@ -194,11 +205,6 @@ def _resolve_jitter(model: Estimator, n_features: int) -> Any:
     return resolve_jitter("affine" if jitter is None else jitter, model.image_shape, n_features)
 
 
-def get_scale(model: Estimator) -> Any:
-    """Return how samples are to be scaled: after a warm start as before, since the atoms are scaled so."""
-    return model.scaling_ if _is_warm(model) else model.scale
-
-
 def name_scaling(scale: Any, chosen: Scaling) -> str:
     """Return the class of a scaling, and of the one that was chosen where it was left open."""
     return type(chosen if is_auto(scale) else resolve_scaling(scale)).__name__
@@ -213,6 +219,8 @@ def scale_atoms(model: Estimator, scaling: Scaling) -> Any:
 
 def _check_images(model: Estimator, scaling: Scaling) -> None:
     """Raise if images are to be distorted after a scaling that makes something else of them."""
+    if scaling.keeps_images:
+        return
     refiner = resolve_refiner(model.refine)
     distortions = {
         "alignment": model.alignment is not None,
@@ -220,7 +228,7 @@ def _check_images(model: Estimator, scaling: Scaling) -> None:
         "refine": refiner is not None and refiner.jitter is not None,
     }
     for name, is_used in distortions.items():
-        if is_used and not scaling.keeps_images:
+        if is_used:
             raise ValueError(
                 f"{name}={getattr(model, name)!r} distorts images, but scale={model.scale!r} scales each pixel by "
                 "itself: use scale='unit'."
@@ -297,6 +305,11 @@ def _resolve_warm_start(model: Estimator, n_components: int, facts: TrainingFact
         )
     intercept = model.intercept_ if model.fit_intercept else np.zeros_like(model.intercept_)
     return Model(model.components_, model.coef_, intercept, model.class_cost_).astype(facts.dtype)
+
+
+def get_scale(model: Estimator) -> Any:
+    """Return how samples are to be scaled: after a warm start as before, since the atoms are scaled so."""
+    return model.scaling_ if model.warm_start and hasattr(model, "scaling_") else model.scale
 
 
 def list_scalings(model: Estimator, refiner: Refiner) -> list[Scaling]:

@@ -295,7 +295,8 @@ def _describe_data(n_rows: Sequence[int], n_columns: int, dtype: np.dtype, hashe
 
 
 def _hash_part(part: TrainingPart) -> tuple[str, str]:
-    return _hash_rows(part.original), _hash_rows(part.labels)
+    weights = "" if part.weights is None else _hash_rows(part.weights)
+    return _hash_rows(part.original), _hash_rows(part.labels) + weights
 
 
 def _hash_rows(array: NDArray[Any]) -> str:

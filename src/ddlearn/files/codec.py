@@ -99,6 +99,8 @@ def encode(name: str, value: Any, arrays: Arrays) -> Json:
         case list() | tuple():
             items = [encode(f"{name}.{place}", item, arrays) for place, item in enumerate(value)]
             return items if type(value) is list else {"type": "tuple", "items": items}
+        case dict():
+            return {"type": "dict", "items": [encode(f"{name}.items", list(pair), arrays) for pair in value.items()]}
         case np.ndarray():
             return _encode_array(name, value, arrays)
         case csr_array():
@@ -218,6 +220,8 @@ class Decoder:
                 return float(stored["value"])
             case "tuple":
                 return tuple(self.decode(name, stored["items"]))
+            case "dict":
+                return dict(self.decode(name, stored["items"]))
             case "array":
                 return self.arrays[stored["kept"]]
             case "dates":

@@ -397,7 +397,7 @@ def _upgrade_version_3(content: Json) -> Json:
             stacklevel=2,
         )
     if content["class"] == "DDLClassifier":
-        parameters["scale"] = None
+        parameters |= {"scale": None, "class_weight": None}
         attributes["scaling_"] = {"type": "strategy", "name": "unscaled", "parameters": {}}
     return content | {"attributes": attributes, "parameters": parameters}
 

@@ -43,13 +43,20 @@ class Decays(NamedTuple):
 
 
 def train_on_codes(
-    codes: csr_array, labels: Floats, dictionary: Floats, cost: RefinementCost, decays: Decays, fit_intercept: bool
+    codes: csr_array,
+    labels: Floats,
+    dictionary: Floats,
+    cost: RefinementCost,
+    decays: Decays,
+    fit_intercept: bool,
+    weights: NDArray[np.float64] | None = None,  # of the samples
 ) -> Parameters:
     """Return the dictionary with the best classifiers."""
     (n_samples, n_components), n_features, n_classes = codes.shape, dictionary.shape[1], labels.shape[1]
     sizes = n_components * n_classes, n_features * n_classes, n_classes
     codes, atoms, labels = codes.astype(np.float64), dictionary.astype(np.float64), labels.astype(np.float64)
     by_atom = codes.T.tocsr()
+    shares = np.full(n_samples, 1 / n_samples) if weights is None else weights / weights.sum()
     # In units in which all penalties are alike, so that one step length suits all variables.
     own_unit, linear_unit = (1 / np.sqrt(max(decay, _SMALLEST_DECAY)) for decay in decays)
 
@@ -60,7 +67,7 @@ def train_on_codes(
     def measure(variables: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         own, linear, intercept = unpack(variables)
         scores = codes @ (own + atoms @ linear) + intercept
-        slopes = cost.gradient(scores, labels) / n_samples
+        slopes = cost.gradient(scores, labels) * shares[:, None]
         by_coef = by_atom @ slopes
         gradient = (
             own_unit * (by_coef + decays.own * own),
@@ -68,7 +75,7 @@ def train_on_codes(
             slopes.sum(axis=0) * fit_intercept,
         )
         penalty = decays.own * np.sum(own**2) + decays.linear * np.sum(linear**2)
-        return float(np.mean(cost.value(scores, labels)) + penalty / 2), np.concatenate([g.ravel() for g in gradient])
+        return float(shares @ cost.value(scores, labels) + penalty / 2), np.concatenate([g.ravel() for g in gradient])
 
     options: Any = {"maxiter": _MAX_ITER, "gtol": _GRADIENT_TOL, "ftol": _DECREASE_TOL}
     with single_threaded_blas():

@@ -330,6 +330,7 @@ class Refinement:
         fit_intercept: bool,
         jitter: Jitter | None,
         image_shape: tuple[int, int] | None,
+        weights: NDArray[np.float64] | None = None,
         temperature: float | None = None,  # of evidence, as other held-out samples have told
     ):
         self.temperature = temperature
@@ -343,12 +344,15 @@ class Refinement:
         self.jitter = jitter
         self.fit_intercept = fit_intercept
         self.image_shape = image_shape
+        self.weights = weights
 
     def begin(self, dictionary: Floats, seed: int) -> RefinementProgress:
         """Train classifiers on label-free codes, and measure the model."""
         some = _spread(self.training, _MOST_STARTED)
         codes, labels = self.gradient.encode(dictionary, self._take(some)), self._take_labels(some)
-        model = train_on_codes(codes, labels, dictionary.copy(), self.gradient.cost, self._decays, self.fit_intercept)
+        weights = None if self.weights is None else self.weights[some]
+        how = self.gradient.cost, self._decays, self.fit_intercept, weights
+        model = train_on_codes(codes, labels, dictionary.copy(), *how)
         record = self._record(0, model, (float("nan"), float("nan")), perf_counter())
         return RefinementProgress(model, model.copy(), Moments.zero(model), model.copy(), [record], seed)
 
@@ -384,9 +388,9 @@ class Refinement:
         rng = np.random.default_rng([progress.seed, progress.n_epochs + 1])
         model, average, moments = progress.model.copy(), progress.average.copy(), progress.moments.copy()
         n_batches = self.refiner.count_batches(len(self.training))
-        cost, n_wrong, n_counted = 0.0, 0, 0
+        cost, n_wrong, n_counted = 0.0, 0.0, 0.0
         with single_threaded_blas():
-            for position, rows in enumerate(np.array_split(rng.permutation(self.training), n_batches)):
+            for position, rows in enumerate(np.array_split(self._draw_order(rng), n_batches)):
                 labels = self._take_labels(rows)
                 gradient, scores = self.gradient.differentiate(model, self._distort(self._take(rows), rng), labels)
                 share_done = (progress.n_epochs + position / n_batches) / self.refiner.epochs
@@ -395,7 +399,16 @@ class Refinement:
                 cost += float(np.sum(self.gradient.cost.value(scores, labels)))
                 wrong, counted = self._count_errors(scores, labels)
                 n_wrong, n_counted = n_wrong + wrong, n_counted + counted
-        return model, average, moments, (cost / len(self.training), n_wrong / max(n_counted, 1))
+        return model, average, moments, (cost / len(self.training), n_wrong / (n_counted or 1))
+
+    def _draw_order(self, rng: np.random.Generator) -> Rows:
+        """Return the samples of an epoch: each once, or if there are weights in proportion to these."""
+        if self.weights is None:
+            return rng.permutation(self.training)
+        # Systematic sampling: each occurs as often as its weight says, up to rounding, and in random order.
+        ends = np.cumsum(self.weights[self.training])
+        places = (np.arange(len(ends)) + rng.random()) * ends[-1] / len(ends)
+        return rng.permutation(self.training[np.minimum(np.searchsorted(ends, places), len(ends) - 1)])
 
     def _step(self, model: Parameters, gradient: Parameters, moments: Moments, share_done: float) -> Moments:
         as_number = model.dictionary.dtype.type
@@ -444,16 +457,20 @@ class Refinement:
         map_blocks(work, blocks, lambda: None, n_jobs=self.gradient.n_jobs)
         return out
 
-    def _count_errors(self, scores: Floats, labels: Floats) -> tuple[int, int]:
-        return count_errors(labels, self.gradient.cost.evidence(scores), self.is_multilabel)
+    def _count_errors(
+        self, scores: Floats, labels: Floats, weights: NDArray[np.float64] | None = None
+    ) -> tuple[float, float]:
+        return count_errors(labels, self.gradient.cost.evidence(scores), self.is_multilabel, weights)
 
     def _record(self, epoch: int, model: Parameters, training: tuple[float, float], start: float) -> EpochRecord:
         validation = float("nan"), float("nan")
         if len(self.held_out):
             scores = self.gradient.measure(model, self._take(self.held_out)).scores
             labels = self._take_labels(self.held_out)
-            n_wrong, n_counted = self._count_errors(scores, labels)
-            validation = float(np.mean(self.gradient.cost.value(scores, labels))), n_wrong / max(n_counted, 1)
+            weights = None if self.weights is None else self.weights[self.held_out]
+            n_wrong, n_counted = self._count_errors(scores, labels, weights)
+            cost = float(np.average(self.gradient.cost.value(scores, labels), weights=weights))
+            validation = cost, n_wrong / (n_counted or 1)
         return EpochRecord(epoch, *training, *validation, perf_counter() - start)
 
     def measure(self, model: Parameters) -> tuple[Floats, Floats]:

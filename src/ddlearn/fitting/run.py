@@ -191,7 +191,7 @@ class FitRun:
         return describe_settings(settings, len(model.dictionary)) | {
             "classes_": self.targets.classes,
             "scaling_": self.training.scaling,
-            "class_prior_": facts.n_positive / facts.n_with_label,
+            "class_prior_": facts.n_positive / facts.label_weight,
             "n_samples_seen_": facts.n_samples,
             "median_noise_variance_": find_median(parts.map_attribute("noise_variance"), facts.n_samples, facts.dtype),
             "priors_": progress.priors,
@@ -238,6 +238,7 @@ class FitRun:
             jitter=plan.jitter,
             image_shape=plan.image_shape,
             temperature=plan.temperature,
+            weights=self.training.weights,
         )
 
     def _refined_attributes(self, refinement: Refinement, progress: RefinementProgress, priors: Priors) -> Attributes:

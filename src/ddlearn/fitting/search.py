@@ -100,6 +100,8 @@ class _Fold(NamedTuple):
     X_left_out: Floats
     labels_left_out: Floats
     dictionary: Floats
+    weights: NDArray[np.float64] | None
+    weights_left_out: NDArray[np.float64] | None
 
 
 class _Coded(NamedTuple):
@@ -192,14 +194,18 @@ class SettingsSearch:
             coded = self._encode(setting)
             scores = np.concatenate([self._score(*pair, setting) for pair in zip(view.folds, coded, strict=True)])
             labels = np.concatenate([fold.labels_left_out for fold in view.folds])
-            n_wrong, n_counted = count_errors(labels, self.cost.evidence(scores), self.settings.is_multilabel)
+            weights = None
+            if view.folds[0].weights_left_out is not None:
+                weights = np.concatenate([fold.weights_left_out for fold in view.folds])
+            is_multilabel = self.settings.is_multilabel
+            n_wrong, n_counted = count_errors(labels, self.cost.evidence(scores), is_multilabel, weights)
             self.tried[setting] = SearchRecord(
                 isinstance(view.scaling, Standard),
                 float(getattr(view.coders[setting.coder], "alpha", np.nan)),
                 setting.weight_decay,
                 setting.linear_decay,
-                float(np.mean(self.cost.value(scores, labels))),
-                n_wrong / max(n_counted, 1),
+                float(np.average(self.cost.value(scores, labels), weights=weights)),
+                n_wrong / (n_counted or 1),
                 self.cost.find_temperature(scores, labels),
                 perf_counter() - start,
             )
@@ -210,7 +216,7 @@ class SettingsSearch:
         precisions, unit = (setting.weight_decay, setting.linear_decay), self.views[setting.view].squared_unit
         decays = Decays.of(precisions, unit, *fold.X.shape)
         arrays = coded.learned, fold.labels, fold.dictionary
-        fitted = train_on_codes(*arrays, self.cost, decays, self.settings.fit_intercept)
+        fitted = train_on_codes(*arrays, self.cost, decays, self.settings.fit_intercept, fold.weights)
         return coded.left_out @ fitted.coef_by_atom + fitted.intercept
 
     def _encode(self, setting: _Setting) -> list[_Coded]:
@@ -245,7 +251,8 @@ class SettingsSearch:
             dictionary = draw_dictionary(init, batches, n_atoms, facts.n_features, facts.dtype, rng)
             X_left_out = np.ascontiguousarray(fitted.apply(np.ascontiguousarray(training.X[left_out])))
             labels_of = (labels[some].astype(facts.dtype) for some in (learned, left_out))
-            folds.append(_Fold(part.X, next(labels_of), X_left_out, next(labels_of), dictionary))
+            weights = (None if training.weights is None else training.weights[some] for some in (learned, left_out))
+            folds.append(_Fold(part.X, next(labels_of), X_left_out, next(labels_of), dictionary, *weights))
         squared_unit = float(np.mean([np.mean(np.vecdot(fold.X, fold.X)) for fold in folds])) or 1.0
         return _View(scaling, folds, squared_unit, self.settings.sparse_coder.list_candidates(np.sqrt(squared_unit)))
 

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from ..codes import Flags, Floats, RowCodes
-from ..coding.encoder import Encoder, check_finite, measure_energies
+from ..coding.encoder import Encoder, measure_energies
 from ..coding.jitter import Jitter, displace
 from ..coding.masked import MaskedCoder
 from ..coding.robust import CodedBlock, RobustCoder, Robustness
@@ -122,9 +122,8 @@ class Predictor:
 
     def _encode_rows(self, X: Floats, rows: slice) -> tuple[Floats, RowCodes]:
         """Return samples as they are coded, and their codes."""
-        check_finite(X[rows], rows.start, remedy=_REMEDY)
-        samples, encoder = self.scaling.apply(X[rows]), self.encoder
-        energies = measure_energies(samples, rows.start)
+        encoder, samples = self.encoder, self.scaling.apply(X[rows])
+        energies = measure_energies(samples, rows.start, remedy=_REMEDY, original=X[rows])
         return samples, encoder.encode_block(encoder.correlate(samples), energies)
 
     def _average_views(self, samples: Floats, evidence: Floats) -> Floats:
@@ -140,10 +139,9 @@ class Predictor:
         """Return the coded block, and the sizes by which its samples were divided."""
         robust = self.robust or RobustCoder(MaskedCoder(self.encoder), Robustness(), noise_scale=0.0)
         samples, is_known = robust.find_known(X[rows], None if mask is None else mask[rows])
-        check_finite(samples, rows.start, remedy=_REMEDY)
         sizes = self.scaling.measure(samples, is_known)
         scaled, is_known = self.scaling.apply_to_known(samples, is_known, sizes)
-        measure_energies(scaled, rows.start)  # raises if one is out of range
+        measure_energies(scaled, rows.start, remedy=_REMEDY, original=samples)  # raises if one cannot be coded
         coded = robust.code(scaled, is_known)
         if self.scaling.has_sizes and coded.is_wrong.any():  # whose values the sizes must not depend on
             factor = self.scaling.measure(np.where(coded.is_wrong, 0, coded.samples), coded.is_known & ~coded.is_wrong)

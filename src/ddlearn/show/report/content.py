@@ -130,7 +130,8 @@ def _describe_settings(model: DDLClassifier) -> dict[str, str]:
     defaults = DDLClassifier().get_params(deep=False)
     settings = {"atoms": str(len(model.components_)), "atoms in a code": f"at most {model.n_nonzero_coefs_}"}
     settings |= {"loss": type(model.loss_).__name__, "sparse coder": type(model.sparse_coder_).__name__}
-    shown = {"n_components", "n_nonzero_coefs", "loss", "sparse_coder", "n_jobs"}
+    settings["scaling"] = type(model.scaling_).__name__
+    shown = {"n_components", "scale", "n_nonzero_coefs", "loss", "sparse_coder", "n_jobs"}
     for name, value in model.get_params(deep=False).items():
         if name not in shown and repr(value) != repr(defaults[name]):
             settings[name] = "an array" if np.ndim(value) > 1 else str(value)
