@@ -61,6 +61,7 @@ from .files.models import save as save
 from .fitting.loop import IterationRecord as IterationRecord
 from .fitting.refine import EpochRecord as EpochRecord
 from .fitting.refine import Refiner as Refiner
+from .fitting.search import SearchRecord as SearchRecord
 from .fitting.size import DictionarySize as DictionarySize
 from .inference.predictor import Explanation as Explanation
 from .inference.rules import FastInference as FastInference

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import make_pursuit
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler, normalize
 
@@ -49,7 +50,7 @@ def draw_table(n_samples=200, n_features=6, dtype=np.float64):
 
 
 def quick(**parameters) -> DDLClassifier:
-    return DDLClassifier(**{"n_components": 30, "max_iter": 2, "random_state": 0} | parameters)
+    return make_pursuit(**{"n_components": 30, "max_iter": 2, "random_state": 0} | parameters)
 
 
 # -- the formulae ------------------------------------------------------------------------------------------------------
@@ -227,7 +228,7 @@ def test_a_constant_is_what_pursuits_need_to_tell_centred_classes_apart():
     y = np.arange(600) % 5
     X = 3 * rng.standard_normal((5, 2))[y] + 0.5 * rng.standard_normal((600, 2))
     scores = [
-        DDLClassifier(scale=Standard(c), random_state=0).fit(X[:300], y[:300]).score(X[300:], y[300:]) for c in (0, 1)
+        make_pursuit(scale=Standard(c), random_state=0).fit(X[:300], y[:300]).score(X[300:], y[300:]) for c in (0, 1)
     ]
     assert scores[1] > scores[0] + 0.1
 
@@ -307,7 +308,7 @@ def test_a_warm_start_keeps_the_scaling_that_its_atoms_have():
 
 def test_a_stream_is_scaled_as_its_first_batch_was():
     X, y = draw_table(400)
-    model = DDLClassifier(30, scale="standard", random_state=0).partial_fit(X[:200], y[:200], classes=[0, 1])
+    model = make_pursuit(30, scale="standard", random_state=0).partial_fit(X[:200], y[:200], classes=[0, 1])
     first = model.scaling_
     np.testing.assert_allclose(first.mean, X[:200].mean(axis=0))
     model.partial_fit(X[200:], y[200:])
@@ -316,8 +317,8 @@ def test_a_stream_is_scaled_as_its_first_batch_was():
     with pytest.raises(ValueError, match="scale is 'UnitNorm' now, but 'Standard'"):
         model.set_params(scale="unit").partial_fit(X, y)
     with pytest.raises(ValueError, match="cannot be learned from 1 sample: begin with more"):
-        DDLClassifier(scale="standard").partial_fit(X[:1], y[:1], classes=[0, 1])
-    assert isinstance(DDLClassifier().partial_fit(X[:1], y[:1], classes=[0, 1]).scaling_, UnitNorm)
+        make_pursuit(scale="standard").partial_fit(X[:1], y[:1], classes=[0, 1])
+    assert isinstance(make_pursuit().partial_fit(X[:1], y[:1], classes=[0, 1]).scaling_, UnitNorm)
 
 
 @pytest.mark.parametrize("scale", ["unit", "standard", "auto", None])

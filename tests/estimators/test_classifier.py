@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from conftest import normalise
+from conftest import make_pursuit, normalise
 from scipy.sparse import csr_array
 from scipy.special import expit
 from sklearn.base import clone
@@ -48,7 +48,7 @@ def digits():
 
 
 def quick(**parameters) -> DDLClassifier:
-    return DDLClassifier(**{"n_components": 60, "max_iter": 3, "random_state": 0} | parameters)
+    return make_pursuit(**{"n_components": 60, "max_iter": 3, "random_state": 0} | parameters)
 
 
 @every_loss
@@ -91,7 +91,7 @@ def test_it_is_better_than_the_papers_baseline_on_digits():
     for seed in range(6):
         split = train_test_split(X, y, train_size=500, random_state=seed, stratify=y)
         for model, scores in (
-            (DDLClassifier(inference="full", random_state=seed), ours),
+            (make_pursuit(inference="full", random_state=seed), ours),
             (make_baseline(250, random_state=seed), baseline),
         ):
             scores.append(model.fit(split[0], split[2]).score(split[1], split[3]))
@@ -198,7 +198,7 @@ def test_full_inference_weighs_labels_as_the_fit_does(digits):
 
 def settled(X, y, init, **parameters):
     # The square loss has no inner iterations, whose stopping rules turn rounding errors into visible ones.
-    model = DDLClassifier(init=init, scale=None, loss="square", max_iter=2, tol=0, random_state=0, **parameters)
+    model = make_pursuit(init=init, scale=None, loss="square", max_iter=2, tol=0, random_state=0, **parameters)
     return model.fit(X, y)
 
 
@@ -506,13 +506,13 @@ def test_threads_that_predict_at_once_get_what_one_gets(digits):
 def test_multilabel_targets():
     X, Y = make_multilabel_classification(n_samples=400, n_features=30, n_classes=4, random_state=0)
     X = normalise(X)
-    model = DDLClassifier(60, random_state=0).fit(X, Y)
+    model = make_pursuit(60, random_state=0).fit(X, Y)
     assert model.predict(X).shape == (400, 4)
     assert np.mean(model.predict(X) == Y) > 0.8
     probabilities = model.predict_proba(X)
     np.testing.assert_array_equal(model.predict(X), (probabilities > 0.5).astype(int))
     assert not np.allclose(probabilities.sum(axis=1), 1)
-    np.testing.assert_array_equal(DDLClassifier(60, random_state=0).fit(X, csr_array(Y)).predict(X), model.predict(X))
+    np.testing.assert_array_equal(make_pursuit(60, random_state=0).fit(X, csr_array(Y)).predict(X), model.predict(X))
 
 
 @pytest.mark.parametrize(("marker", "dtype"), [(-1, int), ("?", object), (None, object), (np.nan, float)])
@@ -688,7 +688,7 @@ def test_parameters_set_after_the_fit_do_not_change_the_model(digits):
 
 def test_warm_start_with_other_samples_keeps_the_number_of_atoms(digits):
     X, y = digits
-    model = DDLClassifier(max_iter=1, warm_start=True, random_state=0).fit(X[:300], y[:300])
+    model = make_pursuit(max_iter=1, warm_start=True, random_state=0).fit(X[:300], y[:300])
     n_components = len(model.components_)
     assert len(model.fit(X, y).components_) == n_components
     model.set_params(fit_intercept=False).fit(X, y)

@@ -13,7 +13,7 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
-from conftest import normalise
+from conftest import make_pursuit, normalise
 from sklearn.datasets import load_digits, make_multilabel_classification
 
 from ddlearn import (
@@ -54,7 +54,7 @@ def path(tmp_path):
 
 def quick(**parameters) -> DDLClassifier:
     fixed = {"n_components": 30, "scale": "unit", "max_iter": 5, "tol": 0, "random_state": 0}
-    return DDLClassifier(**fixed | parameters)
+    return make_pursuit(**fixed | parameters)
 
 
 class Watcher:
@@ -100,7 +100,7 @@ def assert_same_model(one, other):
         if name == "codes_":
             for part in ("data", "indices", "indptr"):
                 np.testing.assert_array_equal(getattr(value, part), getattr(there, part))
-        elif name in ("history_", "refinement_", "dictionary_sizes_"):
+        elif name in ("history_", "refinement_", "dictionary_sizes_", "search_"):
             np.testing.assert_array_equal([untimed(record) for record in value], [untimed(record) for record in there])
         elif isinstance(value, np.ndarray):
             assert value.dtype == there.dtype

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import safetensors
 import safetensors.numpy
-from conftest import normalise
+from conftest import make_pursuit, normalise
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits, make_multilabel_classification
@@ -49,6 +49,7 @@ from ddlearn import (
     PrintedCoding,
     Refiner,
     Robustness,
+    SearchRecord,
     SmoothHinge,
     SquareLev,
     __version__,
@@ -71,7 +72,7 @@ def digits():
 
 
 def quick(**parameters) -> DDLClassifier:
-    return DDLClassifier(**{"n_components": 30, "max_iter": 2, "random_state": 0} | parameters)
+    return make_pursuit(**{"n_components": 30, "max_iter": 2, "random_state": 0} | parameters)
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +101,9 @@ def assert_same_values(one, other):
         if name == "codes_":
             parts = ("data", "indices", "indptr")
             assert_same_values(*({part: getattr(codes, part) for part in parts} for codes in (value, there)))
-        elif name == "refinement_":
-            assert {type(record) for record in there} == {EpochRecord}
-            np.testing.assert_array_equal(value, there)  # NaN in the first record
+        elif name in ("refinement_", "search_"):
+            assert {type(record) for record in there} == {EpochRecord if name == "refinement_" else SearchRecord}
+            np.testing.assert_array_equal(value, there)  # NaN in the first record, or for a coder without penalty
         elif name == "priors_":
             assert_same_values(value._asdict(), there._asdict())
         elif isinstance(value, np.ndarray):
@@ -262,13 +263,13 @@ def test_a_model_that_was_not_refined_has_no_trace_of_it(digits, model, path):
 
 
 def test_the_summary_has_the_epoch_that_was_kept(digits, path):
-    model = quick(refine=3).fit(*digits)
+    model = quick(refine=Refiner(3, validation_fraction=0.1)).fit(*digits)
     save(model, path)
     summary = read_container(path, MODEL).content["summary"]
     errors = [record.validation_error for record in model.refinement_]
     assert summary["n_epochs"] == 3
     assert summary["validation_error"] == min(errors) == errors[summary["best_epoch"]]
-    save(model.set_params(refine=Refiner(3, validation_fraction=0)).fit(*digits), path)
+    save(model.set_params(refine=Refiner(3)).fit(*digits), path)
     summary = read_container(path, MODEL).content["summary"]
     assert summary["best_epoch"] == 3
     assert "validation_error" not in summary
@@ -331,7 +332,15 @@ UPGRADED = {
     "images": {
         "scales": "jeffreys",
         "coding": "printed",
-        "refine": Refiner(2, batch_size=16, jitter=Jitter(0.2, elastic=0.3)),
+        # All parameters of a refiner are in the file, also those that were defaults of the time.
+        "refine": Refiner(
+            2,
+            batch_size=16,
+            classifier_step_size=0.02,
+            weight_decay=1e-5,
+            validation_fraction=0.1,
+            jitter=Jitter(0.2, elastic=0.3),
+        ),
         "inference": "fast",
         "robustness": None,
         "alignment": Alignment("translation", training=True),
@@ -441,7 +450,7 @@ def test_models_of_format_version_3_did_not_scale(name, warns, path):
 
 def test_the_content_of_a_file_has_the_parameters_of_this_version():
     parameters = read_model_file(version_1("images")).content["parameters"]
-    assert set(parameters) == set(DDLClassifier().get_params(deep=False))
+    assert set(parameters) == set(make_pursuit().get_params(deep=False))
 
 
 # -- strategies of the user -------------------------------------------------------------------------------------------
@@ -546,7 +555,7 @@ def test_what_is_in_the_file_cannot_be_passed(model, path):
 
 def test_what_cannot_be_saved_is_named(digits, model, path):
     with pytest.raises(NotFittedError):
-        save(DDLClassifier(), path)
+        save(make_pursuit(), path)
     with pytest.raises(TypeError, match="Pipeline cannot be saved, only DDLClassifier, KSVD, CodeClassifier"):
         save(make_pipeline(model), path)
     with pytest.raises(TypeError, match=r"classes_ is an array of dtype .*, which a file cannot hold"):
@@ -583,7 +592,7 @@ def whole(tmp_path_factory):
     """The bytes of a small model, and a place to damage them."""
     X, y = load_digits(return_X_y=True)
     path = tmp_path_factory.mktemp("fuzz") / "model"
-    model = DDLClassifier(6, n_nonzero_coefs=2, max_iter=1, refine=1, random_state=0)
+    model = make_pursuit(6, n_nonzero_coefs=2, max_iter=1, refine=1, random_state=0)
     save(model.fit(X[:20, :20], y[:20] % 2), path)
     return path.read_bytes(), path
 

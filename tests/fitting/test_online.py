@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from conftest import make_pursuit
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 
@@ -16,7 +17,6 @@ from ddlearn import (
     ClassifierTrainer,
     ConjugateScales,
     ConvergenceDisplay,
-    DDLClassifier,
     JeffreysScales,
     PrintedCoding,
     load,
@@ -62,7 +62,7 @@ def random_atoms(n_features=20, n_components=N_COMPONENTS):
 
 
 def make_model(**parameters):
-    return DDLClassifier(**{"n_components": N_COMPONENTS, "n_nonzero_coefs": 3, "random_state": 0} | parameters)
+    return make_pursuit(**{"n_components": N_COMPONENTS, "n_nonzero_coefs": 3, "random_state": 0} | parameters)
 
 
 def with_fixed_codes(**parameters):

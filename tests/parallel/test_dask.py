@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from conftest import normalise
+from conftest import make_pursuit, normalise
 from modes import NOTHING, REFUSED, draw_samples, is_same, list_cases
 from scipy.sparse import csr_array
 from sklearn.datasets import load_digits
@@ -27,7 +27,6 @@ from ddlearn import (
     ClassifierTrainer,
     CodeClassifier,
     ConjugateScales,
-    DDLClassifier,
     LostClusterError,
     load,
     save,
@@ -69,7 +68,7 @@ def on_dask(X, y, chunk=PART_ROWS):
 
 def make_model(**changes):
     settings = {"n_components": 40, "max_iter": 2, "tol": 0, "dictionary_update": "block_coordinate", "random_state": 0}
-    return DDLClassifier(**settings | changes)
+    return make_pursuit(**settings | changes)
 
 
 def assert_same_model(one, other, **tolerance):
@@ -643,7 +642,7 @@ def test_a_scheduler_that_goes_away_is_named_and_the_checkpoint_stays(digits, tm
 
 def test_the_defaults_fit_a_dask_array(client, digits):
     X, y = (array[:200] for array in digits)
-    model = DDLClassifier(random_state=0).fit(*on_dask(X, y, chunk=100))
+    model = make_pursuit(random_state=0).fit(*on_dask(X, y, chunk=100))
     assert model.score(X, y) > 0.9
     assert not hasattr(model, "codes_")
 

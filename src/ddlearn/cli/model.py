@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -142,22 +143,26 @@ def read_for_model(terminal: Terminal, model: DDLClassifier, source: Source) -> 
     return samples._replace(X=samples.X[:, [names.index(name) for name in expected]])
 
 
-def predict_best(terminal: Terminal, model: DDLClassifier, X: Any) -> tuple[Any, Any]:
-    """Return the position of the best class of each row, and its probability, with one chunk in memory at a time."""
-    import numpy as np
-
+def predict_in_chunks(terminal: Terminal, model: DDLClassifier, X: Any) -> Iterator[Any]:
+    """Yield the probabilities of some rows after the other, with one chunk in memory at a time."""
     from .reading.parts import iterate_chunks
 
     with terminal.progress("{task.completed:,}/{task.total:,}") as bar:
         task = bar.add_task("predicting", total=len(X))
-        positions, probabilities = [], []
         for chunk in iterate_chunks(X):
             for start in range(0, len(chunk), _ROWS_AT_ONCE):
                 found = model.predict_proba(chunk[start : start + _ROWS_AT_ONCE])
-                positions.append(found.argmax(axis=1))
-                probabilities.append(found.max(axis=1))
+                yield found
                 bar.advance(task, len(found))
-        return np.concatenate(positions), np.concatenate(probabilities)
+
+
+def predict_best(terminal: Terminal, model: DDLClassifier, X: Any) -> tuple[Any, Any]:
+    """Return the position of the best class of each row, and its probability."""
+    import numpy as np
+
+    best = [(found.argmax(axis=1), found.max(axis=1)) for found in predict_in_chunks(terminal, model, X)]
+    positions, probabilities = map(np.concatenate, zip(*best, strict=True))
+    return positions, probabilities
 
 
 def summarize_fit(data: str, model: DDLClassifier, settings: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -173,7 +178,7 @@ def summarize_fit(data: str, model: DDLClassifier, settings: dict[str, Any], sec
         "n_components": len(model.components_),
         "n_nonzero_coefs": model.n_nonzero_coefs_,
         "n_iter": model.n_iter_,
-        "max_iter": model.max_iter,
+        "max_iter": model.n_iter_ if model.max_iter is None else model.max_iter,
         "converged": model.converged_,
         "objective": last.objective,
         "training_error": last.training_error,
@@ -190,6 +195,9 @@ def summarize_fit(data: str, model: DDLClassifier, settings: dict[str, Any], sec
             "validation_error": best.validation_error,
             "validation_error_before": model.refinement_[0].validation_error,
         }
+    if getattr(model, "search_", None):
+        found = min(model.search_, key=lambda record: record.cost)
+        facts["search"] = {"n_tried": len(model.search_)} | found._asdict()
     return facts
 
 
@@ -212,12 +220,23 @@ def match_labels(terminal: Terminal, model: DDLClassifier, labels: Any) -> tuple
 
 
 def measure_model(terminal: Terminal, model: DDLClassifier, X: Any, labels: Any) -> dict[str, Any]:
-    """Return the errors of a model, in total and by class."""
-    from ..show.errors import measure_errors
+    """Return the errors of a model, in total and by class, and what its probabilities are worth."""
+    import numpy as np
+
+    from ..show.errors import measure_calibration, measure_errors
 
     labels, known = match_labels(terminal, model, labels)
-    positions, _ = predict_best(terminal, model, X)
-    return measure_errors(labels, known[positions])._asdict()
+    predictions, of_prediction, of_label, start = [], [], [], 0
+    for found in predict_in_chunks(terminal, model, X):
+        best, is_label = found.argmax(axis=1), labels[start : start + len(found), None] == known
+        predictions.append(known[best])
+        of_prediction.append(found.max(axis=1))
+        of_label.append(np.sum(found * is_label, axis=1))  # an unknown label had no probability
+        start += len(found)
+    all_predictions = np.concatenate(predictions)
+    probabilities = np.concatenate(of_label), np.concatenate(of_prediction)
+    calibration = measure_calibration(*probabilities, labels == all_predictions)
+    return measure_errors(labels, all_predictions)._asdict() | calibration._asdict()
 
 
 def explain_sample(model: DDLClassifier, samples: Samples, row: int) -> dict[str, Any]:

@@ -58,6 +58,9 @@ def make_fit_table(facts: dict[str, Any], n_bytes: int | None = None) -> Table:
         if not math.isnan(refinement["validation_error"]):
             after, before = refinement["validation_error"], refinement["validation_error_before"]
             rows["refinement"] += f": held-out error {after:.2%}, before refinement {before:.2%}"
+    if "search" in facts:
+        search = facts["search"]
+        rows["settings"] = f"best of {search['n_tried']}, held-out error {search['error']:.2%} before refinement"
     rows["time"] = f"{facts['seconds']:.1f} s"
     if n_bytes is not None:
         rows["file"] = f"{facts['file']} ({n_bytes / 1e6:.1f} MB)"
@@ -69,7 +72,8 @@ def make_error_tables(data: str, facts: dict[str, Any]) -> list[Any]:
     low, high = facts["error_interval"]
     summary = (
         f"[bold]Error {facts['error']:.2%}[/] (95 % interval {low:.2%} to {high:.2%}): "
-        f"{facts['n_wrong']:,} of {facts['n_samples']:,} samples of {escape(data)} are misclassified"
+        f"{facts['n_wrong']:,} of {facts['n_samples']:,} samples of {escape(data)} are misclassified\n"
+        f"Probabilities: log-loss {facts['log_loss']:.3f}, expected calibration error {facts['calibration_error']:.2%}"
     )
     table = make_table("Classes", ("class", "samples", "error", "precision", "recall", "F1"))
     names = [escape(str(name)) for name in facts["classes"].tolist()]

@@ -142,6 +142,10 @@ class SparseCoder(BaseEstimator, ABC):
         """
         return self
 
+    def list_candidates(self, norm: float) -> list[SparseCoder]:
+        """Return coders to choose from, for samples of this norm; one whose parameters are all known is alone."""
+        return [self]
+
     def learned_parameters(self) -> dict[str, float]:
         """Return the numeric parameters by name, which files store for :meth:`with_learned_parameters`."""
         return {name: value for name, value in self.get_params().items() if type(value) is float}

@@ -25,7 +25,7 @@ from sklearn.base import clone
 from ..codes import Floats, RowCodes
 from ..kernels.elastic_net import make_elastic_net_workspace, solve_elastic_net_rows
 from ..losses import check_number
-from .coders import PIVOT_FLOOR, KernelCoder, RowArrays, Sizes
+from .coders import PIVOT_FLOOR, KernelCoder, RowArrays, Sizes, SparseCoder
 
 # A smaller change, in multiples of the machine epsilon and relative to the largest coefficient, is a rounding error.
 _ROUNDING_ERRORS = 4
@@ -36,6 +36,7 @@ _ATOMS_OWN_SHARE = 1e-6  # a sample with a smaller relative residual is a copy o
 # atoms point in all directions, everything looks like noise.
 _SMALLEST_SHARE = 1e-3
 _LARGEST_SHARE = 0.2
+_CANDIDATE_SHARES = (0.15, 0.05, 0.015)  # that a search chooses from
 
 
 class ElasticNet(KernelCoder):
@@ -48,7 +49,8 @@ class ElasticNet(KernelCoder):
     Parameters
     ----------
     alpha : float or None, default=None
-        Strength of the penalty.  By default it is estimated from the noise of the samples with the initial dictionary,
+        Strength of the penalty.  By default it is chosen by the cost of held-out samples where the model is refined,
+        see :class:`Refiner`.  Otherwise it is estimated from the noise of the samples with the initial dictionary,
         :math:`\alpha\rho = \sigma\sqrt{2 \ln K}`, but at most a fifth of their norm.
     l1_ratio : float, default=0.7
         Fraction :math:`\rho` of the penalty that is on absolute values, above 0; 1 is the lasso.  The two parts have
@@ -162,6 +164,9 @@ class ElasticNet(KernelCoder):
             *codes,
             np.empty(len(energies), dtype),
         )
+
+    def list_candidates(self, norm: float) -> list[SparseCoder]:
+        return [self] if self.is_adapted else [self._scale(strength, norm) for strength in _CANDIDATE_SHARES]
 
     def adapt(self, samples: Floats, dictionary: Floats, n_nonzero_coefs: int) -> ElasticNet:
         self._check_parameters()

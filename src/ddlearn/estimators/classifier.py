@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, TypeGuard
 from weakref import WeakKeyDictionary
@@ -28,13 +29,14 @@ from ..dictionary import DictionaryUpdate, draw_dictionary
 from ..fitting.data import Targets, TrainingSet, cut_batch, cut_into_parts, fetch_candidates, spread_over_cluster
 from ..fitting.loop import FitSettings, begin
 from ..fitting.online import PastFit, Stream, begin_stream, learn_batch, resume_stream
-from ..fitting.refine import CLASSIFIERS, Refiner, resolve_refiner
+from ..fitting.refine import Refiner
 from ..fitting.run import Attributes, FitRun, Report, describe_settings, hold_out
+from ..fitting.search import SettingsSearch
 from ..fitting.size import SizeSearch, choose_size
 from ..inference.lazy import predict_lazily, score_lazily
 from ..inference.predictor import Explanation, Predictor
 from ..inference.rules import InferenceRule, label_probabilities
-from ..losses import Loss, check_number
+from ..losses import Loss, check_number, resolve_loss
 from ..objective import Scales
 from ..parallel import is_on_dask, refuse_dask
 from .presets import collect_parameters
@@ -43,6 +45,9 @@ from .settings import (
     check_mode,
     count_components,
     drop_weightless,
+    get_refiner,
+    get_scale,
+    list_scalings,
     make_predictor,
     name_scaling,
     resolve_fit,
@@ -80,14 +85,15 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     scale : {"auto", "unit", "standard"}, Scaling, transformer or None, default="auto"
         How samples are scaled before all else, learned from training samples: each divided by its norm ("unit", for
         images and spectra), each feature standardised ("standard", for tables, with a constant as one more feature), or
-        by an object of scikit-learn.  "auto" is "unit" if there is an ``image_shape``, and otherwise the one with which
-        fewer training samples have a nearest neighbour of another class.
+        by an object of scikit-learn.  "auto" is "unit" if there is an ``image_shape``, and otherwise the one by which
+        the labels of held-out training samples cost less, or where the model is not refined, the one with which fewer
+        training samples have a nearest neighbour of another class.
     n_nonzero_coefs : int or None, default=None
         Number of atoms in a code at most, the paper's T.  By default 5, for the elastic net 256, or all atoms if there
         are fewer.
     loss : str or Loss, default="square"
         The classification cost: "square", "exponential", "logistic", "smooth_hinge", "softplus_hinge", or an object.
-    sparse_coder : {"omp", "ormp", "elastic_net"} or SparseCoder, default="ormp"
+    sparse_coder : {"omp", "ormp", "elastic_net"} or SparseCoder, default="elastic_net"
         How codes are found: two pursuits with at most T atoms, or a penalty on codes.
     coding : {"descent", "printed"} or DiscriminativeCoding, default="descent"
         How discriminative codes are found (Algorithm 1): close to the minimum, or by the steps that the paper prints.
@@ -113,15 +119,16 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         probabilities of new samples and the full rule, but not the class that the fast rule predicts.
     scales : {"conjugate", "jeffreys"} or Scales, default="conjugate"
         How noise variances and class costs are estimated: with proper priors, or with those of the paper and floors.
-    max_iter : int, default=50
-        Outer iterations of :meth:`fit` at most.
+    max_iter : int or None, default=None
+        Outer iterations of :meth:`fit` at most.  By default one before refinement, and otherwise 50.
     tol : float, default=1e-3
         :meth:`fit` stops when two iterations have lowered the objective by no more than if each of them had made all
         noise variances and class costs smaller by this share.
-    refine : "classifiers", int, Refiner or None, default="classifiers"
+    refine : "auto", "classifiers", int, Refiner or None, default="auto"
         What is trained on label-free codes, as new samples have them, after the joint fit: the classifiers alone, or
         with a number of epochs or a :class:`Refiner` classifiers and dictionary, by the gradient of the classification
-        cost.  None keeps the classifiers of the joint fit, as in the paper.  ``codes_``, ``noise_variance_`` and
+        cost.  None keeps the classifiers of the joint fit, as in the paper.  "auto" is ``Refiner()`` for samples in
+        memory, and "classifiers" for a Dask array and :meth:`partial_fit`.  ``codes_``, ``noise_variance_`` and
         ``history_`` always describe the joint fit.
     inference : {"fast", "full"} or InferenceRule, default="fast"
         How the class of a new sample is found: from its label-free code, or by coding it once for each class as if it
@@ -175,6 +182,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     dictionary_sizes_ : list of DictionarySize
         The numbers of atoms that were tried, if ``n_components="auto"`` and neither ``init`` nor an earlier fit decides
         it; empty if there are too few samples.
+    search_ : list of SearchRecord
+        The penalties of codes and classifiers that were tried, if the model is refined and they were not given.
     priors_ : Priors
         The priors of noise variances, class costs and classifiers, which were set at the first codes.
     class_prior_ : ndarray of shape (n_classes,)
@@ -224,7 +233,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         scale: str | Scaling | Any | None = "auto",
         n_nonzero_coefs: int | None = None,
         loss: str | Loss = "square",
-        sparse_coder: str | SparseCoder = "ormp",
+        sparse_coder: str | SparseCoder = "elastic_net",
         coding: str | DiscriminativeCoding = "descent",
         dictionary_update: str | DictionaryUpdate = "auto",
         classifier_trainer: str | ClassifierTrainer = "auto",
@@ -233,9 +242,9 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         class_weight: dict[Any, float] | str | None = None,
         classification_weight: float = 1.0,
         scales: str | Scales = "conjugate",
-        max_iter: int = 50,
+        max_iter: int | None = None,
         tol: float = 1e-3,
-        refine: str | int | Refiner | None = "classifiers",
+        refine: str | int | Refiner | None = "auto",
         inference: str | InferenceRule = "fast",
         robustness: float | Robustness | None = None,
         alignment: str | Alignment | None = None,
@@ -400,15 +409,20 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 training, targets = cut_into_parts(X, y, self.unlabeled)
             try:
                 training = training.weigh(sample_weight, self.class_weight, targets)
-                is_warm = self.warm_start and hasattr(self, "scaling_")  # its atoms are scaled as they are
-                training = training.scale(self.scaling_ if is_warm else self.scale, self.image_shape is not None)
-                held_out = None
-                if self.refine not in (None, CLASSIFIERS) and (refiner := resolve_refiner(self.refine)) is not None:
+                held_out = found = None
+                if (refiner := get_refiner(self, mode)) is not None:
+                    refiner.choose_cost(targets.is_multilabel, resolve_loss(self.loss))  # raises if it does not suit
                     training, held_out = hold_out(training, refiner)
-                facts = training.facts
-                n_components = count_components(self, facts.n_with_label)
-                plan = resolve_plan(self, training, n_components, targets.is_multilabel, mode)
-                settings = resolve_fit(self, facts, n_components, targets.is_multilabel, mode)
+                n_components = count_components(self, training.facts.n_with_label)
+                settings = resolve_fit(self, training.facts, n_components, targets.is_multilabel, mode)
+                if refiner is not None and (scalings := list_scalings(self, refiner)):
+                    draw_init = partial(scale_atoms, self)
+                    found = SettingsSearch(training, scalings, settings, refiner, n_components, draw_init).run()
+                if found is not None:
+                    settings = replace(settings, sparse_coder=found.sparse_coder)
+                scale = get_scale(self) if found is None else found.scaling
+                training = training.scale(scale, self.image_shape is not None)
+                plan = resolve_plan(self, training, n_components, refiner, found, mode)
                 n_epochs = 0 if plan.refiner is None else plan.refiner.epochs
                 context = self._init_callback_context(max_subtasks=settings.max_iter + n_epochs)
                 report = Report(context, self, X, y)
@@ -425,7 +439,9 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
 
     def _set_fitted(self, attributes: Attributes, encoder: Encoder) -> None:
         """Set fitted attributes, remove those that only an earlier fit had, and make the predictor."""
-        for name in {"codes_", "noise_variance_", "stream_", "refinement_", "dictionary_sizes_"} & set(vars(self)):
+        for name in {"codes_", "noise_variance_", "stream_", "refinement_", "dictionary_sizes_", "search_"} & set(
+            vars(self)
+        ):
             delattr(self, name)
         for name, value in attributes.items():
             setattr(self, name, value)
@@ -642,7 +658,10 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         return evidence
 
     def predict_proba(self, X: ArrayLike, mask: ArrayLike | None = None) -> Floats:
-        """Return the probability of each class under the model (Eq. 2, or Eq. 5 in full inference), not calibrated.
+        """Return the probability of each class under the model (Eq. 2, or Eq. 5 in full inference).
+
+        Those of a refined model are calibrated by one temperature, on training samples that were held out in its search
+        for settings; others are not calibrated.
 
         Parameters
         ----------

@@ -25,12 +25,13 @@ from ..coding.encoder import Encoder, resolve_sparse_coder
 from ..coding.jitter import resolve_jitter
 from ..coding.masked import MaskedCoder
 from ..coding.robust import RobustCoder, Robustness
-from ..coding.scaling import Scaling, resolve_scaling
+from ..coding.scaling import Scaling, Standard, UnitNorm, resolve_scaling
 from ..dictionary import DICTIONARY_UPDATES, DictionaryUpdate, resolve_dictionary_update
 from ..fitting.data import TrainingFacts, TrainingSet, is_mapped
 from ..fitting.loop import FitSettings
-from ..fitting.refine import CLASSIFIERS, resolve_refiner
+from ..fitting.refine import CLASSIFIERS, Refiner, resolve_refiner
 from ..fitting.run import FitPlan
+from ..fitting.search import Found
 from ..inference.predictor import Predictor, draw_views
 from ..inference.rules import INFERENCE_RULES, InferenceRule, LabelModel
 from ..losses import check_number, resolve, resolve_loss
@@ -44,6 +45,9 @@ AUTO = "auto"  # in place of a value that is chosen
 # be learned from a sample or two.
 _SAMPLES_PER_ATOM = 2
 _MOST_ATOMS = 500
+# Default numbers of outer iterations; refinement does the rest.
+_MAX_ITER = 50
+_MAX_ITER_BEFORE_REFINEMENT = 1
 # No class is impossible or certain because the training samples happened to have none or nothing else.
 _SMALLEST_PRIOR = 1e-6
 # The dictionary update that suits where the samples are.
@@ -107,6 +111,11 @@ def resolve_object(model: Estimator, name: str) -> Any:
         return None
 
 
+def get_refiner(model: Estimator, mode: Mode) -> Refiner | None:
+    """Return how the model is refined; where the samples are not in memory, "auto" does without."""
+    return None if is_auto(model.refine) and mode != "memory" else resolve_refiner(model.refine)
+
+
 def _resolve_update(model: Estimator, mode: Mode) -> DictionaryUpdate:
     update = model.dictionary_update
     names = _AUTO_UPDATES_WITH_PENALTY if resolve_sparse_coder(model.sparse_coder).has_penalty else _AUTO_UPDATES
@@ -123,7 +132,7 @@ def check_mode(model: Estimator, mode: Mode) -> None:
     def refuse(name: str, remedy: str) -> None:
         raise ValueError(f"{name}={getattr(model, name)!r} {where}: {remedy}.")
 
-    if resolve_refiner(model.refine) is not None:
+    if get_refiner(model, mode) is not None:
         refuse("refine", f"use refine={CLASSIFIERS!r}, or fit samples in memory")
     update, trainer = _resolve_update(model, mode), resolve_trainer(model.classifier_trainer, model.loss)
     if not update.is_additive or (mode == "batches" and update.updates_codes):
@@ -227,14 +236,11 @@ def _check_images(model: Estimator, scaling: Scaling) -> None:
 
 
 def resolve_plan(
-    model: Estimator, training: TrainingSet, n_components: int, is_multilabel: bool, mode: Mode
+    model: Estimator, training: TrainingSet, n_components: int, refiner: Refiner | None, found: Found | None, mode: Mode
 ) -> FitPlan:
     """Return what comes before and after the loop."""
     facts = training.facts
     _check_images(model, training.scaling)
-    refiner = None if model.refine in (None, CLASSIFIERS) else resolve_refiner(model.refine)
-    if refiner is not None:
-        refiner.choose_cost(is_multilabel, resolve_loss(model.loss))  # raises if the cost does not suit
     jitter = None if refiner is None else resolve_jitter(refiner.jitter, model.image_shape, facts.n_features)
     return FitPlan(
         n_components=n_components,
@@ -242,7 +248,9 @@ def resolve_plan(
         init=scale_atoms(model, training.scaling),
         warm_start=_resolve_warm_start(model, n_components, facts) if _is_warm(model) else None,
         refits=model.refine is not None,
-        refiner=refiner,
+        refiner=refiner if found is None else found.refiner,
+        temperature=None if found is None else found.temperature,
+        searched=None if found is None else found.tried,
         jitter=jitter,
         image_shape=model.image_shape,
         stores_codes=mode == "memory" and not is_mapped(training.X),
@@ -254,7 +262,10 @@ def resolve_fit(
 ) -> FitSettings:
     """Resolve the strategies and check the numbers."""
     check_inference(model, facts.n_classes, model.n_features_in_, is_multilabel)
-    check_number("max_iter", model.max_iter, Integral)
+    max_iter = model.max_iter
+    if max_iter is None:
+        max_iter = _MAX_ITER if get_refiner(model, mode) is None else _MAX_ITER_BEFORE_REFINEMENT
+    check_number("max_iter", max_iter, Integral)
     check_number("tol", model.tol, Real)
     # Clones: a later set_params must not change the fitted model.
     loss = clone(resolve_loss(model.loss), safe=False)
@@ -274,7 +285,7 @@ def resolve_fit(
         classification_weight=float(model.classification_weight),
         fit_intercept=model.fit_intercept,
         is_multilabel=is_multilabel,
-        max_iter=model.max_iter,
+        max_iter=max_iter,
         tol=model.tol,
         registration=registration if registration is not None and registration.alignment.training else None,
         n_jobs=1 if mode == "dask" else model.n_jobs,  # a worker runs one thread for each part
@@ -294,6 +305,23 @@ def _resolve_warm_start(model: Estimator, n_components: int, facts: TrainingFact
         )
     intercept = model.intercept_ if model.fit_intercept else np.zeros_like(model.intercept_)
     return Model(model.components_, model.coef_, intercept, model.class_cost_).astype(facts.dtype)
+
+
+def get_scale(model: Estimator) -> Any:
+    """Return how samples are to be scaled: after a warm start as before, since the atoms are scaled so."""
+    return model.scaling_ if model.warm_start and hasattr(model, "scaling_") else model.scale
+
+
+def list_scalings(model: Estimator, refiner: Refiner) -> list[Scaling]:
+    """Return the scalings to choose from in a search for settings; none if nothing is left open."""
+    scale = get_scale(model)
+    if _is_warm(model):
+        return []
+    if is_auto(scale):
+        return [UnitNorm()] if model.image_shape is not None else [UnitNorm(), Standard()]
+    has_open_decay = refiner.weight_decay is None or refiner.linear_decay is None
+    has_open_penalty = not resolve_sparse_coder(model.sparse_coder).is_adapted
+    return [resolve_scaling(scale)] if has_open_decay or has_open_penalty else []
 
 
 def searches_size(model: Estimator) -> bool:

@@ -249,7 +249,7 @@ def _check_arrays(arrays: Arrays, run: FitRun, *, has_refinement: bool) -> None:
     if settings.registration is not None:
         shapes["positions"] = (n_samples, len(settings.registration.units))
     if has_refinement:
-        parameters["coef_by_atom"] = (n_components, n_classes)
+        parameters |= {"own_coef": (n_components, n_classes), "linear_coef": (facts.n_features, n_classes)}
         shapes |= {f"refinement.{prefix}.{name}": parameters[name] for prefix in _REFINED for name in parameters}
     if set(arrays) != set(shapes):
         raise ValueError(f"it has the arrays {sorted(arrays)} instead of {sorted(shapes)}")

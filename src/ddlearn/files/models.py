@@ -24,6 +24,7 @@ from ..estimators.baseline import KSVD, CodeClassifier
 from ..estimators.classifier import DDLClassifier
 from ..fitting.loop import IterationRecord
 from ..fitting.refine import CLASSIFIERS, EpochRecord, find_best
+from ..fitting.search import SearchRecord
 from ..fitting.size import DictionarySize
 from ..losses import resolve_loss
 from ..objective import Priors
@@ -66,7 +67,12 @@ _STRATEGIES: dict[str, Callable[[Any], Any]] = {
     "loss_": resolve_loss,
     "sparse_coder_": resolve_sparse_coder,
 }
-_RECORDS: Any = {"history_": IterationRecord, "refinement_": EpochRecord, "dictionary_sizes_": DictionarySize}
+_RECORDS: Any = {
+    "history_": IterationRecord,
+    "refinement_": EpochRecord,
+    "dictionary_sizes_": DictionarySize,
+    "search_": SearchRecord,
+}
 _NOT_TOLD = {"n_records", "n_scaled_features"}  # sizes that the summary leaves out
 _MODELS: dict[str, type[BaseEstimator]] = {cls.__name__: cls for cls in (DDLClassifier, KSVD, CodeClassifier)}
 _NAMES = {"n_features_in_", "feature_names_in_"}
