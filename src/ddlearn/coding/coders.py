@@ -31,6 +31,7 @@ PIVOT_FLOOR = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
 _SMALLEST_GAIN = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-5}
 
 RowArrays = tuple[Floats, Floats, Floats, Floats, Floats, Floats]  # from Gram matrix to directions
+Atoms = tuple[Floats, Floats]  # one row per atom, and one row per feature
 Sizes = tuple[int, int, int, int, np.dtype]  # of a workspace
 
 
@@ -83,7 +84,7 @@ class SparseCoder(BaseEstimator, ABC):
         energies: Floats | None = None,
         directions: Floats | None = None,
         init_codes: RowCodes | None = None,
-        dictionary: Floats | None = None,
+        dictionary: Atoms | None = None,
     ) -> RowCodes:
         """Return the codes of a block of rows; all arrays are C-contiguous and of one dtype.
 
@@ -108,8 +109,9 @@ class SparseCoder(BaseEstimator, ABC):
             Directions to project out, passed only to coders that set ``projects_directions``.
         init_codes : RowCodes or None, default=None
             Codes to start from, passed only to coders that set ``starts_from_codes``.
-        dictionary : ndarray of shape (n_components, n_features) or None, default=None
-            The atoms, whose products are ``gram``, passed only to coders that set ``reads_atoms``.
+        dictionary : tuple of two ndarrays or None, default=None
+            The atoms, whose products are ``gram``, of shape (n_components, n_features), and their transpose, also
+            C-contiguous; passed only to coders that set ``reads_atoms``.
 
         Returns
         -------
@@ -189,7 +191,7 @@ class KernelCoder(SparseCoder):
         energies: Floats | None = None,
         directions: Floats | None = None,
         init_codes: RowCodes | None = None,
-        dictionary: Floats | None = None,
+        dictionary: Atoms | None = None,
     ) -> RowCodes:
         n_rows, n_components = correlations.shape
         n_directions = 0 if directions is None else directions.shape[1]
@@ -205,7 +207,7 @@ class KernelCoder(SparseCoder):
 
     @abstractmethod
     def _solve(
-        self, problem: RowArrays, energies: Floats | None, dictionary: Floats | None, sizes: Sizes, codes: RowCodes
+        self, problem: RowArrays, energies: Floats | None, dictionary: Atoms | None, sizes: Sizes, codes: RowCodes
     ) -> None:
         """Overwrite codes, starting from them if the kernel can; `sizes` are those of its workspace."""
 
@@ -223,7 +225,7 @@ class _Pursuit(KernelCoder):
         check_number("n_swaps", self.n_swaps, Integral)
 
     def _solve(
-        self, problem: RowArrays, energies: Floats | None, dictionary: Floats | None, sizes: Sizes, codes: RowCodes
+        self, problem: RowArrays, energies: Floats | None, dictionary: Atoms | None, sizes: Sizes, codes: RowCodes
     ) -> None:
         n_rows, dtype = len(codes.values), codes.values.dtype
         is_traditional = energies is not None

@@ -25,7 +25,7 @@ from sklearn.base import clone
 from ..codes import Floats, RowCodes
 from ..kernels.elastic_net import make_elastic_net_workspace, solve_elastic_net_rows
 from ..losses import check_number
-from .coders import PIVOT_FLOOR, KernelCoder, RowArrays, Sizes, SparseCoder
+from .coders import PIVOT_FLOOR, Atoms, KernelCoder, RowArrays, Sizes, SparseCoder
 
 # A smaller change, in multiples of the machine epsilon and relative to the largest coefficient, is a rounding error.
 _ROUNDING_ERRORS = 4
@@ -135,7 +135,7 @@ class ElasticNet(KernelCoder):
         return lasso * np.abs(values).sum(axis=1) + ridge / 2 * np.vecdot(values, values)
 
     def _solve(
-        self, problem: RowArrays, energies: Floats | None, dictionary: Floats | None, sizes: Sizes, codes: RowCodes
+        self, problem: RowArrays, energies: Floats | None, dictionary: Atoms | None, sizes: Sizes, codes: RowCodes
     ) -> None:
         self._check_parameters()
         gram, dtype = problem[0], codes.values.dtype
@@ -144,13 +144,14 @@ class ElasticNet(KernelCoder):
         rounding = dtype.type(_ROUNDING_ERRORS * np.finfo(dtype).eps)
         # In terms of features, only the ridge keeps matrices from being singular.
         is_regular = self.ridge > rounding * np.trace(gram)
-        if dictionary is None or not is_regular or not dictionary.shape[1] < codes.values.shape[1]:
-            dictionary = np.empty((len(gram), 0), dtype)
+        atoms, by_feature = np.empty((len(gram), 0), dtype), np.empty((0, len(gram)), dtype)
+        if dictionary is not None and is_regular and len(dictionary[1]) < codes.values.shape[1]:
+            atoms, by_feature = dictionary
         bits = np.iinfo(np.int64 if dtype == np.float64 else np.int32)
         solve_elastic_net_rows(
             *problem,
-            dictionary,
-            np.ascontiguousarray(dictionary.T),
+            atoms,
+            by_feature,
             energies,
             dtype.type(self._get_alpha() * self.l1_ratio),
             dtype.type(self.ridge),
@@ -160,7 +161,7 @@ class ElasticNet(KernelCoder):
             dtype.type(PIVOT_FLOOR[dtype]),
             rounding,
             bits.dtype.type(-1 if self.positive else bits.max),
-            make_elastic_net_workspace(*sizes[:4], dictionary.shape[1], dtype),
+            make_elastic_net_workspace(*sizes[:4], len(by_feature), dtype),
             *codes,
             np.empty(len(energies), dtype),
         )

@@ -151,7 +151,7 @@ class Encoder:
         problem = self.gram, correlations, no_classes, no_terms, no_terms
         options: dict[str, Any] = {"n_nonzero_coefs": self.n_nonzero_coefs, "energies": energies}
         if self.sparse_coder.reads_atoms:
-            options["dictionary"] = self.dictionary
+            options["dictionary"] = self.dictionary, self.atoms_by_feature
         if self.sparse_coder.starts_from_codes:
             options["init_codes"] = init_codes
         return self.sparse_coder.encode(*problem, **options)

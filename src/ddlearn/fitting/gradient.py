@@ -154,7 +154,7 @@ def _find_scale(costs_at: Callable[[float], Floats]) -> float:
 REFINEMENT_COSTS: dict[str, type[RefinementCost]] = {"softmax": SoftmaxCost, "one_vs_all": OneVsAllCost}
 
 
-_BLOCK_ROWS = 64  # that one thread codes at a time, always the same, since products of matrices may depend on it
+_BLOCK_ROWS = 128  # that one thread codes at a time, always the same, since products of matrices may depend on it
 
 
 class Parameters(NamedTuple):
