@@ -61,6 +61,8 @@ coverage: $(VENV)/.test,coverage
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.run
+	$(BIN)/python -m benchmarks.elastic_net
+	$(BIN)/python -m benchmarks.latency
 	$(BIN)/python -m benchmarks.fit
 	$(BIN)/python -m benchmarks.fit --scaling
 

@@ -66,7 +66,7 @@ PEER_TITLES = {
 }
 _PEER_FOLDS = 2
 # With the larger budgets, which are not the paper's.
-_FEW_LOSSES = ("square",)
+_FEW_LOSSES = LOSSES
 _FEW_HALVES = 5
 _N_HYPOTHESES = 5
 _SHORT_RULES = RULES | {"full": RULES["full"] | {"n_candidates": _N_HYPOTHESES}}

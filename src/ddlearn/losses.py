@@ -158,9 +158,13 @@ class Exponential(Loss):
     trainer = "ada_boost"
     largest_exponent = 30.0
 
-    def _split(self, margin: Margins) -> tuple[Margins, Margins]:
-        exponent = np.minimum(-margin, self.largest_exponent)
-        return np.exp(exponent), -margin - exponent
+    def _split(self, margin: Margins) -> tuple[Margins, Margins | float]:
+        """Return the exponential, and by how much the exponent is larger than allowed."""
+        exponent = -margin
+        if np.max(exponent, initial=0) <= self.largest_exponent:  # as nearly always
+            return np.exp(exponent), 0.0
+        allowed = np.minimum(exponent, self.largest_exponent)
+        return np.exp(allowed), exponent - allowed
 
     def value(self, margin: Margins) -> Margins:
         exponential, excess = self._split(margin)

@@ -18,6 +18,7 @@ from sklearn.datasets import load_digits, make_multilabel_classification
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
+from sklearn.utils.validation import validate_data
 from test_losses import SquaredHinge
 
 from ddlearn import (
@@ -445,6 +446,30 @@ def test_one_row_costs_one_product_with_the_atoms(digits, grams, monkeypatch):
     model.predict(X[:1])
     assert n_rows == [1]
     assert not grams
+
+
+def test_samples_are_taken_as_they_are_only_where_validation_would_return_them(digits):
+    X, y = digits
+    model = quick().fit(X, y)
+    options = {"dtype": [np.float64, np.float32], "order": "C", "ensure_all_finite": False, "reset": False}
+    for ready in (X, X[:1], X[3:9], X.astype(np.float32)):
+        assert model._is_checked(ready)
+        assert validate_data(model, ready, **options) is ready
+    others = (
+        X.tolist(),
+        X.astype(int),
+        X.astype(">f8"),
+        np.asfortranarray(X),
+        X[::2],
+        X[:, :-1],
+        X[0],
+        X[:0],
+        csr_array(X),
+    )
+    assert not any(model._is_checked(other) for other in others)
+    assert not clone(model)._is_checked(X)
+    model.feature_names_in_ = np.array([f"pixel {k}" for k in range(X.shape[1])], dtype=object)
+    assert not model._is_checked(X)  # validation warns of the missing names
 
 
 def test_prediction_leaves_no_trace_in_the_model(digits):

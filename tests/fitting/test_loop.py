@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -114,6 +113,11 @@ def evaluate(state, settings, training, priors) -> float:
         classification_weight=settings.classification_weight,
         priors=priors,
     ).total
+
+
+def assert_objective_never_rises(model):
+    objectives = np.array([record.objective for record in model.history_])
+    assert (np.diff(objectives) <= 1e-11 * np.abs(objectives[1:])).all()
 
 
 def assert_no_step_raises_the_objective(training, progress, n_iter=4):
@@ -278,8 +282,20 @@ def test_samples_that_are_atoms_have_the_typical_noise_at_first(scales):
 def test_a_default_fit_never_raises_the_objective(loss, sparse_coder):
     X, y = load_digits(return_X_y=True)
     model = make_pursuit(50, loss=loss, sparse_coder=sparse_coder, max_iter=12, tol=0, random_state=0)
-    objectives = np.array([record.objective for record in model.fit(X[:400], y[:400]).history_])
-    assert (np.diff(objectives) <= 1e-11 * np.abs(objectives[1:])).all()
+    assert_objective_never_rises(model.fit(X[:400], y[:400]))
+
+
+@every_loss
+def test_samples_that_represent_themselves_do_not_raise_the_objective(loss):
+    # With half of the samples as atoms, T near the dimension and classes in subspaces, as faces, the first sweep raised
+    # the objective; and undone for that, it was in all iterations.
+    rng = np.random.default_rng(0)
+    y = np.arange(150) % 5
+    X = np.vecmat(rng.standard_normal((150, 9)), rng.standard_normal((5, 9, 30))[y])
+    X = normalise(X + 0.03 * rng.standard_normal(X.shape))
+    model = make_pursuit(75, n_nonzero_coefs=20, loss=loss, max_iter=5, tol=0, random_state=0).fit(X, y)
+    assert_objective_never_rises(model)
+    assert not any(record.is_undone for record in model.history_)
 
 
 @every_loss
@@ -322,54 +338,50 @@ class Frozen(AtomUpdate):
         return dictionary, np.ones(len(dictionary))
 
 
-def test_a_guarded_update_that_raises_the_objective_is_undone_except_in_the_first_iteration():
+def test_a_guarded_update_that_raises_the_objective_is_undone():
     training, start = start_fit(LOSSES["square"]())
-    begun = iterate(start, training)
 
-    def go_on(progress, update):
-        return iterate(progress._replace(settings=replace(progress.settings, dictionary_update=update)), training)
+    def go_on(update):
+        return iterate(start._replace(settings=replace(start.settings, dictionary_update=update)), training)
 
-    spoilt, guarded, expected = (go_on(begun, update) for update in (Spoiler(), GuardedSpoiler(), Frozen()))
-    assert spoilt.history[-1].objective > begun.history[-1].objective
+    spoilt, guarded, expected = map(go_on, (Spoiler(), GuardedSpoiler(), Frozen()))
+    assert spoilt.history[-1].objective > start.history[-1].objective
     assert guarded.history[-1].is_undone
     assert not expected.history[-1].is_undone
-    np.testing.assert_array_equal(guarded.state.model.dictionary, begun.state.model.dictionary)
+    np.testing.assert_array_equal(guarded.state.model.dictionary, start.state.model.dictionary)
     np.testing.assert_array_equal(guarded.state.model.class_cost, expected.state.model.class_cost)
-    assert guarded.history[-1].objective == expected.history[-1].objective <= begun.history[-1].objective
-    assert not go_on(start, GuardedSpoiler()).history[-1].is_undone
+    assert guarded.history[-1].objective == expected.history[-1].objective <= start.history[-1].objective
 
 
-class CautiousSpoiler(GuardedSpoiler):
-    def make_cautious(self):
-        return AtomUpdate()
-
-
-def test_a_cautious_update_takes_the_place_of_one_that_raises_the_objective():
-    training, start = start_fit(LOSSES["square"]())
-    cautious, expected = (
-        iterate(start._replace(settings=replace(start.settings, dictionary_update=update)), training)
-        for update in (CautiousSpoiler(), AtomUpdate())
+def test_the_first_sweep_is_not_judged_unless_there_are_classifiers_to_start_from():
+    loss = LOSSES["logistic"]()
+    plain, guarded = ({"dictionary_update": resolve_dictionary_update(name)} for name in ("ksvd", "guarded_ksvd"))
+    training, start = start_fit(loss, **plain)
+    expected, begun = iterate(start, training), start_fit(loss, **guarded)[1]
+    assert begun.history[0].objective == expected.history[1].objective
+    np.testing.assert_array_equal(begun.state.model.dictionary, expected.state.model.dictionary)
+    model = expected.state.model
+    learned = model.dictionary, model.coef, model.intercept
+    assert begin(training, make_settings(loss, **plain), *learned).history == (
+        begin(training, make_settings(loss, **guarded), *learned).history
     )
-    assert not cautious.history[1].is_undone
-    np.testing.assert_array_equal(cautious.state.model.dictionary, expected.state.model.dictionary)
-    assert isinstance(cautious.settings.dictionary_update, CautiousSpoiler)  # which is tried again next time
 
 
 def test_duplicates_among_the_first_atoms_do_not_keep_the_dictionary_from_being_learned():
-    # To replace atoms in use raises the objective. When K-SVD was undone for that, it was in every iteration: samples
-    # that are atoms had got tiny variances, and any change of an atom cost more than it brought.
+    # To replace atoms in use raises the objective. When the first sweep was undone for that, all were: samples that are
+    # atoms had got tiny variances, and any change of an atom cost more than it brought.
     rng = np.random.default_rng(0)
     y = np.arange(240) % 3
     X = normalise(rng.standard_normal((3, 12))[y] + 0.1 * rng.standard_normal((240, 12)))  # all of a class are alike
     model = make_pursuit(120, n_nonzero_coefs=3, max_iter=5, random_state=0).fit(X, y)
     assert not all(record.is_undone for record in model.history_[1:])
-    assert all(after.objective <= before.objective for before, after in pairwise(model.history_))
+    assert_objective_never_rises(model)
 
 
 def test_guarded_ksvd_is_ksvd_while_that_lowers_the_objective():
     plain, guarded = (
-        run_to_end(*start_fit(LOSSES["square"](), dictionary_update=resolve_dictionary_update(name), max_iter=2))
-        for name in ("ksvd", "guarded_ksvd")
+        run_to_end(*start_fit(LOSSES["square"](), dictionary_update=resolve_dictionary_update(name), max_iter=max_iter))
+        for name, max_iter in (("ksvd", 3), ("guarded_ksvd", 2))  # whose first sweep belongs to the start
     )
     assert isinstance(guarded.settings.dictionary_update, GuardedKSVDUpdate)
     assert not any(record.is_undone for record in guarded.history)

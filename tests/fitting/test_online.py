@@ -147,7 +147,7 @@ def test_a_memory_touches_the_costs_it_remembers(name):
         places.append(np.random.default_rng(1).standard_normal((3, N_COMPONENTS + 1)))
     for classifiers in places:
         request = ExpansionRequest(
-            loss, loss.curvature, trainer.sample_weights, [0, 2], classifiers[[0, 2]], [False, False], None
+            loss, loss.curvature, trainer.sample_weights, [0, 2], classifiers[[0, 2]], "none", None
         )
         remembered, real = memory.expand(request), part.expand(request)
         np.testing.assert_allclose(remembered.costs, real.costs, rtol=1e-9)
@@ -171,7 +171,7 @@ def test_the_memory_of_two_batches_is_the_sum():
     loss, parts = resolve_loss("logistic"), [make_labelled_codes(0), make_labelled_codes(1)]
     classifiers = np.random.default_rng(2).standard_normal((3, N_COMPONENTS + 1))
     request = ExpansionRequest(
-        loss, loss.curvature, lambda gradient, curvature: curvature, range(3), classifiers, [True] * 3, None
+        loss, loss.curvature, lambda gradient, curvature: curvature, range(3), classifiers, "each", None
     )
     nothing = CostParabolas.nothing(3, N_COMPONENTS, loss)
     one_by_one = nothing

@@ -28,7 +28,7 @@ from ..losses import check_number
 from .coders import PIVOT_FLOOR, KernelCoder, RowArrays, Sizes, SparseCoder
 
 # A smaller change, in multiples of the machine epsilon and relative to the largest coefficient, is a rounding error.
-_ROUNDING_ERRORS_OF_COEFFICIENT = 4
+_ROUNDING_ERRORS = 4
 _MAX_UPDATES = 20  # of noise and codes in adapt
 _ADAPT_TOL = 0.01  # relative change of the mean squared residual; noise is never so white that more would be exact
 _ATOMS_OWN_SHARE = 1e-6  # a sample with a smaller relative residual is a copy of an atom, without noise to measure
@@ -78,6 +78,7 @@ class ElasticNet(KernelCoder):
 
     starts_from_codes = True
     has_penalty = True
+    reads_atoms = True
     default_budget = 256
 
     def __init__(
@@ -133,13 +134,23 @@ class ElasticNet(KernelCoder):
         lasso, ridge = (values.dtype.type(number) for number in (self._get_alpha() * self.l1_ratio, self.ridge))
         return lasso * np.abs(values).sum(axis=1) + ridge / 2 * np.vecdot(values, values)
 
-    def _solve(self, problem: RowArrays, energies: Floats | None, sizes: Sizes, codes: RowCodes) -> None:
+    def _solve(
+        self, problem: RowArrays, energies: Floats | None, dictionary: Floats | None, sizes: Sizes, codes: RowCodes
+    ) -> None:
         self._check_parameters()
-        dtype = codes.values.dtype
+        gram, dtype = problem[0], codes.values.dtype
         if energies is None:
             energies = _bound_energies(*problem[:2])
+        rounding = dtype.type(_ROUNDING_ERRORS * np.finfo(dtype).eps)
+        # In terms of features, only the ridge keeps matrices from being singular.
+        is_regular = self.ridge > rounding * np.trace(gram)
+        if dictionary is None or not is_regular or not dictionary.shape[1] < codes.values.shape[1]:
+            dictionary = np.empty((len(gram), 0), dtype)
+        bits = np.iinfo(np.int64 if dtype == np.float64 else np.int32)
         solve_elastic_net_rows(
             *problem,
+            dictionary,
+            np.ascontiguousarray(dictionary.T),
             energies,
             dtype.type(self._get_alpha() * self.l1_ratio),
             dtype.type(self.ridge),
@@ -147,8 +158,9 @@ class ElasticNet(KernelCoder):
             (self.tol / 2 * energies).astype(dtype),
             self.max_rounds,
             dtype.type(PIVOT_FLOOR[dtype]),
-            dtype.type(_ROUNDING_ERRORS_OF_COEFFICIENT * np.finfo(dtype).eps),
-            make_elastic_net_workspace(*sizes),
+            rounding,
+            bits.dtype.type(-1 if self.positive else bits.max),
+            make_elastic_net_workspace(*sizes[:4], dictionary.shape[1], dtype),
             *codes,
             np.empty(len(energies), dtype),
         )

@@ -137,15 +137,24 @@ class Encoder:
         """Return the products of the samples with the atoms, computed in tiles of rows."""
         out = np.empty((len(X), len(self.dictionary)), X.dtype) if out is None else out[: len(X)]
         for tile in split_rows(len(X)):
-            np.matmul(X[tile], self.dictionary.T, out=out[tile])
+            # BLAS need not turn these around for each tile: 6 % faster in float32, and much more for a few rows.
+            np.matmul(X[tile], self.atoms_by_feature, out=out[tile])
         return out
 
-    def encode_block(self, correlations: Floats, energies: Floats) -> RowCodes:
-        """Return the traditional codes of a block of rows, given their products with the atoms and squared norms."""
+    def encode_block(self, correlations: Floats, energies: Floats, init_codes: RowCodes | None = None) -> RowCodes:
+        """Return the traditional codes of a block of rows, given their products with the atoms and squared norms.
+
+        A coder that can start from codes starts from ``init_codes``.
+        """
         no_classes = np.empty((0, len(self.gram)), self.gram.dtype)
         no_terms = np.empty((len(correlations), 0), self.gram.dtype)
         problem = self.gram, correlations, no_classes, no_terms, no_terms
-        return self.sparse_coder.encode(*problem, n_nonzero_coefs=self.n_nonzero_coefs, energies=energies)
+        options: dict[str, Any] = {"n_nonzero_coefs": self.n_nonzero_coefs, "energies": energies}
+        if self.sparse_coder.reads_atoms:
+            options["dictionary"] = self.dictionary
+        if self.sparse_coder.starts_from_codes:
+            options["init_codes"] = init_codes
+        return self.sparse_coder.encode(*problem, **options)
 
     def encode(
         self, X: Floats, *, n_jobs: int | None = None, block_rows: int = TILE_ROWS, first_row: int = 0

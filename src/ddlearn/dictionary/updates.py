@@ -81,8 +81,8 @@ class DictionaryUpdate(BaseEstimator, ABC):
     is_additive : bool
         The update is an :class:`AdditiveUpdate`: a fit calls its methods on sums over the samples, not :meth:`update`.
     is_guarded : bool
-        A fit undoes the update where it raises the objective, and tries :meth:`make_cautious` instead; if that raises
-        it too, atoms and codes stay as they were, except in the first iteration.
+        A fit undoes the update where it raises the objective: atoms and codes stay as they were.  The first update of
+        a fit belongs to its start, and is not judged.
 
     See Also
     --------
@@ -105,10 +105,6 @@ class DictionaryUpdate(BaseEstimator, ABC):
     is_monotone = False
     is_additive = False
     is_guarded = False
-
-    def make_cautious(self) -> DictionaryUpdate:
-        """Return an update that takes fewer risks than this one, or itself if there is none."""
-        return self
 
     @abstractmethod
     def update(
@@ -464,8 +460,7 @@ class AtomUpdate(AdditiveUpdate):
 class GuardedKSVDUpdate(KSVDUpdate):
     """Approximate K-SVD that does not raise the objective: where it would, atoms and codes stay as they were.
 
-    Before that it is tried without the replacement of near-duplicate atoms.  Only the first sweep of a fit may raise
-    the objective.
+    The first sweep of a fit, which makes atoms of samples, belongs to its start: the objective is recorded after it.
 
     To improve the atoms with the weights of the noise instead, as :class:`AtomUpdate` does, would lower the objective
     further, but by a few samples that are represented ever better than the others, and predicts worse.
@@ -482,9 +477,6 @@ class GuardedKSVDUpdate(KSVDUpdate):
     """
 
     is_guarded = True
-
-    def make_cautious(self) -> GuardedKSVDUpdate:
-        return GuardedKSVDUpdate(max_coherence=1.0, outlier_fraction=self.outlier_fraction)
 
 
 class BlockCoordinateUpdate(AtomUpdate):
@@ -518,8 +510,8 @@ class MODUpdate(AdditiveUpdate):
     with a tiny :math:`\epsilon` that leaves an atom where it was when the samples do not determine it.  The norm of
     each new atom moves into its codes, so the reconstruction is that of the least squares solution; classifier
     coefficients divided by the returned ``atom_scale`` leave the margins as they were.  Of the MAP objective only the
-    prior of the classifiers can rise then, and where it does by more than the rest falls, a fit uses
-    :class:`AtomUpdate` instead.  So it does if an atom vanishes in the solution.
+    prior of the classifiers can rise then, and where it does by more than the rest falls, a fit undoes the update.
+    Where an atom vanishes in the solution, the update is that of :class:`AtomUpdate`.
 
     Parameters
     ----------

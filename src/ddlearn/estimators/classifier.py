@@ -6,7 +6,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeGuard
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -201,7 +201,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     converged_ : bool
         Whether the objective had settled.
     history_ : list of IterationRecord
-        What each iteration did, starting with the state before the first.
+        What each iteration did, starting with the state before the first; its objective never rises by default.
     refinement_ : list of EpochRecord
         What each epoch of refinement did, starting with the model before the first epoch.
     stream_ : object
@@ -582,9 +582,25 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             predictors[dtype] = make_predictor(self, dtype)
         return predictors[dtype]
 
+    def _is_checked(self, X: ArrayLike) -> TypeGuard[Floats]:
+        """Whether `validate_data` would return X as it is, for which a single sample does not have the time."""
+        fitted = vars(self)
+        return (
+            type(X) is np.ndarray
+            and X.dtype.char in "df"
+            and X.dtype.isnative
+            and X.flags.c_contiguous
+            and X.ndim == 2
+            and len(X) > 0
+            and X.shape[1] == fitted.get("n_features_in_")
+            and "components_" in fitted
+            and "feature_names_in_" not in fitted
+        )
+
     def _check_new(self, X: ArrayLike, mask: ArrayLike | None) -> tuple[Floats, Flags | None]:
-        check_is_fitted(self, "components_")
-        X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False, reset=False)
+        if not self._is_checked(X):
+            check_is_fitted(self, "components_")
+            X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False, reset=False)
         return X, None if mask is None else check_mask(mask, X.shape)
 
     def _encode(self, X: ArrayLike) -> RowCodes:

@@ -1,7 +1,8 @@
 """Algorithm 2 of the paper: codes, classifiers, dictionary and scales are improved in turn until the objective settles.
 
 Each step lowers the MAP objective (Eq. 3 with priors) in one group of variables and leaves the others alone.  Only
-dictionary updates that change codes can raise it, as the one that the paper prints; a guarded one is undone then.
+dictionary updates that change codes can raise it, as the one that the paper prints; a guarded one is undone then, so
+that the objective never rises.
 
 The first half of this file holds the steps on one part of the training set, wherever the part is.  The second half
 puts them together.
@@ -403,15 +404,26 @@ def begin(
     coef: Floats | None = None,
     intercept: Floats | None = None,
 ) -> FitProgress:
-    """Code the samples without labels, train classifiers on the codes, and set priors and scales."""
+    """Code the samples without labels, train classifiers on the codes, and set priors and scales.
+
+    With a guarded dictionary update and without classifiers to start from, the four steps are done once before the
+    objective is recorded, unless there are to be no iterations.  The first atoms are samples, which represent
+    themselves: the objective rewards that, and to make them atoms that serve others, too, may raise it.  Undone for
+    that, they would stay samples for ever.
+    """
     facts = training.facts
     settings = replace(settings, sparse_coder=_adapt_coder(training, settings, dictionary))
+    is_new = coef is None
     coef = np.zeros((facts.n_classes, len(dictionary)), facts.dtype) if coef is None else coef
     intercept = np.zeros(facts.n_classes, facts.dtype) if intercept is None else intercept
     encoder = Encoder.of(dictionary, settings.sparse_coder, settings.n_nonzero_coefs, settings.n_jobs)
     parts = training.parts.map(code_label_free, settings, encoder)
     state = FitState(Model(dictionary, coef, intercept, np.empty(0)), encoder, parts)
     scaled = update_scales(train_classifiers(state, settings, training), settings, training)
+    if is_new and settings.dictionary_update.is_guarded and settings.max_iter:
+        state, _ = encode(scaled.state, settings)
+        state = train_classifiers(state, settings, training, scaled.priors.ridge)
+        scaled = _improve_atoms(state, settings, training, scaled.priors).scaled
     return FitProgress(settings, scaled.state, scaled.priors, [make_record(0, scaled, facts.n_samples)])
 
 
@@ -443,14 +455,10 @@ def iterate(progress: FitProgress, training: TrainingSet) -> FitProgress:
     state = train_classifiers(state, settings, training, priors.ridge)
     trained = perf_counter()
     step = _improve_atoms(state, settings, training, priors)
-    is_undone, update = False, settings.dictionary_update
-    if update.is_guarded and step.exceeds(last.objective) and (cautious := update.make_cautious()) is not update:
-        step = _improve_atoms(state, replace(settings, dictionary_update=cautious), training, priors)
-    # The first sweep is never undone: samples that are atoms would then get tiny variances, any later change of an atom
-    # would cost more than it brings, and atoms would stay samples for ever.
-    if update.is_guarded and progress.n_iter > 0 and step.exceeds(last.objective):
+    is_undone = False
+    if settings.dictionary_update.is_guarded and step.exceeds(last.objective):
         kept = _DictionaryStep(update_scales(state, settings, training, priors), 0, step.scale_seconds)
-        # Not so only if it has risen before, as by alignment, which moves the samples.
+        # It is not higher yet, unless samples were moved by alignment.
         is_undone = sum(kept.scaled.objective) < sum(step.scaled.objective)
         step = kept if is_undone else step
     record = make_record(

@@ -106,9 +106,9 @@ class Predictor:
             return self._evidence_robustly(X, mask)
 
         def weigh(rows: slice, _: None) -> Floats:
-            samples, codes = self._encode_rows(X, rows)
-            evidence = self.rule.evidence(self.model, samples, codes)
-            return self._average_views(samples, evidence) if len(self.views) else evidence
+            samples, energies = self._scale_rows(X, rows)
+            evidence, codes = self._weigh(samples, energies)
+            return self._average_views(samples, codes, evidence) if len(self.views) else evidence
 
         return np.concatenate(map_blocks(weigh, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs))
 
@@ -116,23 +116,30 @@ class Predictor:
         """Return label-free codes."""
 
         def encode_rows(rows: slice, _: None) -> RowCodes:
-            return self._encode_rows(X, rows)[1] if self.robust is None else self._code_robustly(X, None, rows)[0].codes
+            if self.robust is not None:
+                return self._code_robustly(X, None, rows)[0].codes
+            samples, energies = self._scale_rows(X, rows)
+            return self.encoder.encode_block(self.encoder.correlate(samples), energies)
 
         return RowCodes.join(map_blocks(encode_rows, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs))
 
-    def _encode_rows(self, X: Floats, rows: slice) -> tuple[Floats, RowCodes]:
-        """Return samples as they are coded, and their codes."""
-        encoder, samples = self.encoder, self.scaling.apply(X[rows])
-        energies = measure_energies(samples, rows.start, remedy=_REMEDY, original=X[rows])
-        return samples, encoder.encode_block(encoder.correlate(samples), energies)
+    def _scale_rows(self, X: Floats, rows: slice) -> tuple[Floats, Floats]:
+        """Return samples as they are coded, and their squared norms."""
+        samples = self.scaling.apply(X[rows])
+        return samples, measure_energies(samples, rows.start, remedy=_REMEDY, original=X[rows])
 
-    def _average_views(self, samples: Floats, evidence: Floats) -> Floats:
-        """Return the mean evidence of images, given that of the first view, and of distorted copies."""
+    def _weigh(self, samples: Floats, energies: Floats, start: RowCodes | None = None) -> tuple[Floats, RowCodes]:
+        """Return the evidence of samples that are taken to be complete, correct and registered, and their codes."""
+        correlations = self.encoder.correlate(samples)
+        codes = self.encoder.encode_block(correlations, energies, start)
+        return self.rule.evidence(self.model, samples, codes, correlations=correlations), codes
+
+    def _average_views(self, samples: Floats, codes: RowCodes, evidence: Floats) -> Floats:
+        """Return the mean evidence of images, given the codes and the evidence of the first view, and of copies."""
         total = evidence
         for field in self.views:
             view = displace(samples, np.broadcast_to(field, (len(samples), *field.shape)))
-            codes = self.encoder.encode_block(self.encoder.correlate(view), np.vecdot(view, view))
-            total = total + self.rule.evidence(self.model, view, codes)
+            total = total + self._weigh(view, np.vecdot(view, view), codes)[0]
         return total / (len(self.views) + 1)
 
     def _code_robustly(self, X: Floats, mask: Flags | None, rows: slice) -> tuple[CodedBlock, Floats]:
@@ -155,7 +162,7 @@ class Predictor:
         if len(self.views):
             whole = np.flatnonzero(coded.is_known.all(axis=1) & ~coded.is_wrong.any(axis=1))
             if whole.size:  # images with missing or wrong pixels have one view
-                evidence[whole] = self._average_views(coded.samples[whole], evidence[whole])
+                evidence[whole] = self._average_views(coded.samples[whole], coded.codes.rows(whole), evidence[whole])
         evidence[~coded.is_known.any(axis=1)] = self.prior_evidence
         return evidence
 

@@ -124,8 +124,18 @@ class InferenceRule(BaseEstimator, ABC):
         """Raise unless all parameters make sense for this number of classes."""
 
     @abstractmethod
-    def evidence(self, model: LabelModel, samples: Floats, codes: RowCodes, is_kept: Flags | None = None) -> Floats:
-        """Return the evidence for each class; features that are not kept do not count."""
+    def evidence(
+        self,
+        model: LabelModel,
+        samples: Floats,
+        codes: RowCodes,
+        is_kept: Flags | None = None,
+        correlations: Floats | None = None,
+    ) -> Floats:
+        """Return the evidence for each class; features that are not kept do not count.
+
+        ``correlations``, the products of samples with atoms, are computed where they are needed and not given.
+        """
 
 
 class FastInference(InferenceRule):
@@ -138,7 +148,14 @@ class FastInference(InferenceRule):
     DDLClassifier(inference=FastInference())
     """
 
-    def evidence(self, model: LabelModel, samples: Floats, codes: RowCodes, is_kept: Flags | None = None) -> Floats:
+    def evidence(
+        self,
+        model: LabelModel,
+        samples: Floats,
+        codes: RowCodes,
+        is_kept: Flags | None = None,
+        correlations: Floats | None = None,
+    ) -> Floats:
         fitted = model.coder.model
         return compute_evidence(fitted.scores(codes), model.coder.loss, fitted.class_cost)
 
@@ -177,9 +194,17 @@ class FullInference(InferenceRule):
                     f"n_candidates={self.n_candidates}, but there are only {n_classes} classes: use None for all."
                 )
 
-    def evidence(self, model: LabelModel, samples: Floats, codes: RowCodes, is_kept: Flags | None = None) -> Floats:
+    def evidence(
+        self,
+        model: LabelModel,
+        samples: Floats,
+        codes: RowCodes,
+        is_kept: Flags | None = None,
+        correlations: Floats | None = None,
+    ) -> Floats:
         if is_kept is None or is_kept.all():
-            correlations, energies = model.coder.encoder.correlate(samples), np.vecdot(samples, samples)
+            correlations = model.coder.encoder.correlate(samples) if correlations is None else correlations
+            energies = np.vecdot(samples, samples)
             return self._compare(model, correlations, energies, codes, n_features=samples.shape[1])
         evidence = np.empty((len(samples), len(model.coder.model.coef)), samples.dtype)
         for mask, rows in _group_equal(is_kept):
