@@ -466,7 +466,8 @@ def test_bad_parameters_are_named(digits, parameters, message):
 
 @pytest.mark.parametrize("refine", [1.5, True, "yes", Jitter()])
 def test_what_is_no_refiner_is_refused(digits, refine):
-    message = re.escape(f"refine must be 'classifiers', None, a number of epochs, or a Refiner object, got {refine!r}")
+    known = "'auto', 'classifiers', None, a number of epochs, or a Refiner object"
+    message = re.escape(f"refine must be {known}, got {refine!r}")
     with pytest.raises(TypeError, match=message):
         quick(refine=refine).fit(*digits[:2])
 

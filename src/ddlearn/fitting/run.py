@@ -147,11 +147,15 @@ class FitRun:
         return attributes
 
     def _trains_on_label_free_codes(self) -> bool:
-        """Whether classifiers are, after the loop; refinement trains its own, but may keep their class costs."""
+        """Whether classifiers are, after the loop.
+
+        Refinement trains its own, but may keep the class costs of these, and needs images registered as new ones are.
+        """
         refiner, settings = self.plan.refiner, self.settings
-        if refiner is not None:
-            return refiner.choose_cost(settings.is_multilabel, settings.loss).keeps_class_cost
-        return self.plan.refits
+        if refiner is None:
+            return self.plan.refits
+        keeps_class_cost = refiner.choose_cost(settings.is_multilabel, settings.loss).keeps_class_cost
+        return keeps_class_cost or settings.registration is not None
 
     def _begin(self) -> FitProgress:
         """Return the state before the first iteration, or the one to resume from."""
