@@ -17,8 +17,9 @@ from ddlearn import (
 )
 from ddlearn.classifiers import resolve_trainer
 
-# Few iterations: the checks ask for behaviour, not for accuracy.
+# Few iterations, and no search of settings: the checks ask for behaviour, not for accuracy.
 QUICK = {"max_iter": 3, "random_state": 0}
+PURSUIT = {"sparse_coder": "ormp", "refine": "classifiers"} | QUICK
 
 
 def make_estimators():
@@ -28,12 +29,12 @@ def make_estimators():
     for parameter, registry in choices.items():
         for name in registry:
             if name != getattr(default, parameter):
-                yield DDLClassifier(**{parameter: name}, **QUICK)
+                yield DDLClassifier(**PURSUIT | {parameter: name})
     # "auto" has chosen all trainers above but the general one, which is there for losses of one's own.
-    yield DDLClassifier(classifier_trainer="newton", **QUICK)
-    yield DDLClassifier(scales=ConjugateScales("shared"), refine=None, scale="standard", **QUICK)
-    yield DDLClassifier(scales="jeffreys", scale=None, **QUICK)
-    yield DDLClassifier(scale=StandardScaler(), **QUICK)
+    yield DDLClassifier(classifier_trainer="newton", **PURSUIT)
+    yield DDLClassifier(scales=ConjugateScales("shared"), scale="standard", **PURSUIT | {"refine": None})
+    yield DDLClassifier(scales="jeffreys", scale=None, **PURSUIT)
+    yield DDLClassifier(scale=StandardScaler(), **PURSUIT)
     yield DDLClassifier(refine=1, **QUICK)
     yield KSVD(**QUICK)
     yield CodeClassifier()
