@@ -1,6 +1,8 @@
-"""scikit-learn's own checks over every loss, update, trainer and coder."""
+"""scikit-learn's own checks, with every loss, update, trainer and coder in one of the models."""
 
 from __future__ import annotations
+
+from itertools import cycle
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -21,18 +23,14 @@ QUICK = {"max_iter": 3, "random_state": 0}
 
 
 def make_estimators():
-    default = DDLClassifier()
+    """Yield models that have every loss, update, coder and kind of option between them."""
     yield DDLClassifier(random_state=0)
-    choices = {"loss": LOSSES, "dictionary_update": DICTIONARY_UPDATES, "sparse_coder": SPARSE_CODERS}
-    for parameter, registry in choices.items():
-        for name in registry:
-            if name != getattr(default, parameter):
-                yield DDLClassifier(**{parameter: name}, **QUICK)
+    for update, loss, coder in zip(DICTIONARY_UPDATES, cycle(LOSSES), cycle(SPARSE_CODERS), strict=False):
+        yield DDLClassifier(dictionary_update=update, loss=loss, sparse_coder=coder, **QUICK)
     # "auto" has chosen all trainers above but the general one, which is there for losses of one's own.
-    yield DDLClassifier(classifier_trainer="newton", **QUICK)
-    yield DDLClassifier(scales=ConjugateScales("shared"), refine=None, sparse_output=False, **QUICK)
-    yield DDLClassifier(scales="jeffreys", **QUICK)
-    yield DDLClassifier(refine=1, **QUICK)
+    shared = ConjugateScales("shared")
+    yield DDLClassifier(classifier_trainer="newton", scales=shared, refine=None, sparse_output=False, **QUICK)
+    yield DDLClassifier(scales="jeffreys", refine=1, **QUICK)
     yield KSVD(**QUICK)
     yield KSVD(sparse_output=False, **QUICK)
     yield CodeClassifier()
