@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 # The tests of the kernels: those in their folder, and in other folders those that name a kernel or its slow twin.
 KERNEL_TESTS := tests/kernels tests/dictionary tests/classifiers tests/coding/test_jitter.py -k "kernel or twin"
 
-.PHONY: help demo test test-browser nightly lint coverage bench reproduce scaling docs clean
+.PHONY: help demo test test-browser nightly lint coverage bench generalise reproduce scaling docs clean
 
 help:
 	@echo "make demo    learn scikit-learn's digits, compare with the alternatives, write the interactive report.html"
@@ -18,6 +18,7 @@ help:
 	@echo "make lint    check style and types"
 	@echo "make coverage  list the lines that no test reaches, kernels included"
 	@echo "make bench   measure against spams, dictlearn and scikit-learn (DDLEARN_DATA=folder for the real data)"
+	@echo "make generalise  compare the defaults with other classifiers on twenty sets of different kinds (DDLEARN_DATA as above)"
 	@echo "make reproduce  measure the paper's figures and tables into results/ (WHAT=usps JOBS=2; DDLEARN_DATA as above)"
 	@echo "make scaling measure fits of up to 5 million rows, in memory and on Dask, and write docs/scaling.md (a quarter of an hour)"
 	@echo "make docs    build the documentation, examples and all, into docs/_build/html (DDLEARN_DATA as above)"
@@ -60,8 +61,14 @@ coverage: $(VENV)/.test,coverage
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.run
+	$(BIN)/python -m benchmarks.elastic_net
+	$(BIN)/python -m benchmarks.refinement
+	$(BIN)/python -m benchmarks.latency
 	$(BIN)/python -m benchmarks.fit
 	$(BIN)/python -m benchmarks.fit --scaling
+
+generalise: $(VENV)/.bench
+	$(BIN)/python -m benchmarks.out_of_the_box
 
 # An interrupted run goes on; `python -m reproduction --help` lists what there is and more options.
 reproduce: $(VENV)/.reproduce

@@ -7,10 +7,11 @@ difference of two fits, so that what each does once, at the start and at the end
 from __future__ import annotations
 
 import argparse
+import ctypes
+import gc
 import json
 import subprocess
 import sys
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
@@ -35,6 +36,7 @@ def _fit_ddlearn(data: Labelled, n_components: int, n_nonzero_coefs: int, max_it
 
     DDLClassifier(
         n_components,
+        scale=None,
         n_nonzero_coefs=n_nonzero_coefs,
         max_iter=max_iter,
         tol=0,
@@ -48,7 +50,9 @@ def _fit_ddlearn(data: Labelled, n_components: int, n_nonzero_coefs: int, max_it
 def _fit_dksvd(data: Labelled, n_components: int, n_nonzero_coefs: int, max_iter: int) -> None:
     from dictlearn.classification import DDLClassifier
 
-    DDLClassifier(n_components, n_nonzero_coefs=n_nonzero_coefs, max_iter=max_iter, random_state=0).fit(*data)
+    DDLClassifier(n_components, scale=None, n_nonzero_coefs=n_nonzero_coefs, max_iter=max_iter, random_state=0).fit(
+        *data
+    )
 
 
 def _fit_lcksvd(data: Labelled, n_components: int, n_nonzero_coefs: int, max_iter: int) -> None:
@@ -98,21 +102,34 @@ def _measure_products(data: Labelled, n_components: int, n_nonzero_coefs: int) -
 
 
 def _measure_whole_fit(data: Labelled, n_components: int, n_nonzero_coefs: int) -> dict[str, float]:
-    """Time 20 outer iterations with the logistic loss, start and last training of W; and trace the memory."""
+    """Time 20 outer iterations with the logistic loss, start and last training of W; and measure the memory."""
     from ddlearn import DDLClassifier
 
     model = DDLClassifier(
-        n_components, n_nonzero_coefs=n_nonzero_coefs, loss="logistic", tol=0, n_jobs=N_JOBS, random_state=0
+        n_components, scale=None, n_nonzero_coefs=n_nonzero_coefs, loss="logistic", tol=0, n_jobs=N_JOBS, random_state=0
     )
     model.fit(*data.take(1000))  # compile
     start = perf_counter()
     model.fit(*data)
     seconds = perf_counter() - start
-    tracemalloc.start()  # after the timing, which it would slow down; two iterations reach the peak
-    model.set_params(max_iter=2).fit(*data)
-    extra = tracemalloc.get_traced_memory()[1]
+    extra = measure_peak(lambda: model.set_params(max_iter=2).fit(*data))  # two iterations reach the peak
     codes = len(data.y) * n_nonzero_coefs * (4 + data.X.itemsize)
     return {"fit": seconds, "extra_bytes": extra, "data_bytes": data.X.nbytes, "codes_bytes": codes}
+
+
+def measure_peak(work: Callable[[], object]) -> int:
+    """Return the bytes that a call adds to resident memory at its peak, those of Numba and BLAS too (Linux)."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # what earlier calls have freed must not serve this one unseen
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is the present from here on
+    before = _read_memory("VmRSS")
+    work()
+    return _read_memory("VmHWM") - before
+
+
+def _read_memory(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(name))
 
 
 def _encode(data: Labelled, n_components: int, n_nonzero_coefs: int) -> tuple[Any, Any]:

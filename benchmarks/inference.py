@@ -42,7 +42,7 @@ def compare_rules() -> None:
     X, X_test = (normalize(samples.astype(np.float64)) for samples in (X, X_test))
     print("| K=300, T=3, f64 | full over fast | error, fast (%) | error, full (%) |\n| --- | --- | --- | --- |")
     for loss in LOSSES:
-        fast = DDLClassifier(300, n_nonzero_coefs=3, loss=loss, random_state=0).fit(X, y)
+        fast = DDLClassifier(300, scale=None, n_nonzero_coefs=3, loss=loss, random_state=0).fit(X, y)
         full = copy(fast).set_params(inference="full")
         seconds = np.array([[measure(model, X_test) for model in (fast, full)] for _ in range(N_REPEATS)]).min(axis=0)
         errors = [100 * (1 - model.score(X_test, y_test)) for model in (fast, full)]

@@ -1,22 +1,29 @@
-"""What one prediction costs beyond its arithmetic: ``python -m benchmarks.latency``.
+"""What one prediction costs beyond its arithmetic, and what views cost: ``python -m benchmarks.latency``.
 
-One sample of 784 features goes through ``predict`` of a model with 500 atoms, beside the bare product ``X @ D.T``
-followed by the bare kernel.  The rest is checks, bookkeeping and the label rule.
+Pursuit: one sample of 784 features goes through ``predict`` of a model with 500 atoms, beside the bare product
+``X @ D.T`` followed by the bare kernel.  The rest is checks, bookkeeping and the label rule.  Elastic net: one sample
+beside its share of a batch, and a batch with 16 views beside one with a single view.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
-from ddlearn import DDLClassifier
+from ddlearn import ORMP, DDLClassifier, ElasticNet
 from ddlearn.coding.coders import PIVOT_FLOOR
 from ddlearn.kernels.pursuit import make_pursuit_workspace, pursue_rows
 
-N_SAMPLES, N_FEATURES, N_COMPONENTS, N_CLASSES = 1000, 784, 500, 10
-N_ROUNDS, N_CALLS = 20, 50  # the fastest round counts
+from .problems import make_blobs
+from .run import RESULTS
+
+N_SAMPLES, IMAGE_SHAPE, N_COMPONENTS, N_CLASSES = 1000, (28, 28), 500, 10
+BATCH, N_VIEWS = 512, 16
+N_ROUNDS = 20  # the fastest one counts
 
 
 def prepare_kernel(dictionary: np.ndarray, n_nonzero_coefs: int, x: np.ndarray) -> Callable[[], np.ndarray]:
@@ -48,31 +55,67 @@ def prepare_kernel(dictionary: np.ndarray, n_nonzero_coefs: int, x: np.ndarray) 
     return run
 
 
-def time_in_turn(*calls: Callable[[], object]) -> list[float]:
-    """Return the seconds of each call, in the fastest of several rounds."""
+def time_in_turn(*calls: Callable[[], object], n_calls: int = 50) -> list[float]:
+    """Return the microseconds of each call, in the fastest of several rounds."""
     best = [np.inf] * len(calls)
     for _ in range(N_ROUNDS):
         for position, call in enumerate(calls):
             start = perf_counter()
-            for _ in range(N_CALLS):
+            for _ in range(n_calls):
                 call()
-            best[position] = min(best[position], (perf_counter() - start) / N_CALLS)
+            best[position] = min(best[position], 1e6 * (perf_counter() - start) / n_calls)
     return best
 
 
-def main() -> None:
+def make_images(dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """Return images of unit norm, in classes of images that are alike."""
     rng = np.random.default_rng(0)
-    for dtype in (np.float64, np.float32):
-        X = rng.standard_normal((N_SAMPLES, N_FEATURES)).astype(dtype)
-        y = np.arange(N_SAMPLES) % N_CLASSES
-        model = DDLClassifier(N_COMPONENTS, max_iter=1, random_state=0).fit(X, y)
-        x = X[:1]
-        bare = prepare_kernel(model.components_, model.n_nonzero_coefs_, x)
-        predict, kernel = time_in_turn(lambda x=x, model=model: model.predict(x), bare)
+    owners = np.arange(N_SAMPLES) % N_CLASSES
+    images = make_blobs(N_CLASSES, IMAGE_SHAPE, rng)[owners] + 0.5 * make_blobs(N_SAMPLES, IMAGE_SHAPE, rng)
+    return (images / np.linalg.norm(images, axis=1, keepdims=True)).astype(dtype), owners
+
+
+def measure_pursuit(dtype: np.dtype) -> dict[str, float]:
+    """Return what one sample costs, without replacement of atoms (the kernel alone) and with it (the default)."""
+    X, y = make_images(dtype)
+    x = X[:1]
+    plain = DDLClassifier(N_COMPONENTS, sparse_coder=ORMP(n_swaps=0), max_iter=1, random_state=0).fit(X, y)
+    default = DDLClassifier(N_COMPONENTS, max_iter=1, random_state=0).fit(X, y)
+    kernel = prepare_kernel(plain.components_, plain.n_nonzero_coefs_, x)
+    found = time_in_turn(lambda: plain.predict(x), lambda: default.predict(x), kernel)
+    return dict(zip(("predict", "predict_with_replacement", "product_and_kernel"), found, strict=True))
+
+
+def measure_elastic_net(dtype: np.dtype) -> dict[str, float]:
+    """Return what one sample costs alone, in a batch, and in a batch with several views."""
+    X, y = make_images(dtype)
+    settings: dict[str, Any] = {"sparse_coder": ElasticNet(0.1, l1_ratio=0.5), "refine": None, "max_iter": 1}
+    model = DDLClassifier(N_COMPONENTS, image_shape=IMAGE_SHAPE, random_state=0, **settings).fit(X, y)
+    batch = X[:BATCH]
+    (one,) = time_in_turn(lambda: model.predict(X[:1]))
+    (in_batch,) = time_in_turn(lambda: model.predict(batch), n_calls=1)
+    model.set_params(n_views=N_VIEWS)
+    (with_views,) = time_in_turn(lambda: model.predict(batch), n_calls=1)
+    return {"one": one, "one_in_batch": in_batch / BATCH, "one_in_batch_with_views": with_views / BATCH}
+
+
+def main() -> None:
+    results = {}
+    for dtype in (np.dtype(np.float64), np.dtype(np.float32)):
+        pursuit, net = measure_pursuit(dtype), measure_elastic_net(dtype)
+        results[dtype.name] = {"pursuit": pursuit, "elastic_net": net}
         print(
-            f"{np.dtype(dtype)}: predict {1e6 * predict:.0f} us, product and kernel {1e6 * kernel:.0f} us, "
-            f"ratio {predict / kernel:.2f}"
+            f"{dtype}, pursuit: predict {pursuit['predict']:.0f} us, product and kernel "
+            f"{pursuit['product_and_kernel']:.0f} us, beyond them "
+            f"{pursuit['predict'] - pursuit['product_and_kernel']:.0f} us (<= 30); with replacement of atoms "
+            f"{pursuit['predict_with_replacement']:.0f} us"
         )
+        print(
+            f"{dtype}, elastic net: predict {net['one']:.0f} us, {net['one'] / net['one_in_batch']:.1f}x of its share "
+            f"of a batch (<= 2); {N_VIEWS} views {net['one_in_batch_with_views'] / net['one_in_batch']:.1f}x one (<= 6)"
+        )
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / "latency.json").write_text(json.dumps(results, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -194,23 +194,24 @@ def make_problem(name: str, dtype: DTypeLike = np.float64, folder: Path | None =
     images = size.read(folder) if is_real else make_blobs(n_images, size.image_shape, rng)
     if size.penalty is not None:
         return _make_penalised(size, np.asarray(images[:n_images], np.float64), dtype)
-    X = _normalise(np.asarray(images, np.float64))
+    X = normalise(np.asarray(images, np.float64))
     chosen = X[rng.choice(len(X), size.n_components, replace=False)]
     noise = rng.standard_normal(chosen.shape) * (ATOM_NOISE / np.sqrt(size.n_features))
-    dictionary = _normalise(chosen + noise)
+    dictionary = normalise(chosen + noise)
     return Problem(X.astype(dtype), dictionary.astype(dtype), size.n_nonzero_coefs)
 
 
 def _make_penalised(size: Size, images: Floats, dtype: DTypeLike) -> Problem:
     from ddlearn import KSVD
 
-    X = _normalise(images)
+    X = normalise(images)
     learner = KSVD(size.n_components, max_iter=LEARNING_TURNS, random_state=SEED % 2**31)
     dictionary = learner.fit(X).components_
     return Problem(X[: size.n_samples].astype(dtype), dictionary.astype(dtype), size.n_nonzero_coefs, size.penalty)
 
 
-def _normalise(rows: Floats) -> Floats:
+def normalise(rows: Floats) -> Floats:
+    """Return the rows with unit norm."""
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / np.where(norms > 0, norms, 1)
 

@@ -127,15 +127,18 @@ def _format_verdict(verdict: Verdict) -> str:
 
 
 def format_first_calls(first_calls: Mapping[str, Mapping[str, float]]) -> str:
-    """Return the table of import and first call in a new process."""
+    """Return the table of import, first prediction of a loaded model and first coding in a new process."""
     rows = [
         [
             dtype,
             f"{times['import_seconds']:.2f}",
+            f"{times['predict_seconds']:.2f}",
             f"{times['call_seconds']:.2f}",
             f"< {FIRST_CALL_SECONDS:g}",
-            "met" if times["call_seconds"] < FIRST_CALL_SECONDS else "missed",
+            "met" if max(times["predict_seconds"], times["call_seconds"]) < FIRST_CALL_SECONDS else "missed",
         ]
         for dtype, times in first_calls.items()
     ]
-    return format_table(["new process, warm Numba cache", "import s", "first call s", "target", ""], rows)
+    return format_table(
+        ["new process, warm Numba cache", "import s", "load and predict s", "first coding s", "target", ""], rows
+    )

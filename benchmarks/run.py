@@ -15,7 +15,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+
+import numpy as np
 
 from .contenders import CONTENDERS
 from .disturbance import DISTURBING_CORES, is_disturbed, watch_others
@@ -133,11 +136,17 @@ def measure_all(
 
 
 def measure_first_calls(dtypes: Sequence[str], n_tries: int) -> dict[str, dict[str, float]]:
-    """Return the best times of import and first call; a try before the first one fills Numba's cache."""
+    """Return the best times of import and first calls; a try before the first one fills Numba's cache."""
+    from ddlearn import DDLClassifier, save
+
     best = {}
     for dtype in dtypes:
         log(f"first call, {dtype}")
-        tries = [call_module("first_call", dtype) for _ in range(1 + n_tries)][1:]
+        X = np.random.default_rng(1).standard_normal((300, 64)).astype(dtype)
+        with TemporaryDirectory() as folder:
+            path = str(Path(folder) / "model.ddl")
+            save(DDLClassifier(100, max_iter=1, random_state=0).fit(X, np.arange(300) % 3), path)
+            tries = [call_module("first_call", dtype, path) for _ in range(1 + n_tries)][1:]
         best[dtype] = {key: min(times[key] for times in tries) for key in tries[0]}
     return best
 

@@ -31,9 +31,9 @@ TILE_ROWS = 256  # chunks of whole tiles give bitwise the results of memory
 N_ITERATIONS = 4  # the first is not counted
 N_REPEATS = 3
 SETTINGS: dict[str, Any] = {
+    "scale": None,
     "tol": 0,
     "refine": None,
-    "store_codes": False,
     "dictionary_update": "block_coordinate",
     "random_state": 0,
 }

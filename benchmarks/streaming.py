@@ -68,7 +68,9 @@ def read_validation(name: str) -> Split:
 def make_model(seed: int, **parameters: object) -> DDLClassifier:
     """Return a model of the size that is compared."""
     # With the weight that was the default when the tables were made.
-    return DDLClassifier(N_COMPONENTS, classification_weight=1.0, n_jobs=-1, random_state=seed, **parameters)
+    return DDLClassifier(
+        N_COMPONENTS, scale=None, classification_weight=1.0, n_jobs=-1, random_state=seed, **parameters
+    )
 
 
 def measure_fit(split: Split, seed: int, **parameters: object) -> list[tuple[float, float]]:

@@ -63,7 +63,8 @@ def make_classifier(**settings: Any) -> DDLClassifier:
     parameters = translate(settings)
     later = {name: value for name, value in parameters.items() if name.startswith(_SET_AFTERWARDS)}
     at_once = {name: value for name, value in parameters.items() if name not in later}
-    return DDLClassifier(**nest(at_once)).set_params(**later)
+    # Experiments scale their images themselves, to unit norm.
+    return DDLClassifier(**{"scale": None} | nest(at_once)).set_params(**later)
 
 
 def make_former_model(**settings: Any) -> DDLClassifier:

@@ -12,7 +12,7 @@ from hypothesis import settings
 from reference import dsc_objective
 from scipy.sparse import csr_array
 
-from ddlearn import ORMP, Descent, RowCodes
+from ddlearn import ORMP, DDLClassifier, Descent, RowCodes
 from ddlearn.codes import Model
 from ddlearn.coding.descent import refit
 from ddlearn.coding.discriminative import DiscriminativeCoder
@@ -141,3 +141,8 @@ def leave_out(atoms, X, is_kept):
     """Return the row problems of samples of which only some features count: the features are the classes."""
     weight = np.where(is_kept, 0, -1).astype(X.dtype)
     return atoms @ atoms.T, (X * is_kept) @ atoms.T, np.ascontiguousarray(atoms.T), weight, np.zeros_like(weight)
+
+
+def make_pursuit(n_components=None, **parameters) -> DDLClassifier:
+    """Return a model with codes by pursuit that is not refined: the joint fit of the paper, of which much is known."""
+    return DDLClassifier(n_components, **{"sparse_coder": "ormp", "refine": "classifiers"} | parameters)

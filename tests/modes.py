@@ -1,7 +1,7 @@
 """What each constructor parameter does where the samples are in memory, come in batches, or are on a Dask cluster.
 
-Each row of :data:`CASES` is one value of a parameter, other than its default.  For each mode it names what the value
-changes, or says that it is refused; None where another row holds for that mode.
+Each row of :data:`CASES` is one value of a parameter, other than that of ``make_pursuit``.  For each mode it names what
+the value changes, or says that it is refused; None where another row holds for that mode.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from conftest import normalise
+from conftest import make_pursuit, normalise
 from scipy.sparse import csr_array
+from sklearn.preprocessing import MinMaxScaler
 
 from ddlearn import Alignment, ConjugateScales, DDLClassifier, PrintedCoding, SquareLev
 
@@ -43,15 +44,18 @@ class Case(NamedTuple):
     def make_models(self) -> tuple[DDLClassifier, DDLClassifier]:
         """Return the model to compare with, and the one with this value."""
         common = {"random_state": 0} | self.others
-        return DDLClassifier(**common), DDLClassifier(**common | {self.name: self.value})
+        return make_pursuit(**common), make_pursuit(**common | {self.name: self.value})
 
 
 CASES = [
     Case("n_components", 7, *["components_"] * 3),
     Case("n_components", "auto", "dictionary_sizes_", "dictionary_sizes_", REFUSED),
+    Case("scale", "standard", *["components_"] * 3),
+    Case("scale", MinMaxScaler(), "components_", "components_", REFUSED),
     Case("n_nonzero_coefs", 2, *["n_nonzero_coefs_"] * 3),
     Case("loss", "logistic", *["coef_"] * 3),
     Case("sparse_coder", "omp", *["components_"] * 3),
+    Case("sparse_coder", "elastic_net", *["components_"] * 3),
     Case("coding", PrintedCoding(max_iter=0), *["components_"] * 3),
     Case("dictionary_update", "exact_ksvd", "components_", REFUSED, REFUSED),
     Case("dictionary_update", "block_coordinate", "components_", "components_", None),
@@ -60,12 +64,15 @@ CASES = [
     Case("classifier_trainer", WholeTrainer(ridge=0.5), "coef_", REFUSED, REFUSED),
     Case("init", "gaussian", *["components_"] * 3),
     Case("fit_intercept", False, *["intercept_"] * 3),
+    Case("class_weight", {0: 9.0}, *["coef_"] * 3),
+    Case("class_weight", "balanced", None, REFUSED, None),
     Case("classification_weight", 5.0, *["components_"] * 3),
     Case("scales", ConjugateScales("shared"), *["components_"] * 3),
     Case("max_iter", 1, "n_iter_", REFUSED, "n_iter_"),
     Case("tol", 0.9, "n_iter_", REFUSED, "n_iter_"),
     Case("refine", None, *["coef_"] * 3),
     Case("refine", 1, "refinement_", REFUSED, REFUSED),
+    Case("refine", "auto", "refinement_", NOTHING, NOTHING),
     Case("inference", "full", *[EVIDENCE] * 3),
     Case("robustness", 1, *[EVIDENCE] * 3),
     Case("alignment", "translation", *[EVIDENCE] * 3, IMAGES),
@@ -74,9 +81,6 @@ CASES = [
     Case("n_views", 3, *[EVIDENCE] * 3, IMAGES),
     Case("unlabeled", 0, *["classes_"] * 3),
     Case("warm_start", True, "components_", REFUSED, "components_"),
-    Case("store_codes", False, "codes_", None, None),
-    Case("store_codes", True, None, REFUSED, "codes_"),
-    Case("sparse_output", False, *[CODES] * 3),
     Case("n_jobs", 2, *[NOTHING] * 3),
     Case("random_state", 1, *["components_"] * 3),
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import make_problem
+from conftest import make_problem, make_pursuit
 from scipy.optimize import minimize_scalar
 from scipy.special import polygamma
 from sklearn.datasets import load_digits
@@ -13,7 +13,6 @@ from ddlearn import (
     LOSSES,
     SCALES,
     ConjugateScales,
-    DDLClassifier,
     ElasticNet,
     JeffreysScales,
     MapObjective,
@@ -232,7 +231,7 @@ def fit_digits(**parameters):
     X, y = load_digits(return_X_y=True)
     X, y = X[:300], y[:300]
     quick = {"n_components": 40, "n_nonzero_coefs": 4, "max_iter": 3, "tol": 0.0, "refine": None, "random_state": 0}
-    return X, y, DDLClassifier(**quick | parameters).fit(X, y)
+    return X, y, make_pursuit(**quick | {"scale": None} | parameters).fit(X, y)
 
 
 @every_loss

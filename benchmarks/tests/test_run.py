@@ -53,4 +53,4 @@ def test_a_quick_run_writes_what_the_tables_show(tmp_path, contenders):
     assert {ratio["target"] for ratio in report["ratios"]} == {
         target.name for target in TARGETS if {target.numerator, target.denominator} <= set(contenders)
     }
-    assert set(report["first_calls"]["float64"]) == {"import_seconds", "call_seconds"}
+    assert set(report["first_calls"]["float64"]) == {"import_seconds", "predict_seconds", "call_seconds"}

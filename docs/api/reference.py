@@ -53,8 +53,9 @@ TOPICS = (
     Topic(
         "coding",
         "Sparse coding",
-        "Traditional and discriminative codes. See :doc:`/discriminative_coding`.",
+        "Scaling, traditional and discriminative codes. See :doc:`/defaults` and :doc:`/discriminative_coding`.",
         (
+            "coding.scaling",
             "coding.coders",
             "coding.elastic_net",
             "coding.encoder",

@@ -33,6 +33,12 @@ from .coding.errors import GreedyErrors as GreedyErrors
 from .coding.jitter import Jitter as Jitter
 from .coding.printed import PrintedCoding as PrintedCoding
 from .coding.robust import Robustness as Robustness
+from .coding.scaling import SCALINGS as SCALINGS
+from .coding.scaling import Scaling as Scaling
+from .coding.scaling import Standard as Standard
+from .coding.scaling import Transformed as Transformed
+from .coding.scaling import UnitNorm as UnitNorm
+from .coding.scaling import Unscaled as Unscaled
 from .dictionary import DICTIONARY_UPDATES as DICTIONARY_UPDATES
 from .dictionary import AdditiveUpdate as AdditiveUpdate
 from .dictionary import AtomUpdate as AtomUpdate
@@ -55,6 +61,7 @@ from .files.models import save as save
 from .fitting.loop import IterationRecord as IterationRecord
 from .fitting.refine import EpochRecord as EpochRecord
 from .fitting.refine import Refiner as Refiner
+from .fitting.search import SearchRecord as SearchRecord
 from .fitting.size import DictionarySize as DictionarySize
 from .inference.predictor import Explanation as Explanation
 from .inference.rules import FastInference as FastInference

@@ -141,18 +141,30 @@ def penalise(coef: Floats, ridge: Floats) -> NDArray[np.float64]:
 Terms = tuple[float, float, float]  # two terms of Eq. 3, and what the priors of their scales add
 
 
-def sum_costs(labels: Floats, scores: Floats, loss: Loss) -> NDArray[np.float64]:
+def sum_costs(
+    labels: Floats, scores: Floats, loss: Loss, weights: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
     """Return each class's sum of classification costs; a label of 0 costs nothing."""
     costs = np.abs(labels) * loss.value(labels * scores)
-    return costs.sum(axis=0, dtype=np.float64)
+    return costs.sum(axis=0, dtype=np.float64) if weights is None else weights @ costs.astype(np.float64)
 
 
-def sum_noise_terms(misfits: Floats, noise_variance: Floats, n_features: int, priors: Priors) -> Terms:
+def sum_noise_terms(
+    misfits: Floats,
+    noise_variance: Floats,
+    n_features: int,
+    priors: Priors,
+    weights: NDArray[np.float64] | None = None,
+) -> Terms:
     """Return what some samples add to the first two terms, and to that of the priors."""
     variance = noise_variance.astype(np.float64)
-    log_variance, weight = float(np.sum(np.log(variance))), priors.noise_weight
-    prior = weight / 2 * (priors.noise_variance * float(np.sum(1 / variance)) + log_variance)
-    return float(np.sum(misfits / (2 * variance))), (n_features + 2) / 2 * log_variance, prior
+
+    def add_up(terms: Floats) -> float:
+        return float(np.sum(terms) if weights is None else weights @ terms)
+
+    log_variance, weight = add_up(np.log(variance)), priors.noise_weight
+    prior = weight / 2 * (priors.noise_variance * add_up(1 / variance) + log_variance)
+    return add_up(misfits / (2 * variance)), (n_features + 2) / 2 * log_variance, prior
 
 
 def scale_classes(

@@ -134,6 +134,14 @@ def test_square_loss_is_ridge_regression_after_one_round(trainer, fit_intercept)
     assert_allclose(coef, peer.coef_, atol=1e-10)
 
 
+@pytest.fixture(params=["each", "shared"])
+def each_hessian_or_a_shared_one(request, monkeypatch):
+    """Let classes have Hessians of their own, or too little memory for that."""
+    if request.param == "shared":
+        monkeypatch.setattr("ddlearn.classifiers.problem._HESSIAN_BYTES", 1)
+
+
+@pytest.mark.usefixtures("each_hessian_or_a_shared_one")
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("trainer", ["logit_boost", "newton"])
 def test_logistic_loss_is_logistic_regression(trainer, fit_intercept):
@@ -160,6 +168,7 @@ def test_misclassified_samples_clip_the_response_but_not_the_minimum():
     assert_allclose(coef, unclipped.train(codes, labels, Logistic(), *draw_start())[0], atol=1e-6)
 
 
+@pytest.mark.usefixtures("each_hessian_or_a_shared_one")
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize(("trainer", "loss"), PAIRS)
 def test_gradient_of_the_penalised_cost_vanishes_at_the_end(trainer, loss, fit_intercept):
@@ -278,6 +287,7 @@ def test_more_unused_atoms_change_nothing(trainer, loss):
     assert_array_equal(wider_coef[:, N_COMPONENTS:], 0)
 
 
+@pytest.mark.usefixtures("each_hessian_or_a_shared_one")
 @pytest.mark.parametrize(("trainer", "loss"), PAIRS)
 def test_threads_give_the_same_bits(trainer, loss):
     codes, labels = draw_problem()
@@ -312,6 +322,7 @@ def test_memory_layout_does_not_matter():
 # What is promised
 
 
+@pytest.mark.usefixtures("each_hessian_or_a_shared_one")
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("size", [1e-3, 1.0, 30.0, 1e4])
 @pytest.mark.parametrize(("trainer", "loss"), PAIRS)
@@ -328,6 +339,7 @@ def test_the_penalised_cost_never_rises(trainer, loss, size, dtype):
     assert (after < before).any()
 
 
+@pytest.mark.usefixtures("each_hessian_or_a_shared_one")
 @pytest.mark.parametrize(("trainer", "loss"), PAIRS)
 def test_a_start_worse_than_none_is_not_used(trainer, loss):
     codes, labels = draw_problem()
@@ -359,6 +371,7 @@ def measure_gradients(codes, labels, loss, penalties, coef, intercept):
     return np.linalg.norm(gradients, axis=1)
 
 
+@pytest.mark.usefixtures("each_hessian_or_a_shared_one")
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("start", [0.0, 1.0, "warm"])
 @pytest.mark.parametrize(("trainer", "loss"), PAIRS)
@@ -377,6 +390,7 @@ def test_a_step_leaves_a_thousandth_of_the_gradient(trainer, loss, start, dtype)
     assert (after <= 1e-3 * before).all()
 
 
+@pytest.mark.usefixtures("each_hessian_or_a_shared_one")
 @pytest.mark.parametrize("factor", [1e-3, 0.25, 1e4])
 @pytest.mark.parametrize(("trainer", "loss"), PAIRS)
 def test_the_unit_of_the_codes_does_not_matter(trainer, loss, factor):
@@ -428,6 +442,7 @@ def test_atoms_in_no_code_have_coefficient_zero(trainer, loss):
         assert (coef[:, :UNUSED_ATOM] != 0).all()
 
 
+@pytest.mark.usefixtures("each_hessian_or_a_shared_one")
 @pytest.mark.parametrize("ridge", [0.0, 1e-3])
 @pytest.mark.parametrize(("trainer", "loss"), PAIRS)
 def test_equal_atoms_and_more_atoms_than_samples(trainer, loss, ridge):
@@ -441,6 +456,7 @@ def test_equal_atoms_and_more_atoms_than_samples(trainer, loss, ridge):
     assert (data_costs(codes, labels, loss, *trained) < data_costs(codes, labels, loss, *start)).all()
 
 
+@pytest.mark.usefixtures("each_hessian_or_a_shared_one")
 @pytest.mark.parametrize(("trainer", "loss"), PAIRS)
 def test_a_class_without_labels_or_with_one_label_only(trainer, loss):
     codes, labels = draw_problem()
@@ -570,6 +586,7 @@ def test_kernel_sums_equal_dense_products(inputs):
     assert_allclose(scores, dense @ classifier, atol=1e-12)
 
 
+@pytest.mark.usefixtures("each_hessian_or_a_shared_one")
 @pytest.mark.parametrize("loss", [loss_class() for loss_class in LOSSES.values()], ids=list(LOSSES))
 @pytest.mark.parametrize("is_partly_labelled", [False, True], ids=["labelled", "partly"])
 def test_samples_in_parts_give_the_classifiers_of_the_whole(loss, is_partly_labelled):
@@ -584,14 +601,6 @@ def test_samples_in_parts_give_the_classifiers_of_the_whole(loss, is_partly_labe
     in_parts = trainer.train_on(parts, loss, *draw_start(1.0))
     for one, other in zip(in_parts, whole, strict=True):
         assert_allclose(one, other, rtol=1e-8, atol=1e-10)
-
-
-def test_classes_that_wait_for_memory_get_the_same_classifiers(monkeypatch):
-    codes, labels = draw_problem()
-    expected = LogitBoost().train(codes, labels, Logistic(), *draw_start())
-    monkeypatch.setattr("ddlearn.classifiers.problem._HESSIAN_BYTES", 1)  # one class after another
-    for one, other in zip(LogitBoost().train(codes, labels, Logistic(), *draw_start()), expected, strict=True):
-        assert_array_equal(one, other)
 
 
 def test_a_few_huge_codes_that_cancel_each_other_do_not_set_the_penalty():

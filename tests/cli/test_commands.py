@@ -19,6 +19,7 @@ from typing import get_args
 import numpy as np
 import pytest
 import typer
+from conftest import make_pursuit
 from PIL import Image
 from rich.console import Console
 from sklearn.datasets import load_digits
@@ -47,7 +48,6 @@ from ddlearn.cli.options import (
 from ddlearn.cli.reading import read_data
 from ddlearn.cli.terminal import Terminal
 from ddlearn.estimators.presets import PRESETS
-from ddlearn.fitting.refine import find_best
 
 QUICK = ["--n-components", "40", "--max-iter", "2", "--seed", "0", "--jobs", "1"]
 SOURCE = Path(__file__).parents[2] / "src"
@@ -78,7 +78,7 @@ def folder(tmp_path_factory, digits):
     X, y = digits
     np.savez(path / "train.npz", images=X[:400].reshape(-1, 8, 8), y=y[:400])
     np.savez(path / "test.npz", X=X[400:700], y=y[400:700])
-    model = DDLClassifier(40, max_iter=2, random_state=0, image_shape=(8, 8)).fit(X[:400], y[:400])
+    model = make_pursuit(40, max_iter=2, random_state=0, image_shape=(8, 8)).fit(X[:400], y[:400])
     save(model, path / "model.safetensors")
     np.save(path / "narrow.npy", X[:5, :3])
     return path
@@ -121,13 +121,13 @@ class DDLClassifier:
         Error budget.
     scales : Scales or None, default=None
         Floors.
-    store_codes : bool or None, default=None
-        Whether to store codes.
+    fit_intercept : bool or None, default=None
+        Whether to fit intercepts.
     """
 
     def __init__(self, inference: str | FullInference = "fast", *, refine: str | int | Refiner | None = "classifiers",
                  robustness: Robustness | float | None = None, scales: Scales | None = None,
-                 store_codes: bool | None = None):
+                 fit_intercept: bool | None = None):
         pass
 '''
 
@@ -135,10 +135,10 @@ class DDLClassifier:
 def test_objects_are_options_if_they_have_a_shorthand(monkeypatch, tmp_path):
     parameters = parse_parameters(CONSTRUCTOR)
     monkeypatch.setattr("ddlearn.cli.options.read_parameters", lambda: parameters)
-    assert set(read_options()) == {"inference", "refine", "robustness", "store_codes"}
+    assert set(read_options()) == {"inference", "refine", "robustness", "fit_intercept"}
     options = {name: get_args(make_option(parameter).annotation) for name, parameter in read_options().items()}
     assert get_args(get_args(options["inference"][0])[0]) == ("fast", "full")
-    assert get_args(options["store_codes"][0])[0] is bool
+    assert get_args(options["fit_intercept"][0])[0] is bool
     parse = {name: options[name][1].parser for name in ("refine", "robustness")}
     assert [parse["refine"](text) for text in ("classifiers", "none", "3")] == ["classifiers", "none", 3]
     assert [parse["robustness"](text) for text in ("3", "0.25")] == [3, 0.25]
@@ -146,8 +146,8 @@ def test_objects_are_options_if_they_have_a_shorthand(monkeypatch, tmp_path):
         with pytest.raises(typer.BadParameter, match="'often' is not a number"):
             parse[name]("often")
     assert merge_settings(None, {"refine": "none", "robustness": None}) == OWN_DEFAULTS | {"refine": None}
-    (tmp_path / "c.toml").write_text('refine = "none"\nrobustness = 0.1\nstore_codes = true')
-    expected = OWN_DEFAULTS | {"refine": None, "robustness": 0.1, "store_codes": True}
+    (tmp_path / "c.toml").write_text('refine = "none"\nrobustness = 0.1\nfit_intercept = true')
+    expected = OWN_DEFAULTS | {"refine": None, "robustness": 0.1, "fit_intercept": True}
     assert merge_settings(tmp_path / "c.toml", {}) == expected
 
 
@@ -168,7 +168,7 @@ def test_help_tells_what_the_docstring_tells():
         (["--robustness", "3"], {"robustness": 3}),
         (["--robustness", "0.25"], {"robustness": 0.25}),
         (["--tol", "1e-2"], {"tol": 0.01}),
-        (["--no-fit-intercept", "--store-codes"], {"fit_intercept": False, "store_codes": True}),
+        (["--no-fit-intercept", "--scale", "unit"], {"fit_intercept": False, "scale": "unit"}),
         (["--image-shape", "4x16"], {"image_shape": [4, 16]}),
         (["--random-state", "7", "--n-jobs", "2"], {"random_state": 7, "n_jobs": 2}),
         (["--refine", "1", "--n-views", "3"], {"refine": 1, "n_views": 3}),
@@ -188,13 +188,12 @@ def test_options_reach_the_model(folder, tmp_path, options, expected):
 def test_a_refined_fit_tells_its_error_on_samples_held_out(tmp_path):
     output = tmp_path / "model.safetensors"
     shown = " ".join(run("fit", "digits", "-o", output, *QUICK, "--refine", "3").stdout.replace("│", " ").split())
-    history = load(output).refinement_
-    best = find_best(history)
-    expected = f"held-out error {best.validation_error:.2%}, before refinement {history[0].validation_error:.2%}"
-    assert expected in shown
-    assert "3 epochs, best after epoch" in shown
+    tried = load(output).search_
+    best = min(tried, key=lambda record: record.cost)
+    assert f"best of {len(tried)}, held-out error {best.error:.2%} before refinement" in shown
+    assert "3 epochs, best after epoch 3" in shown
     facts = run_json("fit", "digits", "-o", output, *QUICK, "--refine", "3")
-    assert facts["refinement"]["validation_error"] == best.validation_error
+    assert facts["search"]["error"] == best.error
     assert facts["refinement"]["n_epochs"] == 3
     facts = run_json("info", output)
     assert facts["n_epochs"] == 3
@@ -205,7 +204,7 @@ def test_a_refined_fit_tells_its_error_on_samples_held_out(tmp_path):
 def test_info_shows_the_parameters_of_objects(digits, tmp_path):
     X, y = digits
     refine = Refiner(1, validation_fraction=0, jitter=Jitter(0.3))
-    model = DDLClassifier(40, max_iter=1, refine=refine, image_shape=(8, 8), random_state=0).fit(X[:400], y[:400])
+    model = make_pursuit(40, max_iter=1, refine=refine, image_shape=(8, 8), random_state=0).fit(X[:400], y[:400])
     save(model, tmp_path / "model.safetensors")
     shown = " ".join(run("info", tmp_path / "model.safetensors").stdout.replace("│", " ").split())
     assert "refine=refiner(" in shown
@@ -274,7 +273,7 @@ def test_the_command_line_wins_over_the_configuration_file(folder, tmp_path, nam
     ("text", "message"),
     [
         ("n_component = 3", "; did you mean 'n_components'?"),
-        ("sparse_output = true", "no option 'sparse_output'"),
+        ("warm_start = true", "no option 'warm_start'"),
         ('n_components = "many"', "n_components = 'many', but it must be int"),
         ("max_iter = true", "max_iter = True, but it must be int"),
         ("fit_intercept = 1", "fit_intercept = 1, but it must be bool"),
@@ -506,7 +505,7 @@ def test_with_many_classes_the_worst_confusions_are_shown(tmp_path):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((80, 10)), np.arange(80) % 20
     np.savez(tmp_path / "a.npz", X=X, y=y)
-    save(DDLClassifier(20, max_iter=1, random_state=0).fit(X, y), tmp_path / "m")
+    save(make_pursuit(20, max_iter=1, random_state=0).fit(X, y), tmp_path / "m")
     assert "Most frequent confusions" in run("evaluate", tmp_path / "m", tmp_path / "a.npz").stdout
 
 
@@ -788,7 +787,7 @@ def fit_digits(tmp_path: Path, *options: object) -> tuple[dict, DDLClassifier]:
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 def test_data_in_parts_are_fitted_on_a_cluster(parts, cluster, digits, tmp_path):
     X, y = digits
-    expected = DDLClassifier(40, max_iter=1, random_state=0, dictionary_update="block_coordinate").fit(X[:400], y[:400])
+    expected = make_pursuit(40, max_iter=1, random_state=0, dictionary_update="block_coordinate").fit(X[:400], y[:400])
     on_cluster = ["--dask", cluster]
     facts, model = fit_digits(tmp_path, parts / "X-*.npy", "--labels", parts / "y-*.npy", *on_cluster)
     # The rows are cut elsewhere, so that sums are rounded in another order.
@@ -1005,7 +1004,7 @@ def test_a_mistake_of_ours_is_called_one(folder, monkeypatch):
 
 def test_models_that_only_python_can_use(tmp_path, folder, digits):
     X, y = digits
-    save(DDLClassifier(20, max_iter=1).fit(X[:200], np.stack([y[:200] < 5, y[:200] > 3], axis=1)), tmp_path / "m")
+    save(make_pursuit(20, max_iter=1).fit(X[:200], np.stack([y[:200] < 5, y[:200] > 3], axis=1)), tmp_path / "m")
     for arguments in (["predict", tmp_path / "m", folder / "test.npz"], ["report", tmp_path / "m"]):
         failure = run(*arguments, code=1)
         assert "one label per sample" in failure.stderr

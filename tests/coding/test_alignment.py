@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import normalise
+from conftest import make_pursuit, normalise
 from scipy.ndimage import gaussian_filter, zoom
 from sklearn.datasets import load_digits
 
-from ddlearn import ORMP, Alignment, DDLClassifier, Robustness, SparseCoder
+from ddlearn import ORMP, Alignment, Robustness, SparseCoder
 from ddlearn.coding.alignment import (
     TRANSFORMS,
     Registration,
@@ -236,8 +236,8 @@ def make_moved_classes(n_samples, seed):
 def test_registered_training_learns_sharper_atoms():
     X, y = make_moved_classes(200, seed=0)
     settings = {"n_components": 12, "n_nonzero_coefs": 1, "random_state": 0, "image_shape": SHAPE, "max_iter": 10}
-    plain = DDLClassifier(**settings).fit(X, y)
-    aligned = DDLClassifier(**settings, alignment=Alignment("translation", training=True)).fit(X, y)
+    plain = make_pursuit(**settings).fit(X, y)
+    aligned = make_pursuit(**settings, alignment=Alignment("translation", training=True)).fit(X, y)
     # Two atoms for each of the six blots: what is left over is noise, where plain atoms have to blur.
     assert aligned.median_noise_variance_ < 0.5 * plain.median_noise_variance_
     X_test, y_test = make_moved_classes(200, seed=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import make_problem, normalise
+from conftest import make_problem, make_pursuit, normalise
 from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.linear_model import ElasticNet as ScikitElasticNet
@@ -15,7 +15,6 @@ from ddlearn import (
     OMP,
     Checkpoint,
     ConjugateScales,
-    DDLClassifier,
     ElasticNet,
     FullInference,
     PrintedCoding,
@@ -235,7 +234,7 @@ def test_one_step_of_a_quadratic_loss_is_the_minimum_over_all_codes():
 @pytest.mark.parametrize("loss", ["square", "logistic"])
 def test_a_fit_never_raises_the_objective(loss, noise):
     X, y = draw_classes()
-    model = DDLClassifier(
+    model = make_pursuit(
         10,
         loss=loss,
         scales=ConjugateScales(noise),
@@ -252,7 +251,7 @@ def test_a_fit_never_raises_the_objective(loss, noise):
 
 def test_the_last_objective_and_noise_are_those_of_the_misfits():
     X, y = draw_classes()
-    model = DDLClassifier(10, sparse_coder="elastic_net", max_iter=3, refine=None, random_state=0).fit(X, y)
+    model = make_pursuit(10, scale=None, sparse_coder="elastic_net", max_iter=3, refine=None, random_state=0).fit(X, y)
     codes = RowCodes.from_csr(model.codes_, 10, np.float64)
     squared = np.sum((X - model.codes_ @ model.components_) ** 2, axis=1)
     misfits = model.sparse_coder_.measure_misfit(squared, codes)
@@ -276,8 +275,9 @@ def test_the_last_objective_and_noise_are_those_of_the_misfits():
 
 def test_full_rule_equals_enumeration_with_the_penalty():
     X, y = draw_classes()
-    model = DDLClassifier(
+    model = make_pursuit(
         10,
+        scale=None,
         sparse_coder=CODER,
         inference=FullInference(noise="shared"),
         classification_weight=1.0,
@@ -320,7 +320,7 @@ def test_full_rule_equals_enumeration_with_the_penalty():
 def test_new_samples_may_be_incomplete_wrong_or_moved(settings, dtype):
     X, y = draw_classes()
     X = X.astype(dtype)
-    model = DDLClassifier(10, sparse_coder="elastic_net", max_iter=2, random_state=0, **settings).fit(X, y)
+    model = make_pursuit(10, sparse_coder="elastic_net", max_iter=2, random_state=0, **settings).fit(X, y)
     new = X.copy()
     if model.get_params()["robustness__missing"] == "mask":
         new[::2, 3] = np.nan
@@ -332,8 +332,8 @@ def test_new_samples_may_be_incomplete_wrong_or_moved(settings, dtype):
 
 def test_leaving_features_out_is_coding_without_them():
     X, y = draw_classes()
-    model = DDLClassifier(
-        10, sparse_coder=CODER, max_iter=2, robustness=Robustness(missing="mask"), random_state=0
+    model = make_pursuit(
+        10, scale=None, sparse_coder=CODER, max_iter=2, robustness=Robustness(missing="mask"), random_state=0
     ).fit(X, y)
     new = X[:5].copy()
     new[:, [2, 7]] = np.nan
@@ -344,7 +344,7 @@ def test_leaving_features_out_is_coding_without_them():
 
 def test_alpha_is_found_once_and_kept_in_files_and_streams(tmp_path):
     X, y = draw_classes()
-    model = DDLClassifier(10, sparse_coder="elastic_net", max_iter=2, random_state=0).fit(X, y)
+    model = make_pursuit(10, sparse_coder="elastic_net", max_iter=2, random_state=0).fit(X, y)
     coder = model.sparse_coder_
     assert coder.alpha > 0
     assert model.sparse_coder == "elastic_net"
@@ -362,7 +362,7 @@ def test_alpha_is_found_once_and_kept_in_files_and_streams(tmp_path):
 
 def test_a_resumed_fit_has_the_alpha_of_the_first_dictionary(tmp_path):
     X, y = draw_classes()
-    model = DDLClassifier(10, sparse_coder="elastic_net", max_iter=4, tol=0, random_state=0)
+    model = make_pursuit(10, sparse_coder="elastic_net", max_iter=4, tol=0, random_state=0)
     expected = clone(model).fit(X, y)
     checkpoint = Checkpoint(tmp_path / "fit", resume=True)
     clone(model).set_params(max_iter=2).set_callbacks(checkpoint).fit(X, y)

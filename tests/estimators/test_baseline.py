@@ -52,8 +52,8 @@ def test_transform_is_sparse_encode_with_the_atoms():
     model = KSVD(40, n_nonzero_coefs=3, max_iter=3, random_state=0).fit(X)
     expected = sparse_encode(X, model.components_, n_nonzero_coefs=3, method="ormp")
     np.testing.assert_array_equal(model.transform(X).toarray(), expected.toarray())
-    dense = KSVD(40, n_nonzero_coefs=3, max_iter=3, sparse_output=False, random_state=0).fit_transform(X)
-    np.testing.assert_array_equal(dense, expected.toarray())
+    framed = model.set_output(transform="pandas").transform(X)
+    np.testing.assert_array_equal(framed.to_numpy(), expected.toarray())
 
 
 @pytest.mark.parametrize("loss", sorted(LOSSES))

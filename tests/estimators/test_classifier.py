@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from conftest import normalise
+from conftest import make_pursuit, normalise
 from scipy.sparse import csr_array
 from scipy.special import expit
 from sklearn.base import clone
@@ -18,6 +18,7 @@ from sklearn.datasets import load_digits, make_multilabel_classification
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
+from sklearn.utils.validation import validate_data
 from test_losses import SquaredHinge
 
 from ddlearn import (
@@ -47,7 +48,7 @@ def digits():
 
 
 def quick(**parameters) -> DDLClassifier:
-    return DDLClassifier(**{"n_components": 60, "max_iter": 3, "random_state": 0} | parameters)
+    return make_pursuit(**{"n_components": 60, "max_iter": 3, "random_state": 0} | parameters)
 
 
 @every_loss
@@ -90,7 +91,7 @@ def test_it_is_better_than_the_papers_baseline_on_digits():
     for seed in range(6):
         split = train_test_split(X, y, train_size=500, random_state=seed, stratify=y)
         for model, scores in (
-            (DDLClassifier(inference="full", random_state=seed), ours),
+            (make_pursuit(inference="full", random_state=seed), ours),
             (make_baseline(250, random_state=seed), baseline),
         ):
             scores.append(model.fit(split[0], split[2]).score(split[1], split[3]))
@@ -99,11 +100,11 @@ def test_it_is_better_than_the_papers_baseline_on_digits():
 
 def test_transform_is_label_free_and_codes_are_not(digits):
     X, y = digits
-    model = quick().fit(X, y)
+    model = quick(scale=None).fit(X, y)
     expected = sparse_encode(X, model.components_, n_nonzero_coefs=5, method=model.sparse_coder)
     np.testing.assert_array_equal(model.transform(X).toarray(), expected.toarray())
     assert abs(model.codes_ - expected).max() > 1e-3
-    np.testing.assert_array_equal(quick().fit_transform(X, y).toarray(), model.transform(X).toarray())
+    np.testing.assert_array_equal(quick(scale=None).fit_transform(X, y).toarray(), model.transform(X).toarray())
     np.testing.assert_allclose(model.inverse_transform(model.transform(X)), expected @ model.components_)
 
 
@@ -197,7 +198,8 @@ def test_full_inference_weighs_labels_as_the_fit_does(digits):
 
 def settled(X, y, init, **parameters):
     # The square loss has no inner iterations, whose stopping rules turn rounding errors into visible ones.
-    return DDLClassifier(init=init, loss="square", max_iter=2, tol=0, random_state=0, **parameters).fit(X, y)
+    model = make_pursuit(init=init, scale=None, loss="square", max_iter=2, tol=0, random_state=0, **parameters)
+    return model.fit(X, y)
 
 
 def test_permuting_samples_permutes_codes_and_nothing_else(digits):
@@ -284,7 +286,7 @@ def test_feature_names_and_data_frames(digits):
     pd = pytest.importorskip("pandas")
     X, y = digits
     frame = pd.DataFrame(X, columns=[f"pixel {i}" for i in range(64)])
-    model = quick(sparse_output=False).fit(frame, y).set_output(transform="pandas")
+    model = quick().fit(frame, y).set_output(transform="pandas")
     codes = model.transform(frame)
     assert list(codes.columns[:2]) == ["ddlclassifier0", "ddlclassifier1"]
     with pytest.raises(ValueError, match="feature names"):
@@ -446,6 +448,30 @@ def test_one_row_costs_one_product_with_the_atoms(digits, grams, monkeypatch):
     assert not grams
 
 
+def test_samples_are_taken_as_they_are_only_where_validation_would_return_them(digits):
+    X, y = digits
+    model = quick().fit(X, y)
+    options = {"dtype": [np.float64, np.float32], "order": "C", "ensure_all_finite": False, "reset": False}
+    for ready in (X, X[:1], X[3:9], X.astype(np.float32)):
+        assert model._is_checked(ready)
+        assert validate_data(model, ready, **options) is ready
+    others = (
+        X.tolist(),
+        X.astype(int),
+        X.astype(">f8"),
+        np.asfortranarray(X),
+        X[::2],
+        X[:, :-1],
+        X[0],
+        X[:0],
+        csr_array(X),
+    )
+    assert not any(model._is_checked(other) for other in others)
+    assert not clone(model)._is_checked(X)
+    model.feature_names_in_ = np.array([f"pixel {k}" for k in range(X.shape[1])], dtype=object)
+    assert not model._is_checked(X)  # validation warns of the missing names
+
+
 def test_prediction_leaves_no_trace_in_the_model(digits):
     X, y = digits
     model = quick().fit(X, y)
@@ -480,13 +506,13 @@ def test_threads_that_predict_at_once_get_what_one_gets(digits):
 def test_multilabel_targets():
     X, Y = make_multilabel_classification(n_samples=400, n_features=30, n_classes=4, random_state=0)
     X = normalise(X)
-    model = DDLClassifier(60, random_state=0).fit(X, Y)
+    model = make_pursuit(60, random_state=0).fit(X, Y)
     assert model.predict(X).shape == (400, 4)
     assert np.mean(model.predict(X) == Y) > 0.8
     probabilities = model.predict_proba(X)
     np.testing.assert_array_equal(model.predict(X), (probabilities > 0.5).astype(int))
     assert not np.allclose(probabilities.sum(axis=1), 1)
-    np.testing.assert_array_equal(DDLClassifier(60, random_state=0).fit(X, csr_array(Y)).predict(X), model.predict(X))
+    np.testing.assert_array_equal(make_pursuit(60, random_state=0).fit(X, csr_array(Y)).predict(X), model.predict(X))
 
 
 @pytest.mark.parametrize(("marker", "dtype"), [(-1, int), ("?", object), (None, object), (np.nan, float)])
@@ -662,7 +688,7 @@ def test_parameters_set_after_the_fit_do_not_change_the_model(digits):
 
 def test_warm_start_with_other_samples_keeps_the_number_of_atoms(digits):
     X, y = digits
-    model = DDLClassifier(max_iter=1, warm_start=True, random_state=0).fit(X[:300], y[:300])
+    model = make_pursuit(max_iter=1, warm_start=True, random_state=0).fit(X[:300], y[:300])
     n_components = len(model.components_)
     assert len(model.fit(X, y).components_) == n_components
     model.set_params(fit_intercept=False).fit(X, y)

@@ -39,7 +39,6 @@ def test_accurate_distorts_only_what_is_known_to_be_an_image():
     assert isinstance(model.refine, Refiner)
     assert model.refine.jitter is None
     assert model.n_views == 1
-    assert (model.sparse_coder, model.loss) == ("elastic_net", "logistic")
     model = DDLClassifier.from_preset("accurate", image_shape=(8, 8))
     assert model.refine.jitter is not None
     assert model.n_views > 1
@@ -54,7 +53,7 @@ def test_overrides_win():
 def test_models_of_a_preset_share_nothing():
     model = DDLClassifier.from_preset("accurate").set_params(refine__epochs=3)
     assert model.refine.epochs == 3
-    assert DDLClassifier.from_preset("accurate").refine.epochs == 30
+    assert DDLClassifier.from_preset("accurate").refine.epochs == 60
 
 
 def test_what_is_not_known_is_named():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import make_pursuit
 from modes import CASES, MODES, NOTHING, REFUSED, draw_samples, is_same, list_cases
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
@@ -33,7 +34,7 @@ def test_every_parameter_has_a_case_in_every_mode(mode):
 
 
 def test_no_case_is_the_default():
-    defaults = DDLClassifier()
+    defaults = make_pursuit()
     for case in CASES:
         assert repr(case.value) != repr(getattr(defaults, case.name))
 
@@ -57,24 +58,23 @@ def test_a_parameter_is_honoured_or_refused(mode, case):
 
 @pytest.mark.parametrize("mode", FITS)
 def test_defaults_work_in_every_mode(mode):
-    assert FITS[mode](DDLClassifier()).score(*draw_samples()) > 0.6
+    assert FITS[mode](make_pursuit()).score(*draw_samples()) > 0.6
 
 
-@pytest.mark.parametrize("store_codes", [None, True, False])
-def test_codes_and_noise_variances_of_samples_in_memory_are_kept_unless_they_are_not_wanted(store_codes):
-    model = fit(DDLClassifier(10, store_codes=store_codes, random_state=0))
-    is_kept = store_codes is not False
-    assert hasattr(model, "codes_") == hasattr(model, "noise_variance_") == is_kept
-    if is_kept:
-        assert model.codes_.shape == (120, 10)
-        assert model.noise_variance_.shape == (120,)
-    # Those of an earlier fit do not stay.
-    assert not hasattr(fit(model.set_params(store_codes=False)), "codes_")
+def test_codes_and_noise_variances_are_kept_of_samples_in_memory_only(tmp_path):
+    model, (X, y) = fit(make_pursuit(10, random_state=0)), draw_samples()
+    assert model.codes_.shape == (120, 10)
+    assert model.noise_variance_.shape == (120,)
+    np.save(tmp_path / "X.npy", X)
+    for scale in ("unit", None):  # those of an earlier fit do not stay
+        model.set_params(scale=scale).fit(np.load(tmp_path / "X.npy", mmap_mode="r"), y)
+        assert not hasattr(model, "codes_")
+        assert not hasattr(model, "noise_variance_")
 
 
 def test_a_stream_goes_on_with_parameters_of_fit_that_its_model_was_fitted_with():
     X, y = draw_samples()
-    model = DDLClassifier(10, max_iter=1, random_state=0).fit(X, y)
+    model = make_pursuit(10, max_iter=1, random_state=0).fit(X, y)
     assert model.partial_fit(X, y).n_samples_seen_ == 240
 
 
@@ -98,7 +98,7 @@ def test_a_stream_goes_on_with_parameters_of_fit_that_its_model_was_fitted_with(
     ],
 )
 def test_a_shorthand_has_the_parameters_of_the_object_that_it_stands_for(name, value, nested, expected):
-    model = DDLClassifier(**{name: value})
+    model = make_pursuit(**{name: value})
     parameters = model.get_params(deep=True)
     assert parameters[f"{name}__{nested}"] == expected
     assert parameters[name] == value
@@ -107,7 +107,7 @@ def test_a_shorthand_has_the_parameters_of_the_object_that_it_stands_for(name, v
 
 
 def test_setting_a_parameter_of_a_strategy_makes_an_object_of_its_name():
-    model = DDLClassifier(inference="full", refine=3, robustness=0.1)
+    model = make_pursuit(inference="full", refine=3, robustness=0.1)
     model.set_params(
         inference__n_candidates=2, refine__batch_size=50, robustness__missing="mask", scales__noise="shared"
     )
@@ -122,17 +122,17 @@ def test_a_strategy_and_its_parameter_may_be_set_together():
         {"inference": "full", "inference__n_candidates": 2},
         {"inference__n_candidates": 2, "inference": "full"},
     ):
-        assert repr(DDLClassifier().set_params(**parameters).inference) == repr(FullInference(2))
+        assert repr(make_pursuit().set_params(**parameters).inference) == repr(FullInference(2))
 
 
 def test_a_parameter_that_a_strategy_has_not_is_refused_and_leaves_its_name():
-    model = DDLClassifier(inference="fast", refine="classifiers")
+    model = make_pursuit(inference="fast", refine="classifiers")
     with pytest.raises(ValueError, match="Invalid parameter 'n_candidates' for inference='fast'"):
         model.set_params(inference__n_candidates=2)
     with pytest.raises(ValueError, match="Invalid parameter 'epochs' for refine='classifiers'"):
         model.set_params(refine__epochs=2)
     # Two levels down, a name was once reported as an AttributeError of str.
-    refined = DDLClassifier(refine=Refiner(jitter="affine"))
+    refined = make_pursuit(refine=Refiner(jitter="affine"))
     with pytest.raises(ValueError, match="Invalid parameter 'shift' for refine__jitter='affine'"):
         refined.set_params(refine__jitter__shift=1.0)
     assert refined.refine.jitter == "affine"
@@ -143,14 +143,14 @@ def test_a_parameter_that_a_strategy_has_not_is_refused_and_leaves_its_name():
 
 
 def test_parameters_of_a_strategy_within_a_strategy():
-    model = DDLClassifier(robustness=0.1)
+    model = make_pursuit(robustness=0.1)
     model.set_params(robustness__error_search=GreedyErrors(), robustness__error_search__threshold=3.0)
     assert repr(model.robustness) == repr(Robustness(0.1, error_search=GreedyErrors(3.0)))
     assert model.get_params()["robustness__error_search__threshold"] == 3.0
 
 
 def test_a_value_that_cannot_be_is_refused_by_fit_and_not_before():
-    model = DDLClassifier(inference="slow", robustness="much", refine=1.5)
+    model = make_pursuit(inference="slow", robustness="much", refine=1.5)
     assert model.get_params()["inference"] == "slow"
     assert clone(model).robustness == "much"
     with pytest.raises(TypeError, match="refine must be"):
@@ -158,7 +158,7 @@ def test_a_value_that_cannot_be_is_refused_by_fit_and_not_before():
 
 
 def test_a_grid_search_over_a_parameter_of_a_strategy_that_is_given_by_name():
-    model = DDLClassifier(10, max_iter=1, inference="full", random_state=0)
+    model = make_pursuit(10, max_iter=1, inference="full", random_state=0)
     search = GridSearchCV(model, {"inference__n_candidates": [1, 2]}, cv=2).fit(*draw_samples())
     assert [parameters["inference__n_candidates"] for parameters in search.cv_results_["params"]] == [1, 2]
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()

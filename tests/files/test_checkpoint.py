@@ -13,7 +13,7 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
-from conftest import normalise
+from conftest import make_pursuit, normalise
 from sklearn.datasets import load_digits, make_multilabel_classification
 
 from ddlearn import (
@@ -53,7 +53,8 @@ def path(tmp_path):
 
 
 def quick(**parameters) -> DDLClassifier:
-    return DDLClassifier(**{"n_components": 30, "max_iter": 5, "tol": 0, "random_state": 0} | parameters)
+    fixed = {"n_components": 30, "scale": "unit", "max_iter": 5, "tol": 0, "random_state": 0}
+    return make_pursuit(**fixed | parameters)
 
 
 class Watcher:
@@ -99,7 +100,7 @@ def assert_same_model(one, other):
         if name == "codes_":
             for part in ("data", "indices", "indptr"):
                 np.testing.assert_array_equal(getattr(value, part), getattr(there, part))
-        elif name in ("history_", "refinement_", "dictionary_sizes_"):
+        elif name in ("history_", "refinement_", "dictionary_sizes_", "search_"):
             np.testing.assert_array_equal([untimed(record) for record in value], [untimed(record) for record in there])
         elif isinstance(value, np.ndarray):
             assert value.dtype == there.dtype
@@ -107,6 +108,8 @@ def assert_same_model(one, other):
         elif name == "priors_":
             for mine, theirs in zip(value, there, strict=True):
                 np.testing.assert_array_equal(mine, theirs)
+        elif name == "scaling_":
+            np.testing.assert_equal(value.get_params(), there.get_params())
         elif name not in ("loss_", "sparse_coder_"):
             assert value == there, name
 
@@ -136,6 +139,7 @@ CASES = {
     "aligned": {"alignment": Alignment("translation", training=True), "image_shape": (8, 8)},
     "aligned, no refit": {"alignment": Alignment(training=True), "image_shape": (8, 8), "refine": None},
     "no refit": {"refine": None},
+    "standardised": {"scale": "standard"},
     "shared noise": {"scales": ConjugateScales("shared"), "coding": PrintedCoding(10), "fit_intercept": False},
     "elastic net": {"sparse_coder": "elastic_net"},
     "sizes": {"n_components": "auto", "init": "gaussian"},  # samples as atoms would leave nothing to do
@@ -427,7 +431,6 @@ def test_what_concerns_only_new_samples_may_differ(digits, path):
         robustness=Robustness(0.1, error_search=AlternatingErrors(trim=2.0), missing="mask"),
         alignment="affine",
         image_shape=(8, 8),
-        sparse_output=False,
         n_components=np.int64(30),  # the same number
     )
     assert_same_model(other.set_callbacks(Checkpoint(path, resume=True)).fit(*digits), expected)

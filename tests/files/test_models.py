@@ -11,13 +11,14 @@ import signal
 import struct
 import threading
 import zipfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
 import safetensors
 import safetensors.numpy
-from conftest import normalise
+from conftest import make_pursuit, normalise
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits, make_multilabel_classification
@@ -48,6 +49,7 @@ from ddlearn import (
     PrintedCoding,
     Refiner,
     Robustness,
+    SearchRecord,
     SmoothHinge,
     SquareLev,
     __version__,
@@ -70,7 +72,7 @@ def digits():
 
 
 def quick(**parameters) -> DDLClassifier:
-    return DDLClassifier(**{"n_components": 30, "max_iter": 2, "random_state": 0} | parameters)
+    return make_pursuit(**{"n_components": 30, "max_iter": 2, "random_state": 0} | parameters)
 
 
 @pytest.fixture(scope="module")
@@ -99,9 +101,9 @@ def assert_same_values(one, other):
         if name == "codes_":
             parts = ("data", "indices", "indptr")
             assert_same_values(*({part: getattr(codes, part) for part in parts} for codes in (value, there)))
-        elif name == "refinement_":
-            assert {type(record) for record in there} == {EpochRecord}
-            np.testing.assert_array_equal(value, there)  # NaN in the first record
+        elif name in ("refinement_", "search_"):
+            assert {type(record) for record in there} == {EpochRecord if name == "refinement_" else SearchRecord}
+            np.testing.assert_array_equal(value, there)  # NaN in the first record, or for a coder without penalty
         elif name == "priors_":
             assert_same_values(value._asdict(), there._asdict())
         elif isinstance(value, np.ndarray):
@@ -143,7 +145,7 @@ def supported_loss(trainer: str) -> str:
         {"alignment": Alignment("translation", max_shift=1.0, training=True), "image_shape": (8, 8)},
         {"robustness": Robustness(3, error_search=AlternatingErrors(trim=2.0), missing="mask"), "inference": "full"},
         {"inference": FullInference(2, noise="profiled"), "coding": PrintedCoding(10, tol=0.01)},
-        {"scales": ConjugateScales("shared"), "refine": None, "fit_intercept": False, "sparse_output": False},
+        {"scales": ConjugateScales("shared"), "refine": None, "fit_intercept": False, "scale": "standard"},
         {
             "n_components": np.int64(20),
             "scales": JeffreysScales(np.str_("shared"), cost_floor=np.float32(0.3)),
@@ -261,13 +263,13 @@ def test_a_model_that_was_not_refined_has_no_trace_of_it(digits, model, path):
 
 
 def test_the_summary_has_the_epoch_that_was_kept(digits, path):
-    model = quick(refine=3).fit(*digits)
+    model = quick(refine=Refiner(3, validation_fraction=0.1)).fit(*digits)
     save(model, path)
     summary = read_container(path, MODEL).content["summary"]
     errors = [record.validation_error for record in model.refinement_]
     assert summary["n_epochs"] == 3
     assert summary["validation_error"] == min(errors) == errors[summary["best_epoch"]]
-    save(model.set_params(refine=Refiner(3, validation_fraction=0)).fit(*digits), path)
+    save(model.set_params(refine=Refiner(3)).fit(*digits), path)
     summary = read_container(path, MODEL).content["summary"]
     assert summary["best_epoch"] == 3
     assert "validation_error" not in summary
@@ -307,6 +309,7 @@ def test_any_tool_for_safetensors_can_look_into_the_file(model, path):
         "n_classes": 10,
         "n_iter": 2,
         "converged": False,
+        "scaling": type(model.scaling_).__name__,
         "objective": last.objective,
         "training_error": last.training_error,
         "label_free_error": last.label_free_error,
@@ -324,16 +327,24 @@ UPGRADED = {
         "inference": FullInference(2, noise="profiled"),
         "robustness": Robustness(0.2, error_search=GreedyErrors(threshold=5.0), missing="mask"),
         "alignment": None,
-        "store_codes": False,
+        "scale": None,
     },
     "images": {
         "scales": "jeffreys",
         "coding": "printed",
-        "refine": Refiner(2, batch_size=16, jitter=Jitter(0.2, elastic=0.3)),
+        # All parameters of a refiner are in the file, also those that were defaults of the time.
+        "refine": Refiner(
+            2,
+            batch_size=16,
+            classifier_step_size=0.02,
+            weight_decay=1e-5,
+            validation_fraction=0.1,
+            jitter=Jitter(0.2, elastic=0.3),
+        ),
         "inference": "fast",
         "robustness": None,
         "alignment": Alignment("translation", training=True),
-        "store_codes": None,
+        "scale": None,
     },
 }
 
@@ -423,9 +434,23 @@ def test_files_of_format_version_2_are_read_with_priors_that_are_floors(name, sc
     round_trip(model, path)
 
 
+@pytest.mark.parametrize(
+    ("name", "warns"),
+    [("default", nullcontext()), ("dense", pytest.warns(UserWarning, match="had sparse_output=False"))],
+)
+def test_models_of_format_version_3_did_not_scale(name, warns, path):
+    with warns:
+        model = load(DATA / f"version_3_{name}.safetensors")
+    expected = np.load(DATA / "version_3_predictions.npz")
+    assert model.scale is None
+    assert repr(model.scaling_) == "Unscaled()"
+    np.testing.assert_allclose(model.predict_proba(expected["X"]), expected[name], rtol=1e-10)
+    round_trip(model, path)
+
+
 def test_the_content_of_a_file_has_the_parameters_of_this_version():
     parameters = read_model_file(version_1("images")).content["parameters"]
-    assert set(parameters) == set(DDLClassifier().get_params(deep=False))
+    assert set(parameters) == set(make_pursuit().get_params(deep=False))
 
 
 # -- strategies of the user -------------------------------------------------------------------------------------------
@@ -530,7 +555,7 @@ def test_what_is_in_the_file_cannot_be_passed(model, path):
 
 def test_what_cannot_be_saved_is_named(digits, model, path):
     with pytest.raises(NotFittedError):
-        save(DDLClassifier(), path)
+        save(make_pursuit(), path)
     with pytest.raises(TypeError, match="Pipeline cannot be saved, only DDLClassifier, KSVD, CodeClassifier"):
         save(make_pipeline(model), path)
     with pytest.raises(TypeError, match=r"classes_ is an array of dtype .*, which a file cannot hold"):
@@ -567,7 +592,7 @@ def whole(tmp_path_factory):
     """The bytes of a small model, and a place to damage them."""
     X, y = load_digits(return_X_y=True)
     path = tmp_path_factory.mktemp("fuzz") / "model"
-    model = DDLClassifier(6, n_nonzero_coefs=2, max_iter=1, refine=1, random_state=0)
+    model = make_pursuit(6, n_nonzero_coefs=2, max_iter=1, refine=1, random_state=0)
     save(model.fit(X[:20, :20], y[:20] % 2), path)
     return path.read_bytes(), path
 
@@ -784,10 +809,10 @@ def test_the_hash_is_that_of_the_file_with_zeros_in_its_place(whole):
 
 
 def test_newer_and_unknown_formats_say_what_to_do(model, path, monkeypatch):
-    monkeypatch.setattr(container, "FORMAT_VERSION", 4)
+    monkeypatch.setattr(container, "FORMAT_VERSION", 5)
     save(model, path)
     monkeypatch.undo()
-    with pytest.raises(ModelFileError, match=f"format version 4, written by ddlearn {__version__}.*upgrade ddlearn"):
+    with pytest.raises(ModelFileError, match=f"format version 5, written by ddlearn {__version__}.*upgrade ddlearn"):
         load(path)
     monkeypatch.setattr(container, "FORMAT_VERSION", 0)
     save(model, path)

@@ -66,7 +66,7 @@ def test_one_vs_all_is_the_papers_term_and_labels_that_are_not_known_cost_nothin
     value = cost.value(scores, labels)
     np.testing.assert_allclose(value / value.sum(), term.sum(axis=1) / term.sum(), rtol=1e-12)
     assert (cost.gradient(scores, labels)[::3, 1] == 0).all()
-    np.testing.assert_array_equal(cost.set_class_cost(scores, labels), CLASS_COST)
+    np.testing.assert_array_equal(cost.set_class_cost(cost.find_temperature(scores, labels)), CLASS_COST)
 
 
 def test_softmax_is_cross_entropy():
@@ -75,16 +75,12 @@ def test_softmax_is_cross_entropy():
     assert np.mean(value) == pytest.approx(log_loss(classes, softmax(scores, axis=1)))
 
 
-def test_softmax_scales_scores_to_the_lowest_cost():
-    cost = make_cost("softmax", "logistic")
-    scores, labels, _ = draw(400)
-    for factor in (0.01, 1.0, 100.0):
-        scale = cost.scale_scores(factor * scores, labels, 0.0)
-        around = [np.mean(cost.value(step * scale * factor * scores, labels)) for step in (0.95, 1.0, 1.05)]
-        assert around[1] == min(around)
-    # Of classes that scores separate, the penalty decides.
-    scores = 10 * labels
-    assert cost.scale_scores(scores, labels, 1.0) < cost.scale_scores(scores, labels, 0.01) < 1
+@pytest.mark.parametrize("loss", ["square", "logistic"])
+def test_without_a_temperature_softmax_of_the_evidence_is_that_of_the_scores(loss):
+    cost = make_cost("softmax", loss)
+    scores = draw()[0]
+    evidence = compute_evidence(scores, cost.loss, cost.set_class_cost(None))
+    np.testing.assert_allclose(softmax(evidence, axis=1), softmax(scores, axis=1), rtol=1e-10)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -92,9 +88,10 @@ def test_one_class_cost_for_all_keeps_the_class_of_largest_score_and_makes_proba
     cost = make_cost("softmax", loss)
     # Scores where costs with labels of the wrong sign are still finite.
     train, test = (draw(2000, 0.5, seed) for seed in range(2))
-    class_cost = cost.set_class_cost(*train[:2])
+    temperature = cost.find_temperature(*train[:2])
+    class_cost = cost.set_class_cost(temperature)
     assert (class_cost == class_cost[0]).all()
-    weighted = REFINEMENT_COSTS["softmax"](cost.loss, CLASS_COST, 3.0).set_class_cost(*train[:2])
+    weighted = REFINEMENT_COSTS["softmax"](cost.loss, CLASS_COST, 3.0).set_class_cost(temperature)
     np.testing.assert_allclose(weighted / 3.0, class_cost)  # prediction divides by the weight of the labels
     scores, _, classes = test
     evidence = compute_evidence(scores, cost.loss, class_cost)
@@ -124,7 +121,8 @@ class Case:
         rng = np.random.default_rng(0)
         dictionary = normalise(rng.standard_normal((N_COMPONENTS, N_FEATURES)))
         coef, intercept = rng.standard_normal((N_COMPONENTS, N_CLASSES)), rng.standard_normal(N_CLASSES)
-        self.model = Parameters(*(array.astype(dtype) for array in (dictionary, coef, intercept)))
+        linear_coef = rng.standard_normal((N_FEATURES, N_CLASSES))
+        self.model = Parameters(*(array.astype(dtype) for array in (dictionary, coef, linear_coef, intercept)))
         self.X = rng.standard_normal((n_rows, N_FEATURES)).astype(dtype)
         self.labels = np.where(rng.integers(N_CLASSES, size=n_rows)[:, None] == np.arange(N_CLASSES), 1.0, -1.0)
         self.labels = self.labels.astype(dtype)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import normalise
+from conftest import make_pursuit, normalise
 from reference import dsc_objective, pursue_stacked
 from sklearn.datasets import load_digits
 
@@ -16,7 +16,6 @@ from ddlearn import (
     SCALES,
     AtomUpdate,
     ConjugateScales,
-    DDLClassifier,
     Descent,
     GuardedKSVDUpdate,
     JeffreysScales,
@@ -282,7 +281,7 @@ def test_samples_that_are_atoms_have_the_typical_noise_at_first(scales):
 @pytest.mark.parametrize("sparse_coder", ["ormp", "elastic_net"])
 def test_a_default_fit_never_raises_the_objective(loss, sparse_coder):
     X, y = load_digits(return_X_y=True)
-    model = DDLClassifier(50, loss=loss, sparse_coder=sparse_coder, max_iter=12, tol=0, random_state=0)
+    model = make_pursuit(50, loss=loss, sparse_coder=sparse_coder, max_iter=12, tol=0, random_state=0)
     assert_objective_never_rises(model.fit(X[:400], y[:400]))
 
 
@@ -294,7 +293,7 @@ def test_samples_that_represent_themselves_do_not_raise_the_objective(loss):
     y = np.arange(150) % 5
     X = np.vecmat(rng.standard_normal((150, 9)), rng.standard_normal((5, 9, 30))[y])
     X = normalise(X + 0.03 * rng.standard_normal(X.shape))
-    model = DDLClassifier(75, n_nonzero_coefs=20, loss=loss, max_iter=5, tol=0, random_state=0).fit(X, y)
+    model = make_pursuit(75, n_nonzero_coefs=20, loss=loss, max_iter=5, tol=0, random_state=0).fit(X, y)
     assert_objective_never_rises(model)
     assert not any(record.is_undone for record in model.history_)
 
@@ -302,7 +301,7 @@ def test_samples_that_represent_themselves_do_not_raise_the_objective(loss):
 @every_loss
 def test_no_scale_of_a_default_fit_is_at_a_bound(loss):
     X, y = load_digits(return_X_y=True)
-    model = DDLClassifier(60, loss=loss, random_state=0).fit(X[:600], y[:600])
+    model = make_pursuit(60, loss=loss, random_state=0).fit(X[:600], y[:600])
     assert (model.priors_.noise_floor, model.priors_.cost_floor) == (0, 0)
     lowest_noise = model.priors_.estimate_noise(np.zeros(1), 64)[0]
     assert (model.noise_variance_ >= lowest_noise).all()
@@ -374,7 +373,7 @@ def test_duplicates_among_the_first_atoms_do_not_keep_the_dictionary_from_being_
     rng = np.random.default_rng(0)
     y = np.arange(240) % 3
     X = normalise(rng.standard_normal((3, 12))[y] + 0.1 * rng.standard_normal((240, 12)))  # all of a class are alike
-    model = DDLClassifier(120, n_nonzero_coefs=3, max_iter=5, random_state=0).fit(X, y)
+    model = make_pursuit(120, n_nonzero_coefs=3, max_iter=5, random_state=0).fit(X, y)
     assert not all(record.is_undone for record in model.history_[1:])
     assert_objective_never_rises(model)
 
@@ -439,7 +438,7 @@ def test_one_bad_iteration_does_not_end_a_fit():
 def test_the_unit_of_the_samples_does_not_matter(loss):
     X, y = load_digits(return_X_y=True)
     one, *others = (
-        DDLClassifier(50, loss=loss, random_state=0).fit(factor * X[:400], y[:400])
+        make_pursuit(50, loss=loss, random_state=0).fit(factor * X[:400], y[:400])
         for factor in (1.0, 4.0, 30.0, 1000.0)
     )
     np.testing.assert_array_equal(others[0].decision_function(4.0 * X), one.decision_function(X))
@@ -528,5 +527,5 @@ def test_a_fit_computes_one_gram_matrix_per_dictionary(monkeypatch, update):
 
     monkeypatch.setattr(encoder, "compute_gram", count)
     X, y = load_digits(return_X_y=True)
-    DDLClassifier(30, dictionary_update=update, max_iter=3, tol=0, random_state=0).fit(X[:200], y[:200])
+    make_pursuit(30, dictionary_update=update, max_iter=3, tol=0, random_state=0).fit(X[:200], y[:200])
     assert sizes == [30] * 4  # the first dictionary and three updates; the last training of classifiers needs no other

@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from conftest import make_pursuit
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 
@@ -16,7 +17,6 @@ from ddlearn import (
     ClassifierTrainer,
     ConjugateScales,
     ConvergenceDisplay,
-    DDLClassifier,
     JeffreysScales,
     PrintedCoding,
     load,
@@ -62,12 +62,12 @@ def random_atoms(n_features=20, n_components=N_COMPONENTS):
 
 
 def make_model(**parameters):
-    return DDLClassifier(**{"n_components": N_COMPONENTS, "n_nonzero_coefs": 3, "random_state": 0} | parameters)
+    return make_pursuit(**{"n_components": N_COMPONENTS, "n_nonzero_coefs": 3, "random_state": 0} | parameters)
 
 
 def with_fixed_codes(**parameters):
     """A model whose codes depend on nothing but the sample, so that sums can be compared."""
-    fixed = {"dictionary_update": FixedAtoms(), "init": random_atoms()}
+    fixed = {"scale": None, "dictionary_update": FixedAtoms(), "init": random_atoms()}
     fixed |= {"coding": PrintedCoding(max_iter=0), "scales": JeffreysScales(noise_floor=1e-9)}
     return make_model(**fixed | parameters)
 
@@ -147,7 +147,7 @@ def test_a_memory_touches_the_costs_it_remembers(name):
         places.append(np.random.default_rng(1).standard_normal((3, N_COMPONENTS + 1)))
     for classifiers in places:
         request = ExpansionRequest(
-            loss, loss.curvature, trainer.sample_weights, [0, 2], classifiers[[0, 2]], [False, False], None
+            loss, loss.curvature, trainer.sample_weights, [0, 2], classifiers[[0, 2]], "none", None
         )
         remembered, real = memory.expand(request), part.expand(request)
         np.testing.assert_allclose(remembered.costs, real.costs, rtol=1e-9)
@@ -171,7 +171,7 @@ def test_the_memory_of_two_batches_is_the_sum():
     loss, parts = resolve_loss("logistic"), [make_labelled_codes(0), make_labelled_codes(1)]
     classifiers = np.random.default_rng(2).standard_normal((3, N_COMPONENTS + 1))
     request = ExpansionRequest(
-        loss, loss.curvature, lambda gradient, curvature: curvature, range(3), classifiers, [True] * 3, None
+        loss, loss.curvature, lambda gradient, curvature: curvature, range(3), classifiers, "each", None
     )
     nothing = CostParabolas.nothing(3, N_COMPONENTS, loss)
     one_by_one = nothing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import normalise
+from conftest import make_pursuit, normalise
 from sklearn.datasets import load_digits, make_multilabel_classification
 
 from ddlearn import (
@@ -27,7 +27,7 @@ def digits():
 
 
 def automatic(**parameters) -> DDLClassifier:
-    return DDLClassifier(**{"n_components": "auto", "max_iter": 2, "random_state": 0} | parameters)
+    return make_pursuit(**{"n_components": "auto", "max_iter": 2, "random_state": 0} | parameters)
 
 
 def untimed(sizes):
@@ -36,7 +36,9 @@ def untimed(sizes):
 
 def make_search(X, y, unlabeled=None, **parameters) -> SizeSearch:
     training, _ = cut_into_parts(X, y, unlabeled)
-    settings = resolve_fit(DDLClassifier(**parameters), training.facts, 100, False, "memory")
+    model = make_pursuit(**parameters)
+    model.n_features_in_ = X.shape[1]
+    settings = resolve_fit(model, training.facts, 100, False, "memory")
     return SizeSearch(training, settings, "samples", np.random.RandomState(0))
 
 
@@ -49,7 +51,7 @@ def test_the_criterion_is_the_label_code_of_samples_that_a_short_fit_has_not_see
     search = make_search(X, y, loss=loss)
     size = search.run()[1]
 
-    model = DDLClassifier(size.n_components, loss=loss, tol=0.1, random_state=search.seed)
+    model = make_pursuit(size.n_components, loss=loss, tol=0.1, random_state=search.seed)
     seen = [np.flatnonzero((row == X).all(axis=1))[0] for row in search.learned.X]
     model.fit(X[seen], y[seen])
     new = np.setdiff1d(np.arange(len(X)), seen)
@@ -108,7 +110,7 @@ def test_planted_atoms_are_counted_by_the_nearest_size_or_the_next(seed):
 
 def test_the_model_is_that_of_the_chosen_size_given_as_a_number(digits):
     model = automatic().fit(*digits)
-    given = DDLClassifier(len(model.components_), max_iter=2, random_state=0).fit(*digits)
+    given = make_pursuit(len(model.components_), max_iter=2, random_state=0).fit(*digits)
     np.testing.assert_array_equal(model.components_, given.components_)
     np.testing.assert_array_equal(model.coef_, given.coef_)
     assert not hasattr(given, "dictionary_sizes_")
@@ -159,7 +161,7 @@ def test_with_too_few_samples_the_default_holds(digits):
     X, y = digits[0][:30], digits[1][:30] % 2
     model = automatic().fit(X, y)
     assert model.dictionary_sizes_ == []
-    assert len(model.components_) == len(DDLClassifier(max_iter=2, random_state=0).fit(X, y).components_)
+    assert len(model.components_) == len(make_pursuit(max_iter=2, random_state=0).fit(X, y).components_)
 
 
 def test_atoms_that_are_given_decide_their_number(digits):
@@ -175,7 +177,7 @@ def test_atoms_that_are_given_decide_their_number(digits):
 
 def test_a_stream_decides_with_its_first_batch(digits):
     X, y = digits
-    model = automatic(max_iter=50).partial_fit(X[:300], y[:300], classes=range(10))
+    model = automatic(max_iter=None).partial_fit(X[:300], y[:300], classes=range(10))
     sizes = model.dictionary_sizes_
     assert len(model.components_) == choose_size(sizes, 0)
     model.partial_fit(X[300:], y[300:])

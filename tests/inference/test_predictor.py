@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from conftest import normalise
+from conftest import make_pursuit, normalise
 from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -14,7 +14,6 @@ from sklearn.datasets import load_digits
 from ddlearn import (
     Alignment,
     AlternatingErrors,
-    DDLClassifier,
     Descent,
     FullInference,
     GreedyErrors,
@@ -54,7 +53,7 @@ def split():
 @pytest.fixture(scope="module")
 def fitted(split):
     X, y, _, _ = split
-    return DDLClassifier(100, max_iter=5, random_state=0).fit(X, y)
+    return make_pursuit(100, scale=None, max_iter=5, random_state=0).fit(X, y)
 
 
 @pytest.fixture
@@ -228,7 +227,7 @@ def test_a_sample_without_any_known_feature_is_classified_by_the_prior(model, sp
 def test_settings_that_cannot_be_are_refused_by_fit_and_when_they_are_changed(model, split, changes, message):
     X, y, X_test, _ = split
     with pytest.raises(ValueError, match=message):
-        DDLClassifier(**changes).fit(X, y)
+        make_pursuit(**changes).fit(X, y)
     with pytest.raises(ValueError, match=message):
         model.set_params(**changes).predict(X_test)
 
@@ -290,8 +289,8 @@ def test_images_that_are_not_whole_have_one_view(model, split):
 def test_full_inference_is_for_one_class_a_sample(split):
     X, y, _, _ = split
     several = np.stack([y % 2, y > 4], axis=1).astype(int)
-    model = DDLClassifier(30, max_iter=1).fit(X, several)
-    for refused in (lambda: DDLClassifier(inference="full").fit(X, several), lambda: model.predict(X)):
+    model = make_pursuit(30, max_iter=1).fit(X, several)
+    for refused in (lambda: make_pursuit(inference="full").fit(X, several), lambda: model.predict(X)):
         model.set_params(inference="full")
         with pytest.raises(ValueError, match="multilabel targets: use inference='fast'"):
             refused()
@@ -302,7 +301,7 @@ def test_full_inference_takes_samples_of_any_unit_to_the_last_bit(split, loss):
     # Swaps of hypotheses are searched for in single precision, which does not reach as far as double precision.
     X, y, X_new, _ = split
     expected, tiny, huge = (
-        DDLClassifier(40, loss=loss, max_iter=1, inference="full", random_state=0)
+        make_pursuit(40, loss=loss, scale=None, max_iter=1, inference="full", random_state=0)
         .fit(unit * X[:300], y[:300])
         .predict_proba(unit * X_new[:100])
         for unit in (1.0, 2.0**-70, 2.0**70)
@@ -318,7 +317,7 @@ def test_atoms_that_the_known_features_do_not_show_are_no_evidence(loss):
     atoms, y = np.zeros((6, 20)), np.arange(200) % 2
     atoms[:3, :10], atoms[3:, 10:] = normalise(rng.random((3, 10))), normalise(rng.random((3, 10)))
     X = 2 * atoms[3 * y + rng.integers(3, size=200)] + 0.05 * rng.standard_normal((200, 20))
-    model = DDLClassifier(6, n_nonzero_coefs=2, init=atoms, max_iter=0, loss=loss).fit(X, y)
+    model = make_pursuit(6, n_nonzero_coefs=2, init=atoms, max_iter=0, loss=loss).fit(X, y)
     is_second_half = np.arange(20) >= 10
     for inference in ("fast", "full"):
         model.set_params(inference=inference)
@@ -356,7 +355,7 @@ def test_duplicate_samples_and_zero_samples_get_equal_evidence(model, split):
 
 def test_parameters_clone_and_search_like_any_others():
     robustness = Robustness(0.1, error_search=GreedyErrors(threshold=4.0))
-    model = DDLClassifier(alignment=Alignment("similarity", damping=0.1), robustness=robustness)
+    model = make_pursuit(alignment=Alignment("similarity", damping=0.1), robustness=robustness)
     copy = clone(model)
     assert copy.get_params()["alignment__damping"] == 0.1
     copy.set_params(robustness__error_search__threshold=7.0)

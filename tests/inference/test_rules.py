@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from conftest import enumerate_supports, normalise
+from conftest import enumerate_supports, make_pursuit, normalise
 from scipy.special import softmax
 from sklearn.datasets import load_digits
 
@@ -15,7 +15,6 @@ from ddlearn import (
     CODINGS,
     LOSSES,
     ORMP,
-    DDLClassifier,
     Descent,
     FastInference,
     FullInference,
@@ -215,7 +214,7 @@ def compare_with_enumeration(loss_name):
     """Return F of every hypothesis about some digits by the full rule, and the least F over all supports."""
     loss, (X, y) = LOSSES[loss_name](), load_digits(return_X_y=True)
     X = normalise(X)
-    model = DDLClassifier(20, n_nonzero_coefs=2, loss=loss, max_iter=8, refine=None, random_state=0)
+    model = make_pursuit(20, n_nonzero_coefs=2, loss=loss, max_iter=8, refine=None, random_state=0)
     model.set_params(inference=FullInference(noise="shared")).fit(X[:800], y[:800])
     new = X[1000:1070]
     fitted = Model(model.components_, model.coef_, model.intercept_, model.class_cost_)

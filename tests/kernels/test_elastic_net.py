@@ -49,6 +49,7 @@ class Rows:
         inside = samples - (basis @ (basis.mT @ samples[:, :, None]))[:, :, 0]
         self.gram, self.correlations = (atoms @ atoms.T).astype(dtype), (inside @ atoms.T).astype(dtype)
         self.energies = np.vecdot(inside, inside).astype(dtype)
+        self.atoms = atoms.astype(dtype)
         self.n_directions = n_directions
 
     def dense(self, i):
@@ -57,14 +58,18 @@ class Rows:
         Q = self.gram + coef.T @ (self.weight[i][:, None] * coef) - own.T @ own
         return Q, self.correlations[i] + coef.T @ self.pull[i]
 
-    def solve(self, l1, l2, is_positive=False, tol=1e-12, budget=None, start=None, max_rounds=1000):
+    def solve(self, l1, l2, is_positive=False, tol=1e-12, budget=None, start=None, max_rounds=1000, features=False):
         n_rows, n_atoms = self.correlations.shape
         dtype = self.gram.dtype
         codes = RowCodes.empty(n_rows, budget or n_atoms, dtype) if start is None else start
         gaps = np.full(n_rows, np.nan, dtype)
-        arguments = self.gram, self.correlations, self.coef, self.weight, self.pull, self.directions, self.energies
+        atoms = self.atoms if features else np.empty((n_atoms, 0), dtype)
+        arguments = self.gram, self.correlations, self.coef, self.weight, self.pull, self.directions, atoms
+        arguments = *arguments, np.ascontiguousarray(atoms.T), self.energies
         for argument in arguments:
             argument.flags.writeable = False
+        bits = np.iinfo(np.int64 if dtype == np.float64 else np.int32)
+        sizes = codes.indices.shape[1], n_atoms, len(self.coef), self.n_directions, atoms.shape[1]
         solve_elastic_net_rows(
             *arguments,
             dtype.type(l1),
@@ -74,7 +79,8 @@ class Rows:
             max_rounds,
             dtype.type(PIVOT_FLOOR[dtype]),
             dtype.type(4 * np.finfo(dtype).eps),
-            make_elastic_net_workspace(codes.indices.shape[1], n_atoms, len(self.coef), self.n_directions, dtype),
+            bits.dtype.type(-1 if is_positive else bits.max),
+            make_elastic_net_workspace(*sizes, dtype),
             *codes,
             gaps,
         )
@@ -120,6 +126,47 @@ def test_optimality_conditions_hold(dtype, is_positive, l2):
         used = x[i] != 0
         np.testing.assert_allclose(slope[used], l1 * np.sign(x[i][used]), atol=atol)
         assert (slope if is_positive else np.abs(slope))[~used].max() <= l1 + atol
+
+
+def make_alike(n_rows, n_atoms, n_features, rng, dtype=np.float64):
+    """Return rows of positive samples and atoms that are alike, as spectra are: many atoms share in a code."""
+    rows = Rows(n_rows, n_atoms, n_features, 0, 0, rng, dtype)
+    drawn = rng.gamma(2, 1, (n_rows + n_atoms, 3)) @ rng.uniform(0.5, 1.5, (3, n_features))
+    drawn = normalise(drawn + 0.02 * drawn.mean() * rng.standard_normal(drawn.shape))
+    samples, rows.atoms = drawn[:n_rows].astype(dtype), drawn[n_rows:].astype(dtype)
+    rows.gram, rows.correlations = rows.atoms @ rows.atoms.T, samples @ rows.atoms.T
+    rows.energies = np.vecdot(samples, samples)
+    return rows
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("is_positive", [False, True])
+@pytest.mark.parametrize("penalties", [(0.05, 0.05), (0.005, 0.005), (0.0005, 0.0005)])
+def test_in_terms_of_features_the_codes_are_the_same(penalties, is_positive, dtype):
+    # Coordinate descent crawled here, at 64 times the time of a homotopy: nearly all atoms are alike.
+    rows = make_alike(20, 150, 12, np.random.default_rng(0), dtype)
+    tol = 1e-12 if dtype == np.float64 else 1e-5
+    codes, gaps = rows.solve(*penalties, is_positive, tol, features=True)
+    expected, _ = rows.solve(*penalties, is_positive, tol)
+    assert (np.count_nonzero(codes.values, axis=1) > 12).any()  # or features have not been used
+    assert (gaps <= tol * rows.energies).all()
+    x, y = (some.to_csr(150).toarray() for some in (codes, expected))
+    if dtype == np.float64:
+        np.testing.assert_allclose(x, y, atol=1e-8)
+        np.testing.assert_array_equal(x != 0, y != 0)
+    for i in range(20):
+        assert measure(*rows.dense(i), x[i], *penalties) <= measure(*rows.dense(i), y[i], *penalties) + 10 * tol
+
+
+def test_a_code_that_has_no_room_is_not_found_in_terms_of_features():
+    rows = make_alike(20, 150, 12, np.random.default_rng(0))
+    expected, _ = rows.solve(0.05, 0.05, budget=20)
+    codes, _ = rows.solve(0.05, 0.05, budget=20, features=True)
+    for i in range(20):
+        Q, c = rows.dense(i)
+        x, y = (some.rows(slice(i, i + 1)).to_csr(150).toarray()[0] for some in (codes, expected))
+        assert np.count_nonzero(x) <= 20
+        assert measure(Q, c, x, 0.05, 0.05) <= measure(Q, c, y, 0.05, 0.05) + 1e-9
 
 
 @pytest.mark.parametrize("tol", [1e-1, 1e-2, 1e-3])

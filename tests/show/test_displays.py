@@ -7,6 +7,7 @@ import sys
 import matplotlib as mpl
 import numpy as np
 import pytest
+from conftest import make_pursuit
 from matplotlib.colors import same_color, to_hex
 from sklearn.datasets import load_digits, make_multilabel_classification
 from sklearn.exceptions import NotFittedError
@@ -23,7 +24,6 @@ from ddlearn import (
     CodeDisplay,
     ConfusionDisplay,
     ConvergenceDisplay,
-    DDLClassifier,
     DictionaryDisplay,
     EvidenceDisplay,
     Exponential,
@@ -60,13 +60,13 @@ def digits():
 @pytest.fixture(scope="module")
 def model(digits):
     X, y = digits
-    return DDLClassifier(60, max_iter=3, image_shape=(8, 8), random_state=0).fit(X[:600], y[:600])
+    return make_pursuit(60, max_iter=3, image_shape=(8, 8), random_state=0).fit(X[:600], y[:600])
 
 
 @pytest.fixture(scope="module")
 def floored(digits):
     X, y = digits
-    return DDLClassifier(60, max_iter=3, scales="jeffreys", random_state=0).fit(X[:600], y[:600])
+    return make_pursuit(60, max_iter=3, scales="jeffreys", random_state=0).fit(X[:600], y[:600])
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def two_class_model(digits):
     X, y = digits
     rows = np.flatnonzero(np.isin(y, (3, 8)))[:200]
     names = np.where(y[rows] == 3, "$three", "eight$_of_$")
-    return DDLClassifier(12, max_iter=2, random_state=0).fit(X[rows].astype(np.float32), names)
+    return make_pursuit(12, max_iter=2, random_state=0).fit(X[rows].astype(np.float32), names)
 
 
 @pytest.fixture(scope="module")
@@ -85,13 +85,13 @@ def planted():
 @pytest.fixture(scope="module")
 def many_class_model(planted):
     names = np.array([f"person {number}" for number in planted.target])
-    return DDLClassifier(76, max_iter=2, random_state=0).fit(planted.data, names)
+    return make_pursuit(76, max_iter=2, random_state=0).fit(planted.data, names)
 
 
 @pytest.fixture(scope="module")
 def multilabel():
     X, y = make_multilabel_classification(120, 15, n_classes=4, random_state=0)
-    return X, y, DDLClassifier(20, max_iter=2, random_state=0).fit(X, y)
+    return X, y, make_pursuit(20, max_iter=2, random_state=0).fit(X, y)
 
 
 def as_pipeline(model, X):
@@ -245,7 +245,7 @@ def test_convergence_divides_the_place_of_the_axes_it_is_given(model):
 
 def test_a_fit_without_iterations_has_a_history_of_one(digits):
     X, y = digits
-    model = DDLClassifier(20, max_iter=0, random_state=0).fit(X[:200], y[:200])
+    model = make_pursuit(20, max_iter=0, random_state=0).fit(X[:200], y[:200])
     display = ConvergenceDisplay.from_estimator(model)
     assert len(display.axes_[0, 0].lines[0].get_ydata()) == 1
     display.figure_.canvas.draw()
@@ -348,10 +348,10 @@ def test_code_is_a_sum_of_what_is_drawn(model, digits, image_shape):
     X, _ = digits
     display = CodeDisplay.from_estimator(model, X[700], image_shape=image_shape)
     code = model.transform(X[700:701]).toarray()[0]
-    np.testing.assert_array_equal(code[display.atom_numbers], display.coefficients)
+    np.testing.assert_allclose(np.linalg.norm(X[700]) * code[display.atom_numbers], display.coefficients)
     assert len(display.atom_numbers) == np.count_nonzero(code)
     assert (np.diff(np.abs(display.coefficients)) <= 0).all()
-    np.testing.assert_allclose(display.reconstruction, code @ model.components_)
+    np.testing.assert_allclose(display.reconstruction, np.linalg.norm(X[700]) * code @ model.components_)
     np.testing.assert_allclose(display.reconstruction + display.rest, X[700])
     assert display.error is None
 
@@ -369,7 +369,7 @@ def test_gross_errors_are_a_part_of_their_own(model, digits):
 
 
 def load_copy(model):
-    copy = DDLClassifier(**model.get_params(deep=False))
+    copy = make_pursuit(**model.get_params(deep=False))
     copy.__dict__.update(vars(model))
     return copy
 
@@ -470,7 +470,7 @@ def test_a_row_of_a_data_frame_is_a_sample(digits):
     pd = pytest.importorskip("pandas")
     X, y = digits
     frame = pd.DataFrame(X[:100], columns=[f"pixel {number}" for number in range(64)])
-    model = DDLClassifier(15, max_iter=1, random_state=0).fit(frame, y[:100])  # names that are missing make it warn
+    model = make_pursuit(15, max_iter=1, random_state=0).fit(frame, y[:100])  # names that are missing make it warn
     rows = (frame.iloc[3], frame.iloc[[3]])
     first, second = (EvidenceDisplay.from_estimator(model, row).evidence for row in rows)
     np.testing.assert_array_equal(first, second)
@@ -621,7 +621,7 @@ def test_a_pipeline_draws_what_its_last_step_does(model, digits):
 
 def test_pipelines_are_shown_what_their_model_sees(digits):
     X, y = digits
-    pipeline = make_pipeline(StandardScaler(), DDLClassifier(20, max_iter=1, random_state=0)).fit(X[:200], y[:200])
+    pipeline = make_pipeline(StandardScaler(), make_pursuit(20, max_iter=1, random_state=0)).fit(X[:200], y[:200])
     display = CodeDisplay.from_estimator(pipeline, X[0])
     np.testing.assert_allclose(display.reconstruction + display.rest, pipeline[:-1].transform(X[:1])[0])
 
@@ -667,7 +667,7 @@ def test_dollar_signs_in_names_are_no_formulas(two_class_model, digits):
     ],
 )
 def test_models_must_be_fitted(draw):
-    for model in (DDLClassifier(), make_pipeline(StandardScaler(), DDLClassifier())):
+    for model in (make_pursuit(), make_pipeline(StandardScaler(), make_pursuit())):
         with pytest.raises(NotFittedError):
             draw(model)
 
@@ -677,7 +677,7 @@ def test_other_models_raise_errors_with_advice(model, digits):
         TypeError, match="Expected a fitted DDLClassifier or a pipeline that ends with one, got LogisticRegression"
     ):
         NoiseDisplay.from_estimator(LogisticRegression())
-    search = GridSearchCV(DDLClassifier(15, max_iter=1), {"n_nonzero_coefs": [3]}, cv=2)
+    search = GridSearchCV(make_pursuit(15, max_iter=1), {"n_nonzero_coefs": [3]}, cv=2)
     search.fit(digits[0][:100], digits[1][:100] > 4)
     with pytest.raises(TypeError, match="Pass its best_estimator_"):
         ConvergenceDisplay.from_estimator(search)

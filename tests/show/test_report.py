@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import make_pursuit
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, random_array
@@ -118,7 +119,7 @@ def digits():
 @pytest.fixture(scope="module")
 def model(digits):
     X, y = digits
-    return DDLClassifier(40, max_iter=2, random_state=0).fit(X[:400], y[:400])
+    return make_pursuit(40, max_iter=2, random_state=0).fit(X[:400], y[:400])
 
 
 @pytest.fixture(scope="module")
@@ -495,7 +496,7 @@ def test_the_model_is_in_the_page(write, model):
 def test_evidence_in_the_page_is_that_of_the_model(write, digits, test_digits):
     """Scores from the codes, evidence from the table, over the class costs: all that the page's script does."""
     X, y = digits
-    model = DDLClassifier(30, max_iter=1, loss="logistic", classification_weight=0.5, random_state=0)
+    model = make_pursuit(30, max_iter=1, loss="logistic", classification_weight=0.5, random_state=0)
     content = write(model.fit(X[:300], y[:300]), *test_digits).content
     described, codes = content["model"], content["data"]["codes"]
     parts = unpack(codes["values"]), codes["atoms"], codes["starts"]
@@ -562,7 +563,7 @@ def test_labels_that_the_model_does_not_know_are_classes_of_the_data(write, mode
 @pytest.mark.parametrize("kind", [str, object])
 def test_labels_as_text_for_a_model_of_numbers(write, digits, kind):
     X, y = digits[0][:400], 2 * digits[1][:400]  # as text, "10" comes before "2"
-    model = DDLClassifier(30, max_iter=1, random_state=0).fit(X, y)
+    model = make_pursuit(30, max_iter=1, random_state=0).fit(X, y)
     content = write(model, X, y.astype(str).astype(kind)).content["data"]
     assert content["classes"] == sorted(str(2 * j) for j in range(10))
     assert content["errors"]["n_wrong"] == np.count_nonzero(model.predict(X) != y)
@@ -584,7 +585,7 @@ def test_without_labels_there_are_predictions(write, model, test_digits):
 def test_a_pipeline_is_shown_from_its_last_step_on(write, digits):
     """Its atoms live behind the earlier steps, so that samples are shown as those leave them."""
     X, y = digits
-    pipeline = make_pipeline(StandardScaler(), DDLClassifier(30, max_iter=1, random_state=0)).fit(X[:300], y[:300])
+    pipeline = make_pipeline(StandardScaler(), make_pursuit(30, max_iter=1, random_state=0)).fit(X[:300], y[:300])
     seen = pipeline[:-1].transform(X[300:400])
     content, expected = write(pipeline, X[300:400], y[300:400]).content, write(pipeline[-1], seen, y[300:400]).content
     assert content["data"] == expected["data"]
@@ -608,7 +609,7 @@ def test_few_samples_of_one_class(write, model, test_digits, n_samples):
 def test_two_classes(write):
     X, y = load_iris(return_X_y=True)
     X, y = X[:100], np.array(["setosa", "versicolor"])[y[:100]]
-    model = DDLClassifier(10, n_nonzero_coefs=2, max_iter=2, random_state=0).fit(X, y)
+    model = make_pursuit(10, n_nonzero_coefs=2, max_iter=2, random_state=0).fit(X, y)
     content = write(model, X, y).content
     assert content["model"]["classes"] == content["data"]["classes"] == ["setosa", "versicolor"]
     assert unpack(content["model"]["coef"]).shape == (2, 10)
@@ -620,7 +621,7 @@ def test_single_precision_and_names_of_features(write, digits):
     pandas = pytest.importorskip("pandas")
     X, y = digits
     frame = pandas.DataFrame(X, columns=[f"pixel {j}" for j in range(64)]).astype(np.float32)
-    model = DDLClassifier(30, max_iter=1, random_state=0).fit(frame[:300], y[:300])
+    model = make_pursuit(30, max_iter=1, random_state=0).fit(frame[:300], y[:300])
     content = write(model, frame[300:400], pandas.Series(y[300:400])).content  # and no warning that names are missing
     assert content["model"]["feature_names"] == frame.columns.tolist()
     assert model.feature_names_in_.tolist() == frame.columns.tolist()
@@ -632,7 +633,7 @@ def test_single_precision_and_names_of_features(write, digits):
 
 @pytest.mark.parametrize("container", ["default", "pandas"])
 def test_the_kind_of_output_does_not_matter(write, model, test_digits, container):
-    dense = change(model, sparse_output=False).set_output(transform=container)
+    dense = change(model).set_output(transform=container)
     expected, found = write(model, *test_digits).content, write(dense, *test_digits).content
     del expected["model"]["settings"], found["model"]["settings"]
     assert found == expected
@@ -676,13 +677,13 @@ class OwnCoder(ORMP):
 
 def test_a_coder_of_ones_own_is_not_imitated(write, digits, model):
     X, y = digits
-    own = DDLClassifier(30, max_iter=1, sparse_coder=OwnCoder(), random_state=0).fit(X[:200], y[:200])
+    own = make_pursuit(30, max_iter=1, sparse_coder=OwnCoder(), random_state=0).fit(X[:200], y[:200])
     assert write(own, X[200:250]).content["model"]["pursuit"] is None
     for coder, uses_residual_norm in (("omp", False), ("ormp", True)):
         content = write(copy(own).set_params(sparse_coder=coder).fit(X[:200], y[:200])).content
         expected = {"uses_residual_norm": uses_residual_norm, "tol": 0, "n_swaps": 10 if uses_residual_norm else 0}
         assert content["model"]["pursuit"] == expected
-    tolerant = DDLClassifier(30, max_iter=1, sparse_coder=ORMP(tol=0.5), random_state=0).fit(X[:200], y[:200])
+    tolerant = make_pursuit(30, max_iter=1, sparse_coder=ORMP(tol=0.5), random_state=0).fit(X[:200], y[:200])
     assert write(tolerant).content["model"]["pursuit"]["tol"] == 0.5
 
 
@@ -712,6 +713,7 @@ def test_settings_that_are_not_the_defaults_are_shown(write, model, digits):
         "atoms in a code": "at most 5",
         "loss": "Square",
         "sparse coder": "ORMP",
+        "scaling": type(model.scaling_).__name__,
         "max_iter": "2",
         "random_state": "0",
     }
@@ -736,7 +738,7 @@ def test_samples_have_room_for_a_megabyte_however_they_pack(write):
     X = rng.integers(0, 5, (1500, 1024)) / 4
     X[100:] += rng.random((1400, 1024)) / 10
     y = np.arange(1500) % 4
-    model = DDLClassifier(300, n_nonzero_coefs=5, max_iter=1, refine=None, init=X[:300], tol=1).fit(X[:300], y[:300])
+    model = make_pursuit(300, n_nonzero_coefs=5, max_iter=1, refine=None, init=X[:300], tol=1).fit(X[:300], y[:300])
     samples = write(model, X, y).content["data"]["samples"]
     assert unpack(samples["values"]).nbytes <= 1.2e6
     assert len(unpack(samples["values"])) > 200
@@ -757,7 +759,7 @@ NASTY = [
 def nasty_page(tmp_path_factory, digits):
     """A page all of whose texts are attempts to get out of it."""
     X, y = digits
-    model = DDLClassifier(20, max_iter=1, random_state=0).fit(X[:300], np.array(NASTY)[y[:300] % 3])
+    model = make_pursuit(20, max_iter=1, random_state=0).fit(X[:300], np.array(NASTY)[y[:300] % 3])
     model.feature_names_in_ = np.array([f"{NASTY[j % 3]} {j}" for j in range(64)], object)
     path = tmp_path_factory.mktemp("page") / "report.html"
     labels, names = np.array(NASTY)[y[300:400] % 3], [f"{NASTY[row % 3]} {row}" for row in range(100)]
@@ -843,7 +845,7 @@ def test_a_model_of_mnist_fits_into_five_megabytes(write):
     rng = np.random.default_rng(0)
     X = (rng.integers(0, 256, (4000, 784)) / 255).astype(np.float32)  # more than the page has room for
     y = np.arange(4000) % 10
-    model = DDLClassifier(500, max_iter=1, refine=None, init=X[:500], random_state=0).fit(X[:500], y[:500])
+    model = make_pursuit(500, max_iter=1, refine=None, init=X[:500], random_state=0).fit(X[:500], y[:500])
     page = write(model, X, y, image_shape=(28, 28))
     assert len(page.bytes) < 5e6
     data, described = page.content["data"], page.content["model"]
@@ -860,10 +862,10 @@ def test_a_model_of_mnist_fits_into_five_megabytes(write):
 
 def make_mistakes(model: DDLClassifier, X: np.ndarray, y: np.ndarray) -> dict[str, tuple]:
     """Return, for each mistake, the arguments, the options, the error and what it says."""
-    several = DDLClassifier(20, max_iter=1).fit(X[:200], np.stack([y[:200] < 5, y[:200] > 3], axis=1))
+    several = make_pursuit(20, max_iter=1).fit(X[:200], np.stack([y[:200] < 5, y[:200] > 3], axis=1))
     holes = np.where(np.eye(300, 64), np.nan, X)
     return {
-        "unfitted": ((DDLClassifier(),), {}, NotFittedError, "not fitted yet"),
+        "unfitted": ((make_pursuit(),), {}, NotFittedError, "not fitted yet"),
         "multilabel": ((several,), {}, ValueError, "one label per sample, but this one predicts several"),
         "no classifier": (
             (KSVD(20, max_iter=1).fit(X),),

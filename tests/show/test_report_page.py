@@ -14,13 +14,13 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import make_pursuit
 from sklearn.datasets import load_digits, load_iris
 from sklearn.model_selection import train_test_split
 
 from ddlearn import (
     LOSSES,
     ORMP,
-    DDLClassifier,
     Robustness,
     write_report,
 )
@@ -73,7 +73,7 @@ def fit_digits(**parameters):
     X, X_test, y, y_test = train_test_split(
         images.data, images.target, train_size=1000, stratify=images.target, random_state=0
     )
-    model = DDLClassifier(image_shape=(8, 8), **{"random_state": 0} | parameters).fit(X, y)
+    model = make_pursuit(image_shape=(8, 8), **{"random_state": 0} | parameters).fit(X, y)
     return model, X_test, y_test
 
 
@@ -203,6 +203,24 @@ def test_missing_features_are_left_out_as_in_the_library(demo, open_page, tmp_pa
     codes, _, _ = explain_all(page, X)
     np.testing.assert_allclose(codes, masked.transform(X).toarray(), atol=1e-5)
     assert page.evaluate("ddlearn.compareCodes().largest") < 1e-5
+
+
+def test_standardised_features_are_coded_as_in_the_library(open_page, tmp_path):
+    X, y = load_iris(return_X_y=True)
+    X = np.column_stack([1000 * X[:, :2] + 1e4, X[:, 2:], np.ones(len(X))])  # other units, and nothing at all
+    model = make_pursuit(20, scale="standard", n_nonzero_coefs=3, robustness=Robustness(missing="mask"), random_state=0)
+    model.fit(X, y)
+    X[::5, 1] = np.nan
+    write_report(model, tmp_path / "page.html", X, y)
+    page = open_page(tmp_path / "page.html")
+    codes, evidence, _ = explain_all(page, X)
+    expected = model.explain(X)
+    np.testing.assert_allclose(codes, expected.codes.toarray(), atol=1e-5)
+    np.testing.assert_allclose(evidence, expected.evidence, rtol=1e-5, atol=1e-5 * np.abs(evidence).max())
+    assert page.evaluate("ddlearn.compareCodes().largest") < 1e-5
+    rebuilt = page.evaluate("Array.from(ddlearn.takeApart(ddlearn.explain(ddlearn.data.samples[7])).reconstruction)")
+    row = page.evaluate("ddlearn.data.rows[7]")
+    np.testing.assert_allclose(rebuilt, expected.reconstruction[row], rtol=1e-4)
 
 
 @pytest.mark.parametrize("loss", sorted(LOSSES))
@@ -408,7 +426,7 @@ def test_text_in_data_is_text(demo, open_page, tmp_path):
         ["<script>window.hacked = 1</script>", "<img src=x onerror=alert(1)>", '"><b>three', "'\u2028&amp;"]
     )
     is_used = y < 4
-    other = DDLClassifier(n_components=40, max_iter=2, random_state=0, image_shape=(8, 8))
+    other = make_pursuit(n_components=40, max_iter=2, random_state=0, image_shape=(8, 8))
     other.fit(X[is_used], hostile[y[is_used]])
     names = [f"</script><script>window.hacked = {row}</script>.png" for row in range(is_used.sum())]
     path = tmp_path / "page.html"
@@ -447,7 +465,7 @@ def test_signals_are_curves_and_can_be_changed(open_page, tmp_path):
     X = np.sin(2 * np.pi * (y[:, None] + 1) * (time + 0.1 * rng.random((300, 1)))) + 0.1 * rng.standard_normal(
         (300, 90)
     )
-    model = DDLClassifier(n_components=30, random_state=0).fit(X[:200], y[:200])
+    model = make_pursuit(n_components=30, random_state=0).fit(X[:200], y[:200])
     write_report(model, tmp_path / "page.html", X[200:], y[200:])
     page = open_page(tmp_path / "page.html")
     assert page.locator("#pad.curve").count() == 1
@@ -467,7 +485,7 @@ def test_signals_are_curves_and_can_be_changed(open_page, tmp_path):
 def test_few_features_are_bars_with_names(open_page, tmp_path):
     X, y = load_iris(return_X_y=True)
     names = ["sepal length", "sepal width", "petal length", "<b>petal width"]
-    model = DDLClassifier(n_components=20, n_nonzero_coefs=2, random_state=0).fit(X, y)
+    model = make_pursuit(n_components=20, n_nonzero_coefs=2, random_state=0).fit(X, y)
     model.feature_names_in_ = np.array(names, dtype=object)
     write_report(model, tmp_path / "page.html", pd.DataFrame(X, columns=names), y)
     page = open_page(tmp_path / "page.html")
@@ -485,7 +503,7 @@ def test_few_features_are_bars_with_names(open_page, tmp_path):
 def test_atoms_that_do_equally_well_are_no_difference(open_page, tmp_path):
     # With as many atoms as features, any last atom leaves nothing: which one is chosen is a matter of rounding.
     X, y = load_iris(return_X_y=True)
-    model = DDLClassifier(n_components=20, n_nonzero_coefs=4, random_state=0).fit(X, y)
+    model = make_pursuit(n_components=20, scale=None, n_nonzero_coefs=4, random_state=0).fit(X, y)
     write_report(model, tmp_path / "page.html", X, y)
     page = open_page(tmp_path / "page.html")
     codes, _, _ = explain_all(page, X)
@@ -508,7 +526,7 @@ class OwnCoder(ORMP):
 
 def test_a_coder_of_ones_own_is_not_imitated(open_page, tmp_path):
     X, y = load_digits(return_X_y=True)
-    model = DDLClassifier(n_components=40, sparse_coder=OwnCoder(), max_iter=1, random_state=0).fit(X, y)
+    model = make_pursuit(n_components=40, sparse_coder=OwnCoder(), max_iter=1, random_state=0).fit(X, y)
     write_report(model, tmp_path / "page.html", X, y, image_shape=(8, 8))
     page = open_page(tmp_path / "page.html")
     assert "Python only" in page.inner_text("#explorer")
@@ -520,7 +538,7 @@ def test_parts_are_what_they_are_called(demo, open_page):
     page = open_page(path)
     choose(page)
     sample = read_sample(page)[0]
-    reconstruction = (model.transform(sample[None]) @ model.components_)[0]
+    reconstruction = model.explain(sample[None]).reconstruction[0]
     seen, rebuilt, left = (read_picture(page, f"#parts figure:nth-of-type({number}) canvas") for number in (1, 2, 3))
     np.testing.assert_allclose(seen[:, 0], np.clip(sample, 0, 1), atol=1 / 255)
     np.testing.assert_allclose(rebuilt[:, 0], np.clip(reconstruction, 0, 1), atol=1 / 255)
@@ -631,7 +649,7 @@ def test_many_features(image_shape, open_page, tmp_path):
     rng = np.random.default_rng(0)
     y = np.arange(12) % 2
     X = rng.random((12, 150_000)) + y[:, None]
-    model = DDLClassifier(n_components=3, n_nonzero_coefs=1, max_iter=1, random_state=0).fit(X, y)
+    model = make_pursuit(n_components=3, n_nonzero_coefs=1, max_iter=1, random_state=0).fit(X, y)
     write_report(model, tmp_path / "page.html", X[:2], y[:2], image_shape=image_shape)
     page = open_page(tmp_path / "page.html")
     settle(page)
@@ -641,7 +659,7 @@ def test_many_features(image_shape, open_page, tmp_path):
 def test_long_names_fit_a_phone(demo, open_page, tmp_path):
     _, X, y, _ = demo
     names = np.array([f"a class whose name is long, and longer than it ought to be {digit}" for digit in range(10)])
-    model = DDLClassifier(n_components=40, max_iter=2, random_state=0, image_shape=(8, 8)).fit(X, names[y])
+    model = make_pursuit(n_components=40, max_iter=2, random_state=0, image_shape=(8, 8)).fit(X, names[y])
     files = [f"folder/with/a/very/long/path/and_a_file_name_without_any_space_in_it_{row}.png" for row in range(len(X))]
     write_report(model, tmp_path / "page.html", X, names[y], sample_names=files)
     page = open_page(tmp_path / "page.html", viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True)
@@ -654,7 +672,7 @@ def test_tall_images_fit_the_window(open_page, tmp_path):
     rng = np.random.default_rng(0)
     y = np.arange(60) % 2
     X = rng.random((60, 60 * 20)) + y[:, None] * np.linspace(0, 1, 1200)
-    model = DDLClassifier(n_components=10, max_iter=1, random_state=0, image_shape=(60, 20)).fit(X, y)
+    model = make_pursuit(n_components=10, max_iter=1, random_state=0, image_shape=(60, 20)).fit(X, y)
     write_report(model, tmp_path / "page.html", X, y)
     page = open_page(tmp_path / "page.html", viewport={"width": 390, "height": 844})
     box = page.locator("#pad").bounding_box()

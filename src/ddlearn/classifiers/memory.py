@@ -26,6 +26,7 @@ from .problem import (
     CodeSummary,
     Expansion,
     ExpansionRequest,
+    WantedHessians,
     mean_curvature,
     scale_ridge,
     summarise_and_expand,
@@ -107,8 +108,9 @@ class CostParabolas:
         linear = self.linear[classes]
         curved = _multiply(self.hessians if len(self.hessians) == 1 else self.hessians[classes], vectors)
         costs = self.constants[classes] + np.vecdot(vectors, curved / 2 - linear)
-        hessians = np.broadcast_to(self.hessians, (len(self.linear), *self.hessians.shape[1:]))
-        return Expansion(costs, curved - linear, hessians[np.array(classes)[np.array(request.hessians)]])
+        hessians = np.broadcast_to(self.hessians, (len(self.linear), *self.hessians.shape[1:]))[classes]
+        wanted = {"each": hessians, "mean": self.hessians.mean(axis=0, keepdims=True), "none": hessians[:0]}
+        return Expansion(costs, curved - linear, wanted[request.hessians])
 
 
 def _multiply(hessians: Floats, vectors: Floats) -> Floats:
@@ -140,7 +142,7 @@ def train_with_memory(
     coef, intercept = trainer.train_on(everything, loss, coef, intercept, **options)
     n_classes, n_components = coef.shape
     is_common = len(memory.hessians) == 1
-    wanted = [not is_common or j == 0 for j in range(n_classes)]
+    wanted: WantedHessians = "mean" if is_common else "each"
     classifiers = np.column_stack([coef, intercept]).astype(np.float64)
     sample_weights = None if is_common else trainer.sample_weights
     # With the surrogate: where a hinge is straight it has no curvature, and a well classified sample would leave no

@@ -1,28 +1,34 @@
 r"""The problems of all classes: penalised costs, gradients and Hessians, as sums over parts.
 
-.. math:: \sum_i \Omega\bigl(l_{ij} (w_j^T x_i + b_j)\bigr) + \frac{\lambda_j}{2} \|w_j\|^2
+.. math:: \sum_i \omega_i\, \Omega\bigl(l_{ij} (w_j^T x_i + b_j)\bigr) + \frac{\lambda_j}{2} \|w_j\|^2
 
-The Hessian is that of a weighted least squares problem, with the sample weights of a trainer.  A round solves the
-normal equations of one class for a base learner and adds it with the first step of 1, 1/2, 1/4, ... that brings enough
-of the predicted decrease (Armijo's rule).
+A sample of weight :math:`\omega_i = 2` counts as two; without weights all are 1.  The Hessian is that of a weighted
+least squares problem, with the sample weights of a trainer.  A round solves the normal equations of one class for a
+base learner and adds it with the first step of 1, 1/2, 1/4, ... that brings enough of the predicted decrease (Armijo's
+rule).
+
+Hessians of many classes and atoms cost far more than gradients.  Such classes share the mean of their Hessians, which
+is factorised once, and each corrects it by what its own steps have shown (L-BFGS; Nocedal and Wright, "Numerical
+Optimization", Algorithm 7.4).  Those that this does not bring to the end go on with their own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from ..codes import Floats, RowCodes
+from ..codes import Flags, Floats, RowCodes
 from ..kernels.codes import add_gradient, add_hessian, score_class
 from ..losses import Loss
-from ..parallel import Parts, map_blocks
+from ..parallel import Parts, map_blocks, single_threaded_blas
 
 Solver = Callable[[Floats], Floats]
+WantedHessians = Literal["each", "mean", "none"]
 SampleWeights = Callable[[Floats, Floats], Floats]  # weights from the loss's derivatives at the margins
 
 # Shares of the diagonal, tried in turn until the Hessian has a Cholesky factor.
@@ -35,8 +41,11 @@ _SUFFICIENT_DECREASE = 1e-4
 _MAX_HALVINGS = 40
 # The mean is this many times the median at most.
 _LARGEST_MEAN = 10
-# Memory for the Hessians of classes that are trained together; the other classes wait.
-_HESSIAN_BYTES = 2**27
+# Memory for the Hessians of classes that are trained together. If those of all classes need more, they share one.
+_HESSIAN_BYTES = 2**26
+# Rounds with a shared Hessian, and steps that correct it. A loss with a smooth curvature needs about 20 rounds.
+_MAX_SHARED_ROUNDS = 30
+_MAX_SECANTS = 10
 
 
 class CodeSummary(NamedTuple):
@@ -55,7 +64,7 @@ class ExpansionRequest(NamedTuple):
     sample_weights: SampleWeights | None  # None: the curvature
     classes: Sequence[int]
     classifiers: Floats  # (n, n_components + 1), one per class: coefficients, then the intercept
-    hessians: Sequence[bool]  # whether to return the Hessian, for each of the classes
+    hessians: WantedHessians  # those of the classes, the mean of them, or none
     n_jobs: int | None
 
 
@@ -64,7 +73,7 @@ class Expansion(NamedTuple):
 
     costs: Floats  # (n,)
     gradients: Floats  # (n, n_components + 1)
-    hessians: Floats  # (n_wanted, n_components + 1, n_components + 1), lower triangles
+    hessians: Floats  # (n_hessians, n_components + 1, n_components + 1), lower triangles
 
 
 class ClassifierPart(Protocol):
@@ -83,10 +92,13 @@ class LabelledCodes:
 
     codes: RowCodes
     labels: NDArray  # (n_samples, n_classes) of -1, 0 (not known) and +1
+    weights: NDArray[np.float64] | None = field(default=None, kw_only=True)  # (n_samples,), None if all are 1
 
     def summarise(self, n_components: int) -> CodeSummary:
         """Count labels and add up squared coefficients."""
         squares = self.codes.values.astype(np.float64) ** 2
+        if self.weights is not None:
+            squares *= self.weights[:, None]
         known = self.labels != 0
         labelled = known.any(axis=1)
         norms_of_known = {}  # most often all classes are known for the same samples
@@ -97,7 +109,7 @@ class LabelledCodes:
                 norms_of_known[column.tobytes()] = norms
         return CodeSummary(
             np.array([norms_of_known[column.tobytes()] for column in known.T]),
-            np.array([np.count_nonzero(self.labels == label, axis=0) for label in (-1, 1)], dtype=np.float64),
+            np.array([sum_weights(self.labels == label, self.weights) for label in (-1, 1)], dtype=np.float64),
             int(np.count_nonzero(~known[labelled])),
         )
 
@@ -105,35 +117,52 @@ class LabelledCodes:
         """Expand the costs of these samples."""
         n_classes, n_places = request.classifiers.shape
         costs, gradients = np.empty(n_classes), np.zeros((n_classes, n_places))
-        places = np.cumsum(request.hessians) - 1
-        hessians = np.zeros((sum(request.hessians), n_places, n_places))
+        n_hessians = {"each": n_classes, "mean": 1, "none": 0}[request.hessians]
+        hessians = np.zeros((n_hessians, n_places, n_places))
+        all_weights = np.zeros((n_classes if request.hessians == "mean" else 0, len(self.labels)))
 
         def expand_class(block: slice, _: None) -> None:
             position = block.start
-            codes, labels = self._select(request.classes[position])
+            is_known, codes, labels, sample_weight = self._select(request.classes[position])
             with np.errstate(over="ignore", invalid="ignore"):
                 margins = labels * _measure_scores(codes, request.classifiers[position])
-                costs[position] = request.loss.value(margins).sum()
+                values = request.loss.value(margins)
+                costs[position] = values.sum() if sample_weight is None else values @ sample_weight
                 slopes = request.loss.gradient(margins)
-                weights = request.curvature(margins) if request.hessians[position] else None
+                weights = None if request.hessians == "none" else request.curvature(margins)
                 if weights is not None and request.sample_weights is not None:
                     weights = request.sample_weights(slopes, weights)
+                if sample_weight is not None:
+                    slopes = slopes * sample_weight
+                    weights = None if weights is None else weights * sample_weight
                 add_gradient(codes.indices, codes.values, labels * slopes, gradients[position])
-                if weights is not None:
-                    add_hessian(codes.indices, codes.values, weights, hessians[places[position]])
+                if request.hessians == "each":
+                    add_hessian(codes.indices, codes.values, weights, hessians[position])
+                elif request.hessians == "mean":
+                    all_weights[position, is_known] = weights
 
         _map_classes(expand_class, range(n_classes), request.n_jobs)
+        if request.hessians == "mean":
+            codes = _make_contiguous(self.codes)
+            add_hessian(codes.indices, codes.values, all_weights.mean(axis=0), hessians[0])
         return Expansion(costs, gradients, hessians)
 
-    def _select(self, class_number: int) -> tuple[RowCodes, Floats]:
-        """Return the codes and labels of the samples that are labelled for a class; all sums are in float64."""
+    def _select(self, class_number: int) -> tuple[Flags, RowCodes, Floats, Floats | None]:
+        """Return which samples are labelled for a class, and their codes, labels and weights; sums are in float64."""
         labels = self.labels[:, class_number]
-        known = labels != 0
-        codes = self.codes if known.all() else self.codes.rows(np.flatnonzero(known))
-        return (
-            RowCodes(np.ascontiguousarray(codes.indices), np.ascontiguousarray(codes.values)),
-            np.ascontiguousarray(labels[known], np.float64),
-        )
+        is_known = labels != 0
+        codes = self.codes if is_known.all() else self.codes.rows(np.flatnonzero(is_known))
+        weights = None if self.weights is None else self.weights[is_known]
+        return is_known, _make_contiguous(codes), np.ascontiguousarray(labels[is_known], np.float64), weights
+
+
+def _make_contiguous(codes: RowCodes) -> RowCodes:
+    return RowCodes(np.ascontiguousarray(codes.indices), np.ascontiguousarray(codes.values))
+
+
+def sum_weights(is_counted: NDArray[np.bool_], weights: NDArray[np.float64] | None) -> NDArray:
+    """Return the weight of the rows that are counted, in each column; their number if all weights are 1."""
+    return np.count_nonzero(is_counted, axis=0) if weights is None else weights @ is_counted
 
 
 def _measure_scores(codes: RowCodes, classifier: Floats) -> Floats:
@@ -164,7 +193,7 @@ class ClassifierPoint(NamedTuple):
     classifier: Floats
     cost: float  # with the penalty
     gradient: Floats  # of the penalised cost, without the intercept's entry if that is not fitted
-    hessian: Floats  # empty if all classes share one, or none was requested
+    hessian: Floats | None  # None if all classes share one, or none was requested
 
 
 @dataclass
@@ -178,33 +207,27 @@ class ClassProblems:
     n_jobs: int | None
     penalties: Floats  # (n_classes,)
     reference: Floats  # (n_classes, n_components + 1) typical diagonals of the Hessians, the units of gradients
-    has_common_hessian: bool  # a quadratic loss, and every sample labelled for all classes or none
-    common_solver: Solver | None = None
+    shared_solver: Solver | None = None  # with the mean of the Hessians, if classes share that
+    # Of the last rounds with a shared Hessian: the steps of all classes, and the changes of their gradients.
+    secants: list[tuple[Floats, Floats]] = field(default_factory=list)
 
     def evaluate(
         self, classes: Sequence[int], classifiers: Floats, wants_hessians: bool = True
     ) -> list[ClassifierPoint]:
         """Return the points of some classes at these classifiers."""
-        wanted = [wants_hessians and self.common_solver is None] * len(classes)
-        if self.has_common_hessian:
-            wanted[1:] = [False] * (len(classes) - 1)
+        wanted: WantedHessians = "each" if wants_hessians and self.shared_solver is None else "none"
         loss = self.loss
         request = ExpansionRequest(loss, loss.curvature, self.sample_weights, classes, classifiers, wanted, self.n_jobs)
         return self.points_from(request, self.parts.add_up(expand_part, request))
 
     def points_from(self, request: ExpansionRequest, expansion: Expansion) -> list[ClassifierPoint]:
         """Return the points, from sums over all parts."""
-        hessians = iter(expansion.hessians)
-        own = [next(hessians) if wanted else np.empty((0, 0)) for wanted in request.hessians]
-        if self.has_common_hessian and self.common_solver is None:
-            self.common_solver = self._factorise(own[0], self.penalties[request.classes[0]])
-        return [
-            self._make_point(*row)
-            for row in zip(request.classes, request.classifiers, expansion.costs, expansion.gradients, own, strict=True)
-        ]
+        hessians = expansion.hessians if request.hessians == "each" else [None] * len(request.classes)
+        rows = request.classes, request.classifiers, expansion.costs, expansion.gradients, hessians
+        return [self._make_point(*row) for row in zip(*rows, strict=True)]
 
     def _make_point(
-        self, j: int, classifier: Floats, cost: float, gradient: Floats, hessian: Floats
+        self, j: int, classifier: Floats, cost: float, gradient: Floats, hessian: Floats | None
     ) -> ClassifierPoint:
         coef, penalty = classifier[:-1], self.penalties[j]
         gradient = gradient + penalty * np.append(coef, 0.0)
@@ -219,27 +242,65 @@ class ClassProblems:
         self, classes: Sequence[int], points: Sequence[ClassifierPoint]
     ) -> Iterator[tuple[Floats, float]]:
         """Yield the base learner of each class, and the slope of its cost along it."""
-
-        def solve(block: slice, _: None) -> Floats:
-            point = points[block.start]
-            solver = self.common_solver or self._factorise(point.hessian, self.penalties[classes[block.start]])
-            return solver(-point.gradient)
-
-        for point, step in zip(points, _map_classes(solve, range(len(classes)), self.n_jobs), strict=True):
+        solver = self.shared_solver
+        found = self._find_steps(classes, points) if solver is None else self._correct_steps(solver, classes, points)
+        for point, step in zip(points, found, strict=True):
             learner = np.zeros_like(point.classifier)
             learner[: len(step)] = step
             yield learner, float(point.gradient @ step)
+
+    def _find_steps(self, classes: Sequence[int], points: Sequence[ClassifierPoint]) -> list[Floats]:
+        def solve(block: slice, _: None) -> Floats:
+            point = points[block.start]
+            return self.factorise(point.hessian, self.penalties[classes[block.start]])(-point.gradient)
+
+        return _map_classes(solve, range(len(classes)), self.n_jobs)
+
+    def _correct_steps(self, solver: Solver, classes: Sequence[int], points: Sequence[ClassifierPoint]) -> Floats:
+        rest = -np.array([point.gradient for point in points])
+        secants = [(steps[classes], changes[classes]) for steps, changes in self.secants]
+        shares = []
+        for steps, changes in reversed(secants):
+            shares.append(np.vecdot(steps, rest) * _invert(np.vecdot(steps, changes)))
+            rest -= shares[-1][:, None] * changes
+        with single_threaded_blas():
+            found = solver(rest.T).T
+            if secants:
+                # Each class has its own scale, that of its last step.
+                in_units = np.vecdot(changes := secants[-1][1], solver(changes.T).T)
+                scales = np.vecdot(*secants[-1]) * _invert(in_units)
+                found = found * np.where(scales > 0, scales, 1)[:, None]
+        for (steps, changes), share in zip(secants, reversed(shares), strict=True):
+            found += (share - np.vecdot(changes, found) * _invert(np.vecdot(steps, changes)))[:, None] * steps
+        return found
+
+    def remember(self, here: dict[int, ClassifierPoint], there: dict[int, ClassifierPoint]) -> None:
+        """Keep what steps with a shared Hessian have shown."""
+        if self.shared_solver is None:
+            return
+        n_places = len(next(iter(here.values())).gradient)
+        steps, changes = np.zeros((2, len(self.penalties), n_places))
+        for j, point in there.items():
+            steps[j] = (point.classifier - here[j].classifier)[:n_places]
+            changes[j] = point.gradient - here[j].gradient
+        self.secants = [*self.secants, (steps, changes)][-_MAX_SECANTS:]
 
     def measure_gradient(self, j: int, point: ClassifierPoint) -> float:
         """Return the norm of a gradient in units that make it the same for any unit of the codes."""
         gradient, reference = point.gradient, self.reference[j, : len(point.gradient)]
         return float(np.sqrt(np.sum(gradient**2 / np.where(reference > 0, reference, 1))))
 
-    def _factorise(self, hessian: Floats, penalty: float) -> Solver:
+    def factorise(self, hessian: Floats, penalty: float) -> Solver:
+        """Return a function that solves with the Hessian of a penalised cost; the array is overwritten."""
         diagonal = np.einsum("kk->k", hessian)  # a view that can be written to
         diagonal[:-1] += penalty
         diagonal[diagonal == 0] = 1  # no weight, no slope: any number leaves that coefficient as it is
         return _factorise(hessian if self.fit_intercept else hessian[:-1, :-1])
+
+
+def _invert(curvatures: Floats) -> Floats:
+    """Return inverses, and zero where rounding has left no curvature."""
+    return np.divide(1, curvatures, out=np.zeros_like(curvatures), where=curvatures > 0)
 
 
 def _factorise(hessian: Floats) -> Solver:
@@ -298,44 +359,68 @@ def train_in_rounds(
     n_jobs: int | None,
 ) -> tuple[Floats, Floats]:
     """Improve the classifiers of all classes; no round raises a penalised cost."""
+    problems, here = _pose(rounds, parts, loss, coef, intercept, fit_intercept, penalties, n_jobs)
+    goals = {j: rounds.tol * problems.measure_gradient(j, point) for j, point in here.items()}
+    unfinished, n_rounds = list(here), rounds.max_rounds
+    if problems.shared_solver is not None:
+        unfinished = _add_learners(problems, here, goals, min(n_rounds, _MAX_SHARED_ROUNDS), coef.dtype)
+        problems.shared_solver, n_rounds = None, n_rounds - _MAX_SHARED_ROUNDS
+    for group in _group_classes(unfinished, coef.shape[1]) if n_rounds > 0 else []:
+        points = {j: here.pop(j) for j in group}
+        if points[group[0]].hessian is None:
+            classifiers = np.array([point.classifier for point in points.values()])
+            points = dict(zip(group, problems.evaluate(group, classifiers), strict=True))
+        _add_learners(problems, points, goals, n_rounds, coef.dtype)
+        here |= points
+    trained = np.array([here[j].classifier for j in range(len(coef))])
+    return trained[:, :-1].astype(coef.dtype), trained[:, -1].astype(intercept.dtype)
+
+
+def _pose(
+    rounds: Rounds,
+    parts: Parts[ClassifierPart],
+    loss: Loss,
+    coef: Floats,
+    intercept: Floats,
+    fit_intercept: bool,
+    penalties: Floats | None,
+    n_jobs: int | None,
+) -> tuple[ClassProblems, dict[int, ClassifierPoint]]:
+    """Return the problems of all classes, and where they start."""
     given = np.column_stack([coef, intercept]).astype(np.float64)
-    groups = _group_classes(*coef.shape)
-    # All that the first round needs, in one visit to the samples: with a quadratic loss all classes share one Hessian,
-    # unless some labels are unknown.
-    wanted = [not loss.is_quadratic or j == 0 for j in groups[0]]
+    classes = range(len(coef))
+    has_many = len(_group_classes(classes, coef.shape[1])) > 1
+    # All that the first round needs, in one visit to the samples.
+    wanted: WantedHessians = "mean" if loss.is_quadratic or has_many else "each"
     weights = None if loss.is_quadratic else rounds.sample_weights
-    request = ExpansionRequest(loss, loss.curvature, weights, groups[0], given[groups[0]], wanted, n_jobs)
+    request = ExpansionRequest(loss, loss.curvature, weights, classes, given, wanted, n_jobs)
     summary, expansion = parts.add_up(summarise_and_expand, coef.shape[1], request)
     if penalties is None:
         penalties = scale_ridge(rounds.ridge, loss, summary.squared_norms)
     curvatures = mean_curvature(loss) * np.column_stack([summary.squared_norms, summary.n_of_label.sum(axis=0)])
-    problems = ClassProblems(
-        parts,
-        loss,
-        rounds.sample_weights,
-        fit_intercept,
-        n_jobs,
-        penalties,
-        curvatures + np.append(np.ones(coef.shape[1]), 0) * penalties[:, None],
-        has_common_hessian=loss.is_quadratic and summary.n_unknown == 0 and len(set(penalties)) == 1,
-    )
+    reference = curvatures + np.append(np.ones(coef.shape[1]), 0) * penalties[:, None]
+    problems = ClassProblems(parts, loss, rounds.sample_weights, fit_intercept, n_jobs, penalties, reference)
     given[:, :-1][summary.squared_norms == 0] = 0  # of atoms that no sample uses, which changes no score
-    trained = given.copy()
-    for group in groups:
-        if group is groups[0] and (all(wanted) or problems.has_common_hessian):
-            start = problems.points_from(request._replace(classifiers=given[group]), expansion)
-        else:
-            start = problems.evaluate(group, given[group])
-        points = _choose_start(problems, dict(zip(group, start, strict=True)), summary)
-        for j, point in _add_learners(rounds, problems, points, coef.dtype).items():
-            trained[j] = point.classifier
-    return trained[:, :-1].astype(coef.dtype), trained[:, -1].astype(intercept.dtype)
+    # With a quadratic loss all classes have the same Hessian, unless some labels are unknown.
+    has_common = loss.is_quadratic and summary.n_unknown == 0 and len(set(penalties)) == 1
+    shares = has_common or has_many
+    if shares or wanted == "each":
+        points = problems.points_from(request._replace(classifiers=given), expansion)
+    else:
+        points = problems.evaluate(classes, given)
+    here = _choose_start(problems, dict(zip(classes, points, strict=True)), summary, wants_hessians=not shares)
+    if shares:
+        start = np.array([here[j].classifier for j in classes])
+        if not loss.is_quadratic and not np.array_equal(start, given):
+            expansion = parts.add_up(expand_part, request._replace(classifiers=start))
+        problems.shared_solver = problems.factorise(expansion.hessians[0], penalties.mean())
+    return problems, here
 
 
-def _group_classes(n_classes: int, n_components: int) -> list[list[int]]:
-    """Return the groups of classes that are trained together."""
+def _group_classes(classes: Sequence[int], n_components: int) -> list[list[int]]:
+    """Return the groups of classes whose Hessians are in memory together."""
     at_once = max(1, _HESSIAN_BYTES // (8 * (n_components + 1) ** 2))
-    return [list(range(start, min(start + at_once, n_classes))) for start in range(0, n_classes, at_once)]
+    return [list(classes[start : start + at_once]) for start in range(0, len(classes), at_once)]
 
 
 def _round(classifiers: Floats, dtype: np.dtype) -> Floats:
@@ -344,7 +429,7 @@ def _round(classifiers: Floats, dtype: np.dtype) -> Floats:
 
 
 def _choose_start(
-    problems: ClassProblems, points: dict[int, ClassifierPoint], summary: CodeSummary
+    problems: ClassProblems, points: dict[int, ClassifierPoint], summary: CodeSummary, wants_hessians: bool
 ) -> dict[int, ClassifierPoint]:
     """Start from zero where that costs less than the classifier given, which could take many rounds to recover."""
     zeros = {}
@@ -359,7 +444,8 @@ def _choose_start(
             zeros[j] = classifier
     if not zeros:
         return points
-    return points | dict(zip(zeros, problems.evaluate(list(zeros), np.array(list(zeros.values()))), strict=True))
+    found = problems.evaluate(list(zeros), np.array(list(zeros.values())), wants_hessians)
+    return points | dict(zip(zeros, found, strict=True))
 
 
 def _take_steps(
@@ -388,25 +474,27 @@ def _take_steps(
 
 
 def _add_learners(
-    rounds: Rounds, problems: ClassProblems, here: dict[int, ClassifierPoint], dtype: np.dtype
-) -> dict[int, ClassifierPoint]:
-    """Return the points of classes after all rounds."""
-    first = {j: problems.measure_gradient(j, point) for j, point in here.items()}
+    problems: ClassProblems, here: dict[int, ClassifierPoint], goals: dict[int, float], n_rounds: int, dtype: np.dtype
+) -> list[int]:
+    """Move the points of classes through all rounds; return the classes that more rounds would improve."""
     # Of a classifier that is rounded, the cost is known no better.
     resolution = max(_ROUNDING, float(np.finfo(dtype).eps) ** 2)
     active = list(here)
-    for round_number in range(rounds.max_rounds):
+    for round_number in range(n_rounds):
         found = problems.find_learners(active, [here[j] for j in active])
         learners = {
             j: (learner, slope)
             for j, (learner, slope) in zip(active, found, strict=True)
             if -slope / 2 > resolution * here[j].cost  # half the slope is what a parabola falls by
         }
+        for j in active:  # makes room for the Hessians of the next round
+            here[j] = here[j]._replace(hessian=None)
         if not learners:
-            break
-        there = _take_steps(problems, here, learners, dtype, is_last=round_number == rounds.max_rounds - 1)
-        here = here | there
-        active = [j for j, point in there.items() if problems.measure_gradient(j, point) > rounds.tol * first[j]]
+            return []
+        there = _take_steps(problems, here, learners, dtype, is_last=round_number == n_rounds - 1)
+        problems.remember(here, there)
+        here |= there
+        active = [j for j, point in there.items() if problems.measure_gradient(j, point) > goals[j]]
         if not active:
             break
-    return here
+    return active

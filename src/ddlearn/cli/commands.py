@@ -293,7 +293,7 @@ def _write_page(
     n_bytes = output.stat().st_size
     terminal.report(f"{escape(str(output))} ({n_bytes / 1e6:.1f} MB): open it in a browser.")
     if n_bytes > _LARGE_PAGE:
-        n_atoms, n_features = model.components_.shape
+        n_atoms, n_features = len(model.components_), model.n_features_in_
         terminal.note(
             f"The page is large because its dictionary of {n_atoms:,} atoms x {n_features:,} features takes "
             f"{n_atoms * n_features * _BYTES_AS_TEXT / 1e6:.1f} MB: fewer atoms or smaller images make it smaller."

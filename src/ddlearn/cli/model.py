@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -33,8 +34,10 @@ def make_model(settings: dict[str, Any], samples: Samples, preset: str | None = 
 
     nested = {name: value for name, value in settings.items() if "__" in name}
     own = {name: value for name, value in settings.items() if name not in nested}
-    if samples.image_shape is not None and len(samples.image_shape) == 2:  # not for colour images
+    if samples.image_shape is not None and len(samples.image_shape) == 2:
         own = {"image_shape": samples.image_shape} | own
+    elif samples.image_shape is not None and preset != "paper":  # colour images, which the model does not know as such
+        own = {"scale": "unit"} | own
     marker = own.get("unlabeled")
     if isinstance(marker, str) and samples.labels is not None and samples.labels.dtype.kind in "iu":
         own["unlabeled"] = int(parse_number(marker))
@@ -140,22 +143,26 @@ def read_for_model(terminal: Terminal, model: DDLClassifier, source: Source) -> 
     return samples._replace(X=samples.X[:, [names.index(name) for name in expected]])
 
 
-def predict_best(terminal: Terminal, model: DDLClassifier, X: Any) -> tuple[Any, Any]:
-    """Return the position of the best class of each row, and its probability, with one chunk in memory at a time."""
-    import numpy as np
-
+def predict_in_chunks(terminal: Terminal, model: DDLClassifier, X: Any) -> Iterator[Any]:
+    """Yield the probabilities of some rows after the other, with one chunk in memory at a time."""
     from .reading.parts import iterate_chunks
 
     with terminal.progress("{task.completed:,}/{task.total:,}") as bar:
         task = bar.add_task("predicting", total=len(X))
-        positions, probabilities = [], []
         for chunk in iterate_chunks(X):
             for start in range(0, len(chunk), _ROWS_AT_ONCE):
                 found = model.predict_proba(chunk[start : start + _ROWS_AT_ONCE])
-                positions.append(found.argmax(axis=1))
-                probabilities.append(found.max(axis=1))
+                yield found
                 bar.advance(task, len(found))
-        return np.concatenate(positions), np.concatenate(probabilities)
+
+
+def predict_best(terminal: Terminal, model: DDLClassifier, X: Any) -> tuple[Any, Any]:
+    """Return the position of the best class of each row, and its probability."""
+    import numpy as np
+
+    best = [(found.argmax(axis=1), found.max(axis=1)) for found in predict_in_chunks(terminal, model, X)]
+    positions, probabilities = map(np.concatenate, zip(*best, strict=True))
+    return positions, probabilities
 
 
 def summarize_fit(data: str, model: DDLClassifier, settings: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -167,10 +174,11 @@ def summarize_fit(data: str, model: DDLClassifier, settings: dict[str, Any], sec
         "n_features": model.n_features_in_,
         "classes": model.classes_,
         "settings": settings,
+        "scaling": type(model.scaling_).__name__,
         "n_components": len(model.components_),
         "n_nonzero_coefs": model.n_nonzero_coefs_,
         "n_iter": model.n_iter_,
-        "max_iter": model.max_iter,
+        "max_iter": model.n_iter_ if model.max_iter is None else model.max_iter,
         "converged": model.converged_,
         "objective": last.objective,
         "training_error": last.training_error,
@@ -187,6 +195,9 @@ def summarize_fit(data: str, model: DDLClassifier, settings: dict[str, Any], sec
             "validation_error": best.validation_error,
             "validation_error_before": model.refinement_[0].validation_error,
         }
+    if getattr(model, "search_", None):
+        found = min(model.search_, key=lambda record: record.cost)
+        facts["search"] = {"n_tried": len(model.search_)} | found._asdict()
     return facts
 
 
@@ -209,12 +220,23 @@ def match_labels(terminal: Terminal, model: DDLClassifier, labels: Any) -> tuple
 
 
 def measure_model(terminal: Terminal, model: DDLClassifier, X: Any, labels: Any) -> dict[str, Any]:
-    """Return the errors of a model, in total and by class."""
-    from ..show.errors import measure_errors
+    """Return the errors of a model, in total and by class, and what its probabilities are worth."""
+    import numpy as np
+
+    from ..show.errors import measure_calibration, measure_errors
 
     labels, known = match_labels(terminal, model, labels)
-    positions, _ = predict_best(terminal, model, X)
-    return measure_errors(labels, known[positions])._asdict()
+    predictions, of_prediction, of_label, start = [], [], [], 0
+    for found in predict_in_chunks(terminal, model, X):
+        best, is_label = found.argmax(axis=1), labels[start : start + len(found), None] == known
+        predictions.append(known[best])
+        of_prediction.append(found.max(axis=1))
+        of_label.append(np.sum(found * is_label, axis=1))  # an unknown label had no probability
+        start += len(found)
+    all_predictions = np.concatenate(predictions)
+    probabilities = np.concatenate(of_label), np.concatenate(of_prediction)
+    calibration = measure_calibration(*probabilities, labels == all_predictions)
+    return measure_errors(labels, all_predictions)._asdict() | calibration._asdict()
 
 
 def explain_sample(model: DDLClassifier, samples: Samples, row: int) -> dict[str, Any]:
@@ -228,6 +250,9 @@ def explain_sample(model: DDLClassifier, samples: Samples, row: int) -> dict[str
     order = np.argsort(-np.abs(found.codes.data), kind="stable")
     atoms, coefficients = found.codes.indices[order], found.codes.data[order]
     residual = found.samples - found.reconstruction - found.error
+    energy = np.sum(
+        (found.samples - model.inverse_transform(0 * found.codes)) ** 2
+    )  # about the mean, if it was removed
     return {
         "row": row,
         "sample": samples.sample_names[row] if samples.sample_names else str(row),
@@ -243,5 +268,5 @@ def explain_sample(model: DDLClassifier, samples: Samples, row: int) -> dict[str
         "probability": softmax(evidence),
         "n_wrong_features": int(np.count_nonzero(found.error)),
         "n_missing_features": int(np.count_nonzero(found.is_missing)),
-        "explained": float(1 - np.sum(residual**2) / max(np.sum(found.samples**2), np.finfo(float).tiny)),
+        "explained": float(1 - np.sum(residual**2) / max(energy, np.finfo(float).tiny)),
     }

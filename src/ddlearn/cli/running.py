@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -39,7 +41,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             options["source"] = None if read["data"] is None else Source(**read)
         if "settings" in own:
             options["settings"] = {name: options.pop(name) for name in read_options()}
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _show_log(terminal):
             warnings.showwarning = lambda message, *_: terminal.note(f"Warning: {message}")
             warnings.filterwarnings("ignore", "X does not have valid feature names")  # commands compare names
             try:
@@ -59,6 +61,21 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in parameters}
     return run
+
+
+@contextmanager
+def _show_log(terminal: Terminal) -> Iterator[None]:
+    """Show what the library logs, such as that it compiles, as notes."""
+    logger, handler = logging.getLogger("ddlearn"), logging.Handler()
+    handler.emit = lambda record: terminal.note(record.getMessage())  # type: ignore[method-assign]
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 def _expand(parameter: inspect.Parameter) -> list[inspect.Parameter]:

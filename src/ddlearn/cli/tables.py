@@ -45,6 +45,7 @@ def make_fit_table(facts: dict[str, Any], n_bytes: int | None = None) -> Table:
         "data": f"{facts['data']}: {facts['n_samples']:,} samples, {facts['n_features']:,} features, "
         f"{len(facts['classes'])} classes",
         "settings": settings,
+        "scaling": facts["scaling"],
         "dictionary": f"{facts['n_components']} atoms, at most {facts['n_nonzero_coefs']} per code",
         "iterations": f"{facts['n_iter']}{end}",
         "objective": f"{facts['objective']:,.0f}",
@@ -57,6 +58,9 @@ def make_fit_table(facts: dict[str, Any], n_bytes: int | None = None) -> Table:
         if not math.isnan(refinement["validation_error"]):
             after, before = refinement["validation_error"], refinement["validation_error_before"]
             rows["refinement"] += f": held-out error {after:.2%}, before refinement {before:.2%}"
+    if "search" in facts:
+        search = facts["search"]
+        rows["settings"] = f"best of {search['n_tried']}, held-out error {search['error']:.2%} before refinement"
     rows["time"] = f"{facts['seconds']:.1f} s"
     if n_bytes is not None:
         rows["file"] = f"{facts['file']} ({n_bytes / 1e6:.1f} MB)"
@@ -68,7 +72,8 @@ def make_error_tables(data: str, facts: dict[str, Any]) -> list[Any]:
     low, high = facts["error_interval"]
     summary = (
         f"[bold]Error {facts['error']:.2%}[/] (95 % interval {low:.2%} to {high:.2%}): "
-        f"{facts['n_wrong']:,} of {facts['n_samples']:,} samples of {escape(data)} are misclassified"
+        f"{facts['n_wrong']:,} of {facts['n_samples']:,} samples of {escape(data)} are misclassified\n"
+        f"Probabilities: log-loss {facts['log_loss']:.3f}, expected calibration error {facts['calibration_error']:.2%}"
     )
     table = make_table("Classes", ("class", "samples", "error", "precision", "recall", "F1"))
     names = [escape(str(name)) for name in facts["classes"].tolist()]
@@ -125,10 +130,10 @@ def draw_reasons(console: Console, model: DDLClassifier, sample: Any, facts: dic
     """Return pictures of a sample, of its reconstruction, and of each atom in its code."""
     from rich.columns import Columns
 
-    reconstruction = model.components_[facts["atoms"]].T @ facts["coefficients"]
-    images = {"sample": sample, "reconstruction": reconstruction}
+    images = {"sample": sample, "reconstruction": model.explain(sample[None]).reconstruction[0]}
+    atoms = model.scaling_.show(model.components_)
     images |= {
-        f"{coefficient:+.2f} x atom {atom}": model.components_[atom]
+        f"{coefficient:+.2f} x atom {atom}": atoms[atom]
         for atom, coefficient in zip(facts["atoms"], facts["coefficients"], strict=True)
     }
     return Columns(

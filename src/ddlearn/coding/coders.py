@@ -31,6 +31,7 @@ PIVOT_FLOOR = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
 _SMALLEST_GAIN = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-5}
 
 RowArrays = tuple[Floats, Floats, Floats, Floats, Floats, Floats]  # from Gram matrix to directions
+Atoms = tuple[Floats, Floats]  # one row per atom, and one row per feature
 Sizes = tuple[int, int, int, int, np.dtype]  # of a workspace
 
 
@@ -49,8 +50,8 @@ class SparseCoder(BaseEstimator, ABC):
     semidefinite.
 
     A coder that sets ``has_penalty`` adds a penalty on the code, see :meth:`measure_penalty`.  A coder that sets
-    ``starts_from_codes`` receives the current codes of the samples.  A coder with parameters to be estimated from data
-    implements :meth:`adapt`.
+    ``starts_from_codes`` receives the current codes of the samples, and one that sets ``reads_atoms`` the atoms, where
+    the problem has no other terms.  A coder with parameters to be estimated from data implements :meth:`adapt`.
 
     Examples
     --------
@@ -65,6 +66,7 @@ class SparseCoder(BaseEstimator, ABC):
     projects_directions = False
     starts_from_codes = False
     has_penalty = False
+    reads_atoms = False
     ridge = 0.0  # added by a penalty to the squared norms of the atoms
     is_adapted = True  # False while a parameter has to be estimated from data
     default_budget = 5  # default of n_nonzero_coefs
@@ -82,6 +84,7 @@ class SparseCoder(BaseEstimator, ABC):
         energies: Floats | None = None,
         directions: Floats | None = None,
         init_codes: RowCodes | None = None,
+        dictionary: Atoms | None = None,
     ) -> RowCodes:
         """Return the codes of a block of rows; all arrays are C-contiguous and of one dtype.
 
@@ -106,6 +109,9 @@ class SparseCoder(BaseEstimator, ABC):
             Directions to project out, passed only to coders that set ``projects_directions``.
         init_codes : RowCodes or None, default=None
             Codes to start from, passed only to coders that set ``starts_from_codes``.
+        dictionary : tuple of two ndarrays or None, default=None
+            The atoms, whose products are ``gram``, of shape (n_components, n_features), and their transpose, also
+            C-contiguous; passed only to coders that set ``reads_atoms``.
 
         Returns
         -------
@@ -137,6 +143,10 @@ class SparseCoder(BaseEstimator, ABC):
             The budget T.
         """
         return self
+
+    def list_candidates(self, norm: float) -> list[SparseCoder]:
+        """Return coders to choose from, for samples of this norm; one whose parameters are all known is alone."""
+        return [self]
 
     def learned_parameters(self) -> dict[str, float]:
         """Return the numeric parameters by name, which files store for :meth:`with_learned_parameters`."""
@@ -181,6 +191,7 @@ class KernelCoder(SparseCoder):
         energies: Floats | None = None,
         directions: Floats | None = None,
         init_codes: RowCodes | None = None,
+        dictionary: Atoms | None = None,
     ) -> RowCodes:
         n_rows, n_components = correlations.shape
         n_directions = 0 if directions is None else directions.shape[1]
@@ -191,11 +202,13 @@ class KernelCoder(SparseCoder):
         codes = RowCodes(np.zeros(shape, np.int32), np.zeros(shape, gram.dtype))
         if init_codes is not None:
             codes.indices[:], codes.values[:] = init_codes
-        self._solve(problem, energies, sizes, codes)
+        self._solve(problem, energies, dictionary, sizes, codes)
         return codes
 
     @abstractmethod
-    def _solve(self, problem: RowArrays, energies: Floats | None, sizes: Sizes, codes: RowCodes) -> None:
+    def _solve(
+        self, problem: RowArrays, energies: Floats | None, dictionary: Atoms | None, sizes: Sizes, codes: RowCodes
+    ) -> None:
         """Overwrite codes, starting from them if the kernel can; `sizes` are those of its workspace."""
 
 
@@ -211,7 +224,9 @@ class _Pursuit(KernelCoder):
     def check_parameters(self) -> None:
         check_number("n_swaps", self.n_swaps, Integral)
 
-    def _solve(self, problem: RowArrays, energies: Floats | None, sizes: Sizes, codes: RowCodes) -> None:
+    def _solve(
+        self, problem: RowArrays, energies: Floats | None, dictionary: Atoms | None, sizes: Sizes, codes: RowCodes
+    ) -> None:
         n_rows, dtype = len(codes.values), codes.values.dtype
         is_traditional = energies is not None
         if energies is None:

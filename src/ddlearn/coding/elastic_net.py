@@ -25,10 +25,10 @@ from sklearn.base import clone
 from ..codes import Floats, RowCodes
 from ..kernels.elastic_net import make_elastic_net_workspace, solve_elastic_net_rows
 from ..losses import check_number
-from .coders import PIVOT_FLOOR, KernelCoder, RowArrays, Sizes
+from .coders import PIVOT_FLOOR, Atoms, KernelCoder, RowArrays, Sizes, SparseCoder
 
 # A smaller change, in multiples of the machine epsilon and relative to the largest coefficient, is a rounding error.
-_ROUNDING_ERRORS_OF_COEFFICIENT = 4
+_ROUNDING_ERRORS = 4
 _MAX_UPDATES = 20  # of noise and codes in adapt
 _ADAPT_TOL = 0.01  # relative change of the mean squared residual; noise is never so white that more would be exact
 _ATOMS_OWN_SHARE = 1e-6  # a sample with a smaller relative residual is a copy of an atom, without noise to measure
@@ -36,6 +36,7 @@ _ATOMS_OWN_SHARE = 1e-6  # a sample with a smaller relative residual is a copy o
 # atoms point in all directions, everything looks like noise.
 _SMALLEST_SHARE = 1e-3
 _LARGEST_SHARE = 0.2
+_CANDIDATE_SHARES = (0.15, 0.05, 0.015)  # that a search chooses from
 
 
 class ElasticNet(KernelCoder):
@@ -48,7 +49,8 @@ class ElasticNet(KernelCoder):
     Parameters
     ----------
     alpha : float or None, default=None
-        Strength of the penalty.  By default it is estimated from the noise of the samples with the initial dictionary,
+        Strength of the penalty.  By default it is chosen by the cost of held-out samples where the model is refined,
+        see :class:`Refiner`.  Otherwise it is estimated from the noise of the samples with the initial dictionary,
         :math:`\alpha\rho = \sigma\sqrt{2 \ln K}`, but at most a fifth of their norm.
     l1_ratio : float, default=0.7
         Fraction :math:`\rho` of the penalty that is on absolute values, above 0; 1 is the lasso.  The two parts have
@@ -76,6 +78,7 @@ class ElasticNet(KernelCoder):
 
     starts_from_codes = True
     has_penalty = True
+    reads_atoms = True
     default_budget = 256
 
     def __init__(
@@ -131,13 +134,24 @@ class ElasticNet(KernelCoder):
         lasso, ridge = (values.dtype.type(number) for number in (self._get_alpha() * self.l1_ratio, self.ridge))
         return lasso * np.abs(values).sum(axis=1) + ridge / 2 * np.vecdot(values, values)
 
-    def _solve(self, problem: RowArrays, energies: Floats | None, sizes: Sizes, codes: RowCodes) -> None:
+    def _solve(
+        self, problem: RowArrays, energies: Floats | None, dictionary: Atoms | None, sizes: Sizes, codes: RowCodes
+    ) -> None:
         self._check_parameters()
-        dtype = codes.values.dtype
+        gram, dtype = problem[0], codes.values.dtype
         if energies is None:
             energies = _bound_energies(*problem[:2])
+        rounding = dtype.type(_ROUNDING_ERRORS * np.finfo(dtype).eps)
+        # In terms of features, only the ridge keeps matrices from being singular.
+        is_regular = self.ridge > rounding * np.trace(gram)
+        atoms, by_feature = np.empty((len(gram), 0), dtype), np.empty((0, len(gram)), dtype)
+        if dictionary is not None and is_regular and len(dictionary[1]) < codes.values.shape[1]:
+            atoms, by_feature = dictionary
+        bits = np.iinfo(np.int64 if dtype == np.float64 else np.int32)
         solve_elastic_net_rows(
             *problem,
+            atoms,
+            by_feature,
             energies,
             dtype.type(self._get_alpha() * self.l1_ratio),
             dtype.type(self.ridge),
@@ -145,11 +159,15 @@ class ElasticNet(KernelCoder):
             (self.tol / 2 * energies).astype(dtype),
             self.max_rounds,
             dtype.type(PIVOT_FLOOR[dtype]),
-            dtype.type(_ROUNDING_ERRORS_OF_COEFFICIENT * np.finfo(dtype).eps),
-            make_elastic_net_workspace(*sizes),
+            rounding,
+            bits.dtype.type(-1 if self.positive else bits.max),
+            make_elastic_net_workspace(*sizes[:4], len(by_feature), dtype),
             *codes,
             np.empty(len(energies), dtype),
         )
+
+    def list_candidates(self, norm: float) -> list[SparseCoder]:
+        return [self] if self.is_adapted else [self._scale(strength, norm) for strength in _CANDIDATE_SHARES]
 
     def adapt(self, samples: Floats, dictionary: Floats, n_nonzero_coefs: int) -> ElasticNet:
         self._check_parameters()

@@ -47,8 +47,6 @@ class KSVD(DictionaryTransformer):
         Iterations at most.
     tol : float, default=1e-4
         Stop when the error changes by less, relative to itself.
-    sparse_output : bool, default=True
-        Whether :meth:`transform` returns a sparse matrix.
     n_jobs : int or None, default=None
         Number of threads, after joblib's conventions.
     random_state : int, RandomState or None, default=None
@@ -93,7 +91,6 @@ class KSVD(DictionaryTransformer):
         init: str | ArrayLike = "samples",
         max_iter: int = 20,
         tol: float = 1e-4,
-        sparse_output: bool = True,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ):
@@ -104,7 +101,6 @@ class KSVD(DictionaryTransformer):
         self.init = init
         self.max_iter = max_iter
         self.tol = tol
-        self.sparse_output = sparse_output
         self.n_jobs = n_jobs
         self.random_state = random_state
 

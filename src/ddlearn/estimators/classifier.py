@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeGuard
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -23,17 +24,19 @@ from ..coding.coders import SparseCoder
 from ..coding.descent import DiscriminativeCoding
 from ..coding.encoder import Encoder
 from ..coding.robust import Robustness, check_mask
+from ..coding.scaling import Scaling
 from ..dictionary import DictionaryUpdate, draw_dictionary
 from ..fitting.data import Targets, TrainingSet, cut_batch, cut_into_parts, fetch_candidates, spread_over_cluster
 from ..fitting.loop import FitSettings, begin
 from ..fitting.online import PastFit, Stream, begin_stream, learn_batch, resume_stream
-from ..fitting.refine import CLASSIFIERS, Refiner, resolve_refiner
+from ..fitting.refine import Refiner
 from ..fitting.run import Attributes, FitRun, Report, describe_settings, hold_out
+from ..fitting.search import SettingsSearch
 from ..fitting.size import SizeSearch, choose_size
 from ..inference.lazy import predict_lazily, score_lazily
 from ..inference.predictor import Explanation, Predictor
 from ..inference.rules import InferenceRule, label_probabilities
-from ..losses import Loss, check_number
+from ..losses import Loss, check_number, resolve_loss
 from ..objective import Scales
 from ..parallel import is_on_dask, refuse_dask
 from .presets import collect_parameters
@@ -41,10 +44,16 @@ from .settings import (
     Mode,
     check_mode,
     count_components,
+    drop_weightless,
+    get_refiner,
+    get_scale,
+    list_scalings,
     make_predictor,
+    name_scaling,
     resolve_fit,
     resolve_object,
     resolve_plan,
+    scale_atoms,
     searches_size,
 )
 from .transformer import DictionaryTransformer
@@ -73,12 +82,18 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     n_components : int, "auto" or None, default=None
         Number of atoms, the paper's K.  By default half the number of labelled samples, but at most 500; "auto" tries
         sizes up to 2000 on the training samples, and takes the one that predicts held-out labels best.
+    scale : {"auto", "unit", "standard"}, Scaling, transformer or None, default="auto"
+        How samples are scaled before all else, learned from training samples: each divided by its norm ("unit", for
+        images and spectra), each feature standardised ("standard", for tables, with a constant as one more feature), or
+        by an object of scikit-learn.  "auto" is "unit" if there is an ``image_shape``, and otherwise the one by which
+        the labels of held-out training samples cost less, or where the model is not refined, the one with which fewer
+        training samples have a nearest neighbour of another class.
     n_nonzero_coefs : int or None, default=None
         Number of atoms in a code at most, the paper's T.  By default 5, for the elastic net 256, or all atoms if there
         are fewer.
     loss : str or Loss, default="square"
         The classification cost: "square", "exponential", "logistic", "smooth_hinge", "softplus_hinge", or an object.
-    sparse_coder : {"omp", "ormp", "elastic_net"} or SparseCoder, default="ormp"
+    sparse_coder : {"omp", "ormp", "elastic_net"} or SparseCoder, default="elastic_net"
         How codes are found: two pursuits with at most T atoms, or a penalty on codes.
     coding : {"descent", "printed"} or DiscriminativeCoding, default="descent"
         How discriminative codes are found (Algorithm 1): close to the minimum, or by the steps that the paper prints.
@@ -91,24 +106,29 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     classifier_trainer : str or ClassifierTrainer, default="auto"
         "square_lev", "ada_boost", "logit_boost", "linear_svm", "newton", or an object; "auto" is the one for the loss.
     init : {"samples", "gaussian"} or array-like of shape (n_components, n_features), default="samples"
-        The first dictionary: training samples in equal number from each class, random vectors, or these atoms.
+        The first dictionary: training samples in equal number from each class, random vectors, or these atoms, which
+        are scaled like samples, or the ``components_`` of a model with the same scaling.
     fit_intercept : bool, default=True
         Whether classifiers have an intercept.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes by name, 1 for those that are not named, with which the samples of a class count as many;
+        "balanced" gives all classes the same weight together.
     classification_weight : float, default=1.0
         The terms of the classifiers in the objective are multiplied by this.  1 is the MAP estimate; 0.5 is Algorithm 1
         of the paper as printed, where the weight lacks a factor of two.  After the fit, it changes evidence and
         probabilities of new samples and the full rule, but not the class that the fast rule predicts.
     scales : {"conjugate", "jeffreys"} or Scales, default="conjugate"
         How noise variances and class costs are estimated: with proper priors, or with those of the paper and floors.
-    max_iter : int, default=50
-        Outer iterations of :meth:`fit` at most.
+    max_iter : int or None, default=None
+        Outer iterations of :meth:`fit` at most.  By default one before refinement, and otherwise 50.
     tol : float, default=1e-3
         :meth:`fit` stops when two iterations have lowered the objective by no more than if each of them had made all
         noise variances and class costs smaller by this share.
-    refine : "classifiers", int, Refiner or None, default="classifiers"
+    refine : "auto", "classifiers", int, Refiner or None, default="auto"
         What is trained on label-free codes, as new samples have them, after the joint fit: the classifiers alone, or
         with a number of epochs or a :class:`Refiner` classifiers and dictionary, by the gradient of the classification
-        cost.  None keeps the classifiers of the joint fit, as in the paper.  ``codes_``, ``noise_variance_`` and
+        cost.  None keeps the classifiers of the joint fit, as in the paper.  "auto" is ``Refiner()`` for samples in
+        memory, and "classifiers" for a Dask array and :meth:`partial_fit`.  ``codes_``, ``noise_variance_`` and
         ``history_`` always describe the joint fit.
     inference : {"fast", "full"} or InferenceRule, default="fast"
         How the class of a new sample is found: from its label-free code, or by coding it once for each class as if it
@@ -129,11 +149,6 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         Not for multilabel targets.
     warm_start : bool, default=False
         Whether :meth:`fit` begins with the dictionary and classifiers of the previous fit.
-    store_codes : bool or None, default=None
-        Whether ``codes_`` and ``noise_variance_`` are kept after the fit: T values and one variance per training
-        sample.  By default only those of samples in memory are.
-    sparse_output : bool, default=True
-        Whether :meth:`transform` returns a sparse matrix; ``set_output`` for data frames needs False.
     n_jobs : int or None, default=None
         Number of threads in this process; None is 1 unless a ``joblib.parallel_config`` says otherwise, -1 all cores.
         Dask workers use one thread per part.
@@ -144,8 +159,11 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     ----------
     classes_ : ndarray of shape (n_classes,)
         The classes; for multilabel targets the column numbers.
-    components_ : ndarray of shape (n_components, n_features)
-        The dictionary, one atom of unit norm per row.
+    components_ : ndarray of shape (n_components, n_scaled_features)
+        The dictionary, one atom of unit norm per row, in the space of scaled samples, which with "standard" has one
+        more feature, the constant; ``scaling_.show(components_)`` is what atoms add to a sample.
+    scaling_ : Scaling
+        How samples are scaled.
     coef_ : ndarray of shape (n_classes, n_components)
         The classifiers; two rows for two classes, since each class has its own cost.
     intercept_ : ndarray of shape (n_classes,)
@@ -153,10 +171,10 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     class_cost_ : ndarray of shape (n_classes,)
         The paper's :math:`\gamma_j`.
     noise_variance_ : ndarray of shape (n_samples,)
-        The paper's :math:`\sigma_i^2` of the training samples, if ``store_codes``.
+        The paper's :math:`\sigma_i^2` of the training samples, if these were in memory and not in a mapped file.
     codes_ : csr_array of shape (n_samples, n_components)
-        Codes of the training samples, which saw the labels, if ``store_codes``; :meth:`transform` returns label-free
-        ones.
+        Codes of the training samples, which saw the labels, if these were in memory and not in a mapped file;
+        :meth:`transform` returns label-free ones.
     n_samples_seen_ : int
         Number of training samples.
     median_noise_variance_ : float
@@ -164,6 +182,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     dictionary_sizes_ : list of DictionarySize
         The numbers of atoms that were tried, if ``n_components="auto"`` and neither ``init`` nor an earlier fit decides
         it; empty if there are too few samples.
+    search_ : list of SearchRecord
+        The penalties of codes and classifiers that were tried, if the model is refined and they were not given.
     priors_ : Priors
         The priors of noise variances, class costs and classifiers, which were set at the first codes.
     class_prior_ : ndarray of shape (n_classes,)
@@ -210,19 +230,21 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         self,
         n_components: int | str | None = None,
         *,
+        scale: str | Scaling | Any | None = "auto",
         n_nonzero_coefs: int | None = None,
         loss: str | Loss = "square",
-        sparse_coder: str | SparseCoder = "ormp",
+        sparse_coder: str | SparseCoder = "elastic_net",
         coding: str | DiscriminativeCoding = "descent",
         dictionary_update: str | DictionaryUpdate = "auto",
         classifier_trainer: str | ClassifierTrainer = "auto",
         init: str | ArrayLike = "samples",
         fit_intercept: bool = True,
+        class_weight: dict[Any, float] | str | None = None,
         classification_weight: float = 1.0,
         scales: str | Scales = "conjugate",
-        max_iter: int = 50,
+        max_iter: int | None = None,
         tol: float = 1e-3,
-        refine: str | int | Refiner | None = "classifiers",
+        refine: str | int | Refiner | None = "auto",
         inference: str | InferenceRule = "fast",
         robustness: float | Robustness | None = None,
         alignment: str | Alignment | None = None,
@@ -230,12 +252,11 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         n_views: int = 1,
         unlabeled: Any = None,
         warm_start: bool = False,
-        store_codes: bool | None = None,
-        sparse_output: bool = True,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ):
         self.n_components = n_components
+        self.scale = scale
         self.n_nonzero_coefs = n_nonzero_coefs
         self.loss = loss
         self.sparse_coder = sparse_coder
@@ -244,6 +265,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         self.classifier_trainer = classifier_trainer
         self.init = init
         self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
         self.classification_weight = classification_weight
         self.scales = scales
         self.max_iter = max_iter
@@ -256,8 +278,6 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         self.n_views = n_views
         self.unlabeled = unlabeled
         self.warm_start = warm_start
-        self.store_codes = store_codes
-        self.sparse_output = sparse_output
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -348,7 +368,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         super().__setattr__(name, value)
 
     @with_callbacks
-    def fit(self, X: Any, y: Any) -> DDLClassifier:
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> DDLClassifier:
         """Learn dictionary and classifiers.
 
         Parameters
@@ -358,6 +378,9 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             is fitted on the workers of the current client, and stays there.
         y : array-like of shape (n_samples,) or (n_samples, n_classes)
             The class of each sample, of any type, or for multilabel targets a matrix of zeros and ones.
+        sample_weight : array-like of shape (n_samples,), default=None
+            With a weight of 2 a sample counts as two, in all terms of the objective; samples of weight 0 are left out.
+            Not for a Dask array.
 
         Returns
         -------
@@ -373,21 +396,33 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         with self._unchanged_on_failure():
             if mode == "dask":
                 check_mode(self, mode)
+                if sample_weight is not None:
+                    raise ValueError("sample_weight needs samples in memory, not a Dask array: use class_weight.")
                 training, targets = spread_over_cluster(X, y, self.unlabeled)
                 self.n_features_in_ = X.shape[1]
                 self.__dict__.pop("feature_names_in_", None)  # of an earlier fit; a Dask array has none
             else:
                 X = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
                 check_consistent_length(X, y)
+                if sample_weight is not None:
+                    X, y, sample_weight = drop_weightless(X, y, sample_weight)
                 training, targets = cut_into_parts(X, y, self.unlabeled)
             try:
-                held_out = None
-                if self.refine not in (None, CLASSIFIERS) and (refiner := resolve_refiner(self.refine)) is not None:
+                training = training.weigh(sample_weight, self.class_weight, targets)
+                held_out = found = None
+                if (refiner := get_refiner(self, mode)) is not None:
+                    refiner.choose_cost(targets.is_multilabel, resolve_loss(self.loss))  # raises if it does not suit
                     training, held_out = hold_out(training, refiner)
-                facts = training.facts
-                n_components = count_components(self, facts.n_with_label)
-                plan = resolve_plan(self, facts, n_components, targets.is_multilabel, mode)
-                settings = resolve_fit(self, facts, n_components, targets.is_multilabel, mode)
+                n_components = count_components(self, training.facts.n_with_label)
+                settings = resolve_fit(self, training.facts, n_components, targets.is_multilabel, mode)
+                if refiner is not None and (scalings := list_scalings(self, refiner)):
+                    draw_init = partial(scale_atoms, self)
+                    found = SettingsSearch(training, scalings, settings, refiner, n_components, draw_init).run()
+                if found is not None:
+                    settings = replace(settings, sparse_coder=found.sparse_coder)
+                scale = get_scale(self) if found is None else found.scaling
+                training = training.scale(scale, self.image_shape is not None)
+                plan = resolve_plan(self, training, n_components, refiner, found, mode)
                 n_epochs = 0 if plan.refiner is None else plan.refiner.epochs
                 context = self._init_callback_context(max_subtasks=settings.max_iter + n_epochs)
                 report = Report(context, self, X, y)
@@ -404,7 +439,9 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
 
     def _set_fitted(self, attributes: Attributes, encoder: Encoder) -> None:
         """Set fitted attributes, remove those that only an earlier fit had, and make the predictor."""
-        for name in {"codes_", "noise_variance_", "stream_", "refinement_", "dictionary_sizes_"} & set(vars(self)):
+        for name in {"codes_", "noise_variance_", "stream_", "refinement_", "dictionary_sizes_", "search_"} & set(
+            vars(self)
+        ):
             delattr(self, name)
         for name, value in attributes.items():
             setattr(self, name, value)
@@ -412,7 +449,13 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         _PREDICTORS[self] = {dtype: make_predictor(self, dtype, encoder)}
 
     def partial_fit(
-        self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, *, forgetting: float = 2.0
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        forgetting: float = 2.0,
     ) -> DDLClassifier:
         """Learn from one more batch of samples, which need not be kept: an approximation of :meth:`fit`.
 
@@ -430,6 +473,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             The class of each sample, or for multilabel targets a matrix of zeros and ones.
         classes : array-like of shape (n_classes,), default=None
             All classes that will ever occur; required in the first call, unless targets are multilabel.
+        sample_weight : array-like of shape (n_samples,), default=None
+            As in :meth:`fit`.
         forgetting : float, default=2.0
             How fast earlier samples lose weight: after n samples, the m-th counts :math:`(m/n)^{forgetting}`; 0
             forgets nothing.
@@ -464,11 +509,16 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             X = validate_data(self, X, dtype=dtype, order="C", reset=is_new)
             check_consistent_length(X, y)
             known = None if is_new else Targets(self.classes_, self.is_multilabel_)
+            if sample_weight is not None:
+                X, y, sample_weight = drop_weightless(X, y, sample_weight)
             training, targets = cut_batch(X, y, classes, self.unlabeled, known)
+            training = training.weigh(sample_weight, self.class_weight, targets)
+            training = training.scale(self.scale if is_new else self.scaling_, self.image_shape is not None)
             stream, settings, extra = self._begin_stream(training, targets) if is_new else self._go_on(training)
             stream = learn_batch(stream, training, settings, forgetting)
             attributes = stream.attributes(refits=self.refine is not None)
-            attributes |= describe_settings(settings, len(stream.encoder.dictionary)) | {"classes_": targets.classes}
+            attributes |= describe_settings(settings, len(stream.encoder.dictionary))
+            attributes |= {"classes_": targets.classes, "scaling_": training.scaling}
             self._set_fitted(attributes | extra, stream.encoder)
         return self
 
@@ -477,12 +527,12 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         facts, rng = training.facts, check_random_state(self.random_state)
         n_components = count_components(self, facts.n_with_label)
         settings = resolve_fit(self, facts, n_components, targets.is_multilabel, "batches")
-        extra = {}
+        extra, init = {}, scale_atoms(self, training.scaling)
         if searches_size(self):
-            extra["dictionary_sizes_"] = sizes = SizeSearch(training, settings, self.init, deepcopy(rng)).run()
+            extra["dictionary_sizes_"] = sizes = SizeSearch(training, settings, init, deepcopy(rng)).run()
             n_components = choose_size(sizes, n_components)
         batches = fetch_candidates(training, n_components, rng)
-        dictionary = draw_dictionary(self.init, batches, n_components, facts.n_features, facts.dtype, rng)
+        dictionary = draw_dictionary(init, batches, n_components, facts.n_features, facts.dtype, rng)
         progress = begin(training, settings, dictionary)
         return begin_stream(progress), progress.settings, extra
 
@@ -514,6 +564,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 self.n_components if isinstance(self.n_components, Integral) else n_components,
                 n_components,
             ),
+            ("scale", name_scaling(self.scale, self.scaling_), type(self.scaling_).__name__),
             ("loss", type(settings.loss).__name__, type(self.loss_).__name__),
             ("sparse_coder", type(settings.sparse_coder).__name__, type(self.sparse_coder_).__name__),
         ):
@@ -531,14 +582,33 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             predictors[dtype] = make_predictor(self, dtype)
         return predictors[dtype]
 
+    def _is_checked(self, X: ArrayLike) -> TypeGuard[Floats]:
+        """Whether `validate_data` would return X as it is, for which a single sample does not have the time."""
+        fitted = vars(self)
+        return (
+            type(X) is np.ndarray
+            and X.dtype.char in "df"
+            and X.dtype.isnative
+            and X.flags.c_contiguous
+            and X.ndim == 2
+            and len(X) > 0
+            and X.shape[1] == fitted.get("n_features_in_")
+            and "components_" in fitted
+            and "feature_names_in_" not in fitted
+        )
+
     def _check_new(self, X: ArrayLike, mask: ArrayLike | None) -> tuple[Floats, Flags | None]:
-        check_is_fitted(self, "components_")
-        X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False, reset=False)
+        if not self._is_checked(X):
+            check_is_fitted(self, "components_")
+            X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False, reset=False)
         return X, None if mask is None else check_mask(mask, X.shape)
 
     def _encode(self, X: ArrayLike) -> RowCodes:
         X, _ = self._check_new(X, None)
         return self._predictor(X.dtype).encode(X)
+
+    def _invert(self, reconstruction: Floats) -> Floats:
+        return self.scaling_.invert(reconstruction)
 
     def _evidence(self, X: ArrayLike, mask: ArrayLike | None) -> Floats:
         X, mask = self._check_new(X, mask)
@@ -588,7 +658,10 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         return evidence
 
     def predict_proba(self, X: ArrayLike, mask: ArrayLike | None = None) -> Floats:
-        """Return the probability of each class under the model (Eq. 2, or Eq. 5 in full inference), not calibrated.
+        """Return the probability of each class under the model (Eq. 2, or Eq. 5 in full inference).
+
+        Those of a refined model are calibrated by one temperature, on training samples that were held out in its search
+        for settings; others are not calibrated.
 
         Parameters
         ----------

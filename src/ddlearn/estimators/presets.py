@@ -25,6 +25,7 @@ PRESETS: dict[str, Preset] = {
     # The algorithm and settings that Ghanem and Ahuja (2011) print, with the factor of two that it lacks.
     "paper": Preset(
         {
+            "scale": None,  # the paper says nothing of it
             "sparse_coder": "omp",
             "n_nonzero_coefs": 5,  # the paper's T
             "max_iter": 20,
@@ -35,25 +36,22 @@ PRESETS: dict[str, Preset] = {
             "refine": None,  # the paper trains only on codes that saw the labels
         },
     ),
-    # A model in seconds, to see how hard the data are.
+    # A model in a second, to see how hard the data are.
     "fast": Preset(
         {
             "n_components": 100,  # time grows with the number of atoms
-            "max_iter": 5,  # the first iterations bring most
+            "max_iter": 0,  # atoms are samples at first
+            "refine": Refiner(5, weight_decay=0.03, linear_decay=1.0),  # only the penalty on codes is searched for
         },
     ),
     # The lowest error that we know of, for more time.
     "accurate": Preset(
         {
-            "sparse_coder": "elastic_net",  # as many atoms as a sample needs, and codes that move smoothly with it
-            "loss": "logistic",  # what refinement lowers for each class, so that it begins near its end
-            "max_iter": 5,  # refinement does the rest
-            "refine": Refiner(30),  # lowers the cost of codes that saw no labels, which new samples have
+            "max_iter": 5,
+            "refine": Refiner(60),
         },
         {
-            # No distortion is used twice, so that more epochs learn more, and the last is as good as any: no label need
-            # be held out.
-            "refine": Refiner(30, jitter="elastic", validation_fraction=0.0),
+            "refine": Refiner(60, jitter="elastic"),  # no distortion is used twice, so that more epochs learn more
             "n_views": 8,  # averages out sampling noise
         },
     ),

@@ -13,6 +13,8 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import logit
 from sklearn.base import clone
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _check_sample_weight
 
 from ..classifiers import ClassifierTrainer, resolve_trainer
 from ..codes import Model
@@ -23,11 +25,13 @@ from ..coding.encoder import Encoder, resolve_sparse_coder
 from ..coding.jitter import resolve_jitter
 from ..coding.masked import MaskedCoder
 from ..coding.robust import RobustCoder, Robustness
+from ..coding.scaling import Scaling, Standard, UnitNorm, resolve_scaling
 from ..dictionary import DICTIONARY_UPDATES, DictionaryUpdate, resolve_dictionary_update
-from ..fitting.data import TrainingFacts
+from ..fitting.data import TrainingFacts, TrainingSet, is_mapped
 from ..fitting.loop import FitSettings
-from ..fitting.refine import CLASSIFIERS, resolve_refiner
+from ..fitting.refine import CLASSIFIERS, Refiner, resolve_refiner
 from ..fitting.run import FitPlan
+from ..fitting.search import Found
 from ..inference.predictor import Predictor, draw_views
 from ..inference.rules import INFERENCE_RULES, InferenceRule, LabelModel
 from ..losses import check_number, resolve, resolve_loss
@@ -41,6 +45,9 @@ AUTO = "auto"  # in place of a value that is chosen
 # be learned from a sample or two.
 _SAMPLES_PER_ATOM = 2
 _MOST_ATOMS = 500
+# Default numbers of outer iterations; refinement does the rest.
+_MAX_ITER = 50
+_MAX_ITER_BEFORE_REFINEMENT = 1
 # No class is impossible or certain because the training samples happened to have none or nothing else.
 _SMALLEST_PRIOR = 1e-6
 # The dictionary update that suits where the samples are.
@@ -79,6 +86,7 @@ def resolve_robustness(robustness: float | Robustness | None) -> Robustness:
 
 # Parameters that are objects, or a shorthand for one: how the object is made.
 _OBJECTS: dict[str, Callable[[Estimator], Any]] = {
+    "scale": lambda model: resolve_scaling(model.scale),
     "loss": lambda model: resolve_loss(model.loss),
     "sparse_coder": lambda model: resolve_sparse_coder(model.sparse_coder),
     "coding": lambda model: resolve_coding(model.coding),
@@ -103,6 +111,11 @@ def resolve_object(model: Estimator, name: str) -> Any:
         return None
 
 
+def get_refiner(model: Estimator, mode: Mode) -> Refiner | None:
+    """Return how the model is refined; where the samples are not in memory, "auto" does without."""
+    return None if is_auto(model.refine) and mode != "memory" else resolve_refiner(model.refine)
+
+
 def _resolve_update(model: Estimator, mode: Mode) -> DictionaryUpdate:
     update = model.dictionary_update
     names = _AUTO_UPDATES_WITH_PENALTY if resolve_sparse_coder(model.sparse_coder).has_penalty else _AUTO_UPDATES
@@ -119,7 +132,7 @@ def check_mode(model: Estimator, mode: Mode) -> None:
     def refuse(name: str, remedy: str) -> None:
         raise ValueError(f"{name}={getattr(model, name)!r} {where}: {remedy}.")
 
-    if resolve_refiner(model.refine) is not None:
+    if get_refiner(model, mode) is not None:
         refuse("refine", f"use refine={CLASSIFIERS!r}, or fit samples in memory")
     update, trainer = _resolve_update(model, mode), resolve_trainer(model.classifier_trainer, model.loss)
     if not update.is_additive or (mode == "batches" and update.updates_codes):
@@ -131,15 +144,24 @@ def check_mode(model: Estimator, mode: Mode) -> None:
         refuse("dictionary_update", f"use 'auto' or {' or '.join(fitting)}, which need only sums over samples")
     if not trainer.is_additive or (mode == "batches" and not isinstance(trainer, ClassifierTrainer)):
         refuse("classifier_trainer", "use 'auto', or derive it from ClassifierTrainer")
+    if mode == "dask" and not is_auto(model.scale) and resolve_scaling(model.scale).sees_all:
+        refuse("scale", "use 'auto', 'unit' or 'standard', which need only sums over samples")
     if mode == "dask" and searches_size(model):
         refuse("n_components", "use a number, such as that of a fit to some of them in memory")
     if mode == "batches":
         _check_batches(model, refuse)
 
 
+def drop_weightless(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """Return samples, target and weights without samples of weight 0."""
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    kept = np.flatnonzero(weights)
+    return (X, y, weights) if kept.size == len(weights) else (X[kept], _safe_indexing(y, kept), weights[kept])
+
+
 def _check_batches(model: Estimator, refuse: Callable[[str, str], None]) -> None:
-    if model.store_codes:
-        refuse("store_codes", "use store_codes=None")
+    if model.class_weight == "balanced":
+        refuse("class_weight", "use a dict of weights by class")
     if isinstance(model.alignment, Alignment) and model.alignment.training:
         refuse("alignment", "use Alignment(training=False), or fit")
     if hasattr(model, "components_"):
@@ -183,22 +205,55 @@ def _resolve_jitter(model: Estimator, n_features: int) -> Any:
     return resolve_jitter("affine" if jitter is None else jitter, model.image_shape, n_features)
 
 
-def resolve_plan(model: Estimator, facts: TrainingFacts, n_components: int, is_multilabel: bool, mode: Mode) -> FitPlan:
+def name_scaling(scale: Any, chosen: Scaling) -> str:
+    """Return the class of a scaling, and of the one that was chosen where it was left open."""
+    return type(chosen if is_auto(scale) else resolve_scaling(scale)).__name__
+
+
+def scale_atoms(model: Estimator, scaling: Scaling) -> Any:
+    """Return ``init``; atoms that are given as samples are scaled like samples."""
+    if isinstance(model.init, str) or np.shape(model.init)[1:] != (model.n_features_in_,):
+        return model.init
+    return scaling.apply(np.array(model.init, np.float64))
+
+
+def _check_images(model: Estimator, scaling: Scaling) -> None:
+    """Raise if images are to be distorted after a scaling that makes something else of them."""
+    if scaling.keeps_images:
+        return
+    refiner = resolve_refiner(model.refine)
+    distortions = {
+        "alignment": model.alignment is not None,
+        "n_views": model.n_views > 1,
+        "refine": refiner is not None and refiner.jitter is not None,
+    }
+    for name, is_used in distortions.items():
+        if is_used:
+            raise ValueError(
+                f"{name}={getattr(model, name)!r} distorts images, but scale={model.scale!r} scales each pixel by "
+                "itself: use scale='unit'."
+            )
+
+
+def resolve_plan(
+    model: Estimator, training: TrainingSet, n_components: int, refiner: Refiner | None, found: Found | None, mode: Mode
+) -> FitPlan:
     """Return what comes before and after the loop."""
-    refiner = None if model.refine in (None, CLASSIFIERS) else resolve_refiner(model.refine)
-    if refiner is not None:
-        refiner.choose_cost(is_multilabel, resolve_loss(model.loss))  # raises if the cost does not suit
+    facts = training.facts
+    _check_images(model, training.scaling)
     jitter = None if refiner is None else resolve_jitter(refiner.jitter, model.image_shape, facts.n_features)
     return FitPlan(
         n_components=n_components,
         searches_size=searches_size(model),
-        init=model.init,
+        init=scale_atoms(model, training.scaling),
         warm_start=_resolve_warm_start(model, n_components, facts) if _is_warm(model) else None,
         refits=model.refine is not None,
-        refiner=refiner,
+        refiner=refiner if found is None else found.refiner,
+        temperature=None if found is None else found.temperature,
+        searched=None if found is None else found.tried,
         jitter=jitter,
         image_shape=model.image_shape,
-        stores_codes=mode == "memory" if model.store_codes is None else bool(model.store_codes),
+        stores_codes=mode == "memory" and not is_mapped(training.X),
     )
 
 
@@ -206,8 +261,11 @@ def resolve_fit(
     model: Estimator, facts: TrainingFacts, n_components: int, is_multilabel: bool, mode: Mode
 ) -> FitSettings:
     """Resolve the strategies and check the numbers."""
-    check_inference(model, facts.n_classes, facts.n_features, is_multilabel)
-    check_number("max_iter", model.max_iter, Integral)
+    check_inference(model, facts.n_classes, model.n_features_in_, is_multilabel)
+    max_iter = model.max_iter
+    if max_iter is None:
+        max_iter = _MAX_ITER if get_refiner(model, mode) is None else _MAX_ITER_BEFORE_REFINEMENT
+    check_number("max_iter", max_iter, Integral)
     check_number("tol", model.tol, Real)
     # Clones: a later set_params must not change the fitted model.
     loss = clone(resolve_loss(model.loss), safe=False)
@@ -215,7 +273,7 @@ def resolve_fit(
     update, updates = model.dictionary_update, _AUTO_UPDATES_WITH_PENALTY if sparse_coder.has_penalty else _AUTO_UPDATES
     registration = None
     if model.alignment is not None:
-        registration = resolve_alignment(model.alignment, model.image_shape, facts.n_features, sparse_coder)
+        registration = resolve_alignment(model.alignment, model.image_shape, model.n_features_in_, sparse_coder)
     return FitSettings(
         loss=loss,
         sparse_coder=sparse_coder,
@@ -227,7 +285,7 @@ def resolve_fit(
         classification_weight=float(model.classification_weight),
         fit_intercept=model.fit_intercept,
         is_multilabel=is_multilabel,
-        max_iter=model.max_iter,
+        max_iter=max_iter,
         tol=model.tol,
         registration=registration if registration is not None and registration.alignment.training else None,
         n_jobs=1 if mode == "dask" else model.n_jobs,  # a worker runs one thread for each part
@@ -247,6 +305,23 @@ def _resolve_warm_start(model: Estimator, n_components: int, facts: TrainingFact
         )
     intercept = model.intercept_ if model.fit_intercept else np.zeros_like(model.intercept_)
     return Model(model.components_, model.coef_, intercept, model.class_cost_).astype(facts.dtype)
+
+
+def get_scale(model: Estimator) -> Any:
+    """Return how samples are to be scaled: after a warm start as before, since the atoms are scaled so."""
+    return model.scaling_ if model.warm_start and hasattr(model, "scaling_") else model.scale
+
+
+def list_scalings(model: Estimator, refiner: Refiner) -> list[Scaling]:
+    """Return the scalings to choose from in a search for settings; none if nothing is left open."""
+    scale = get_scale(model)
+    if _is_warm(model):
+        return []
+    if is_auto(scale):
+        return [UnitNorm()] if model.image_shape is not None else [UnitNorm(), Standard()]
+    has_open_decay = refiner.weight_decay is None or refiner.linear_decay is None
+    has_open_penalty = not resolve_sparse_coder(model.sparse_coder).is_adapted
+    return [resolve_scaling(scale)] if has_open_decay or has_open_penalty else []
 
 
 def searches_size(model: Estimator) -> bool:
@@ -273,8 +348,9 @@ def make_predictor(model: Estimator, dtype: np.dtype, encoder: Encoder | None = 
 
     The encoder of the model's dictionary need not be made again if it is known.
     """
-    n_features = model.components_.shape[1]
+    n_features = model.n_features_in_
     check_inference(model, len(model.coef_), n_features, model.is_multilabel_)
+    _check_images(model, model.scaling_)
     prior = np.clip(model.class_prior_, _SMALLEST_PRIOR, 1 - _SMALLEST_PRIOR)
     fitted = Model(model.components_, model.coef_, model.intercept_, model.class_cost_)
     fitted = fitted.weigh_labels(model.classification_weight).astype(dtype)
@@ -293,6 +369,7 @@ def make_predictor(model: Estimator, dtype: np.dtype, encoder: Encoder | None = 
     if model.n_views > 1:
         views = draw_views(_resolve_jitter(model, n_features), model.image_shape, model.n_views, dtype)
     return Predictor(
+        model.scaling_,
         LabelModel(coder, model.priors_, model.median_noise_variance_),
         clone(resolve_inference(model.inference)),
         robust,

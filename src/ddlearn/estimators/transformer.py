@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_array
+from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..codes import Floats, RowCodes
@@ -26,7 +27,6 @@ def _is_fitted_attribute(name: str) -> bool:
 class DictionaryTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """What estimators with a dictionary share; they set what is named here."""
 
-    sparse_output: bool
     n_jobs: int | None
     components_: Floats
     n_nonzero_coefs_: int
@@ -62,16 +62,17 @@ class DictionaryTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
 
         Returns
         -------
-        csr_array or ndarray of shape (n_samples, n_components)
-            At most ``n_nonzero_coefs`` entries per row.
+        csr_array of shape (n_samples, n_components)
+            At most ``n_nonzero_coefs`` entries per row; a data frame if ``set_output`` asks for one.
         """
         if is_on_dask(X):
             return predict_lazily(type(self).transform, self, X)
         codes = self._encode(X).to_csr(len(self.components_))
-        return codes if self.sparse_output else codes.toarray()
+        is_framed = _get_output_config("transform", self)["dense"] != "default"
+        return codes.toarray() if is_framed else codes
 
     def inverse_transform(self, X: csr_array | ArrayLike) -> Floats:
-        """Return the samples that codes represent.
+        """Return the samples that codes represent; scaled to unit norm, their norms are not in the codes.
 
         Parameters
         ----------
@@ -87,7 +88,11 @@ class DictionaryTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         codes = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
         if codes.shape[1] != len(self.components_):
             raise ValueError(f"X has {codes.shape[1]} columns, but there are {len(self.components_)} atoms.")
-        return codes @ self.components_.astype(codes.dtype, copy=False)
+        return self._invert(codes @ self.components_.astype(codes.dtype, copy=False))
+
+    def _invert(self, reconstruction: Floats) -> Floats:
+        """Return reconstructions in the units of the samples."""
+        return reconstruction
 
     @property
     def _n_features_out(self) -> int:

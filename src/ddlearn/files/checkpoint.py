@@ -56,7 +56,7 @@ from .format import (
 )
 
 # Parameters on which no fit depends; max_iter only decides when the loop ends.
-_FREE_PARAMETERS = {"n_jobs", "max_iter", "inference", "robustness", "n_views", "store_codes", "sparse_output"}
+_FREE_PARAMETERS = {"n_jobs", "max_iter", "inference", "robustness", "n_views"}
 _MODEL_ARRAYS = ("dictionary", "coef", "intercept", "class_cost")
 # Everything in a refinement that has the shape of its parameters.
 _REFINED = ("model", "average", "best", "gradient_mean", "gradient_square")
@@ -249,7 +249,7 @@ def _check_arrays(arrays: Arrays, run: FitRun, *, has_refinement: bool) -> None:
     if settings.registration is not None:
         shapes["positions"] = (n_samples, len(settings.registration.units))
     if has_refinement:
-        parameters["coef_by_atom"] = (n_components, n_classes)
+        parameters |= {"own_coef": (n_components, n_classes), "linear_coef": (facts.n_features, n_classes)}
         shapes |= {f"refinement.{prefix}.{name}": parameters[name] for prefix in _REFINED for name in parameters}
     if set(arrays) != set(shapes):
         raise ValueError(f"it has the arrays {sorted(arrays)} instead of {sorted(shapes)}")
@@ -295,7 +295,8 @@ def _describe_data(n_rows: Sequence[int], n_columns: int, dtype: np.dtype, hashe
 
 
 def _hash_part(part: TrainingPart) -> tuple[str, str]:
-    return _hash_rows(part.original), _hash_rows(part.labels)
+    weights = "" if part.weights is None else _hash_rows(part.weights)
+    return _hash_rows(part.original), _hash_rows(part.labels) + weights
 
 
 def _hash_rows(array: NDArray[Any]) -> str:

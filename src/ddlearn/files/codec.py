@@ -26,6 +26,7 @@ from ..coding.encoder import SPARSE_CODERS
 from ..coding.errors import ERROR_SEARCHES
 from ..coding.jitter import Jitter
 from ..coding.robust import Robustness
+from ..coding.scaling import SCALINGS, Unscaled
 from ..dictionary import DICTIONARY_UPDATES
 from ..fitting.refine import Refiner
 from ..inference.rules import INFERENCE_RULES
@@ -38,8 +39,10 @@ _OPTIONS: dict[str, type] = {
     "jitter": Jitter,
     "refiner": Refiner,
     "robustness": Robustness,
+    "unscaled": Unscaled,
 }
 _REGISTRIES: Any = (
+    SCALINGS,
     LOSSES,
     SPARSE_CODERS,
     DICTIONARY_UPDATES,
@@ -96,6 +99,8 @@ def encode(name: str, value: Any, arrays: Arrays) -> Json:
         case list() | tuple():
             items = [encode(f"{name}.{place}", item, arrays) for place, item in enumerate(value)]
             return items if type(value) is list else {"type": "tuple", "items": items}
+        case dict():
+            return {"type": "dict", "items": [encode(f"{name}.items", list(pair), arrays) for pair in value.items()]}
         case np.ndarray():
             return _encode_array(name, value, arrays)
         case csr_array():
@@ -215,6 +220,8 @@ class Decoder:
                 return float(stored["value"])
             case "tuple":
                 return tuple(self.decode(name, stored["items"]))
+            case "dict":
+                return dict(self.decode(name, stored["items"]))
             case "array":
                 return self.arrays[stored["kept"]]
             case "dates":

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ..coding.encoder import resolve_sparse_coder
+from ..coding.scaling import Scaling, Transformed, resolve_scaling
 from ..estimators.baseline import KSVD, CodeClassifier
 from ..estimators.classifier import DDLClassifier
 from ..fitting.loop import IterationRecord
 from ..fitting.refine import CLASSIFIERS, EpochRecord, find_best
+from ..fitting.search import SearchRecord
 from ..fitting.size import DictionarySize
 from ..losses import resolve_loss
 from ..objective import Priors
@@ -41,7 +44,7 @@ from .format import MODEL, Arrays, Container, Json, blame_file, check_array, rea
 
 # The fitted attributes.  Arrays agree on sizes that have the same name.
 _SHAPES: dict[str, tuple[str, ...]] = {
-    "components_": ("n_components", "n_features"),
+    "components_": ("n_components", "n_scaled_features"),
     "coef_": ("n_classes", "n_components"),
     "intercept_": ("n_classes",),
     "class_cost_": ("n_classes",),
@@ -59,8 +62,18 @@ _NUMBERS: dict[str, type] = {
     **dict.fromkeys(("n_nonzero_coefs_", "n_features_in_", "n_samples_seen_", "n_iter_"), int),
     **dict.fromkeys(("converged_", "is_multilabel_"), bool),
 }
-_STRATEGIES: dict[str, Callable[[Any], Any]] = {"loss_": resolve_loss, "sparse_coder_": resolve_sparse_coder}
-_RECORDS: Any = {"history_": IterationRecord, "refinement_": EpochRecord, "dictionary_sizes_": DictionarySize}
+_STRATEGIES: dict[str, Callable[[Any], Any]] = {
+    "scaling_": resolve_scaling,
+    "loss_": resolve_loss,
+    "sparse_coder_": resolve_sparse_coder,
+}
+_RECORDS: Any = {
+    "history_": IterationRecord,
+    "refinement_": EpochRecord,
+    "dictionary_sizes_": DictionarySize,
+    "search_": SearchRecord,
+}
+_NOT_TOLD = {"n_records", "n_scaled_features"}  # sizes that the summary leaves out
 _MODELS: dict[str, type[BaseEstimator]] = {cls.__name__: cls for cls in (DDLClassifier, KSVD, CodeClassifier)}
 _NAMES = {"n_features_in_", "feature_names_in_"}
 _ATTRIBUTES = {
@@ -130,7 +143,7 @@ def save(model: DDLClassifier | KSVD | CodeClassifier, path: str | os.PathLike[s
         "class": name,
         "parameters": {key: encode_or_name(f"parameters.{key}", value, arrays) for key, value in parameters.items()},
         "attributes": {key: encode_attribute(key, value) for key, value in attributes.items()},
-        "summary": {size: length for size, length in sizes.items() if size != "n_records"} | _summarise(attributes),
+        "summary": {size: length for size, length in sizes.items() if size not in _NOT_TOLD} | _summarise(attributes),
     }
     write_container(path, MODEL, content, arrays)
 
@@ -186,9 +199,12 @@ def load(path: str | os.PathLike[str], **strategies: Any) -> Any:
 
 def read_model_file(path: str | os.PathLike[str]) -> Container:
     """Return the content and arrays of a model file, of this or an earlier format version, without making a model."""
-    return read_container(
-        path, MODEL, {1: lambda old: _upgrade_version_2(_upgrade_version_1(old)), 2: _upgrade_version_2}
-    )
+    upgrades = (_upgrade_version_1, _upgrade_version_2, _upgrade_version_3)
+
+    def upgrade_from(version: int) -> Callable[[Json], Json]:
+        return lambda content: reduce(lambda old, upgrade: upgrade(old), upgrades[version - 1 :], content)
+
+    return read_container(path, MODEL, {version: upgrade_from(version) for version in (1, 2, 3)})
 
 
 def _restore(content: Json, decoder: Decoder) -> BaseEstimator:
@@ -232,6 +248,10 @@ def _check_attributes(name: str, attributes: dict[str, Any]) -> dict[str, int]:
         raise ValueError(f"n_iter_ is {attributes['n_iter_']}, but history_ has {len(attributes['history_'])} records")
     if name == "CodeClassifier":
         sizes["n_components"] = sizes["n_features"]  # its features are codes
+    elif "scaling_" in attributes:
+        sizes["n_scaled_features"] = _check_scaling(attributes["scaling_"], sizes["n_features"])
+    else:
+        sizes["n_scaled_features"] = sizes["n_features"]
     if "n_samples_seen_" in attributes:
         sizes["n_samples"] = attributes["n_samples_seen_"]
     dtype = attributes["coef_" if name == "CodeClassifier" else "components_"].dtype
@@ -245,6 +265,21 @@ def _check_attributes(name: str, attributes: dict[str, Any]) -> dict[str, int]:
     if not 1 <= attributes.get("n_nonzero_coefs_", 1) <= sizes["n_components"]:
         raise ValueError(f"n_nonzero_coefs_ is {attributes['n_nonzero_coefs_']} for {sizes['n_components']} atoms")
     return sizes
+
+
+def _check_scaling(scaling: Scaling, n_features: int) -> int:
+    """Check what was learned, and return the number of scaled features."""
+    if isinstance(scaling, Transformed):
+        raise ValueError(
+            f"it scales samples by {scaling.transformer!r}, which model files do not hold: use scale='standard', or "
+            "pass samples that are scaled"
+        )
+    for name, value in scaling.get_params(deep=False).items():
+        if name != "constant":
+            check_array(f"{name} of scaling_", value, (n_features,), np.float64)
+            if name != "mean" and (value < 0).any():
+                raise ValueError(f"{name} of scaling_ has negative values")
+    return scaling.count_features(n_features)
 
 
 def _check_array(key: str, array: Any, sizes: dict[str, int], dtype: np.dtype) -> None:
@@ -262,6 +297,8 @@ def _check_array(key: str, array: Any, sizes: dict[str, int], dtype: np.dtype) -
 def _summarise(attributes: dict[str, Any]) -> dict[str, Json]:
     """Return what readers want to know of a model besides its sizes."""
     summary: dict[str, Json] = {key[:-1]: attributes[key] for key in ("n_iter_", "converged_") if key in attributes}
+    if "scaling_" in attributes:
+        summary["scaling"] = type(attributes["scaling_"]).__name__
     if "history_" in attributes:
         last = attributes["history_"][-1]._asdict()
         summary |= {key: encode_float(last[key]) for key in ("objective", "training_error", "label_free_error")}
@@ -346,6 +383,22 @@ def _upgrade_version_2(content: Json) -> Json:
             parameters[key] = name
         elif isinstance(stored, dict) and stored.get("name") == key:
             parameters[key] = stored | {"name": name}
+    return content | {"attributes": attributes, "parameters": parameters}
+
+
+def _upgrade_version_3(content: Json) -> Json:
+    """Return the content of a file of format version 3 as version 4 has it: samples were not scaled."""
+    attributes, parameters = dict(content["attributes"]), dict(content["parameters"])
+    parameters.pop("store_codes", None)
+    if parameters.pop("sparse_output", True) is False:
+        warnings.warn(
+            "This model had sparse_output=False, which is no parameter any more: transform returns a sparse matrix, "
+            "unless set_output asks for a data frame.",
+            stacklevel=2,
+        )
+    if content["class"] == "DDLClassifier":
+        parameters |= {"scale": None, "class_weight": None}
+        attributes["scaling_"] = {"type": "strategy", "name": "unscaled", "parameters": {}}
     return content | {"attributes": attributes, "parameters": parameters}
 
 

@@ -9,7 +9,9 @@ The target may be in several places too: each reports its labels (:func:`find_la
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from numbers import Real
+from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,13 +19,15 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from ..classifiers.problem import LabelledCodes
+from ..classifiers.problem import LabelledCodes, sum_weights
 from ..codes import Floats, RowCodes
-from ..coding.encoder import measure_energies
+from ..coding.encoder import check_finite
+from ..coding.scaling import UNSCALED, Scaling, Unscaled, fit_scaling
 from ..dictionary import order_candidates
-from ..parallel import PART_ROWS, DaskParts, LocalParts, Parts, is_on_dask, pair_chunks
+from ..parallel import PART_ROWS, DaskParts, LocalParts, Parts, is_on_dask, pair_chunks, split_rows
 
 Labels = NDArray[np.int8]
+Weights = NDArray[np.float64]
 
 # The first atoms are drawn from about this many samples: larger classes are subsampled with a fixed stride, to bound
 # memory.
@@ -206,7 +210,7 @@ def _find_classes(classes: Any, columns: NDArray[Any], unlabeled: Any, is_multil
 class TrainingPart(LabelledCodes):
     """Some consecutive training samples with their labels, and the unknowns of Eq. 3 that belong to them."""
 
-    original: Floats  # (n, n_features) the samples as they were passed to fit
+    original: Floats  # (n, n_features) the samples as they were passed to fit, but scaled
     X: Floats  # the samples as they are coded: the original ones, unless they are registered
     misfits: Floats  # (n,) squared residuals plus twice the penalty on the codes
     noise_variance: Floats  # (n,)
@@ -214,12 +218,12 @@ class TrainingPart(LabelledCodes):
     first_row: int = 0  # the number of the part's first row
 
     @classmethod
-    def of(cls, X: Floats, labels: Labels, first_row: int = 0) -> TrainingPart:
-        """Return a part with samples and labels only."""
+    def of(cls, X: Floats, labels: Labels, first_row: int = 0, weights: Weights | None = None) -> TrainingPart:
+        """Return a part with samples, labels and weights only."""
         X = np.asarray(X)  # a memory map without its subclass, which Numba does not know
         nothing = np.empty(0, X.dtype)
         no_codes = RowCodes(np.empty((0, 0), np.int32), np.empty((0, 0), X.dtype))
-        return cls(no_codes, labels, X, X, nothing, nothing, first_row=first_row)
+        return cls(no_codes, labels, X, X, nothing, nothing, first_row=first_row, weights=weights)
 
     def __len__(self) -> int:
         return len(self.X)
@@ -227,6 +231,7 @@ class TrainingPart(LabelledCodes):
     def __sizeof__(self) -> int:
         # A cluster moves work to where the larger part of its data is.
         data = self.original.nbytes + (0 if self.X is self.original else self.X.nbytes) + self.labels.nbytes
+        data += 0 if self.weights is None else self.weights.nbytes
         codes = self.codes.indices.nbytes + self.codes.values.nbytes
         codes += 0 if self.positions is None else self.positions.nbytes
         return data + codes + self.misfits.nbytes + self.noise_variance.nbytes
@@ -240,9 +245,11 @@ class TrainingFacts(NamedTuple):
     n_features: int
     n_classes: int
     dtype: np.dtype
-    n_labelled: NDArray[np.int64]  # (n_classes,) samples with a known label for the class
-    n_positive: NDArray[np.int64]  # (n_classes,) samples of the class
+    n_labelled: NDArray[Any]  # (n_classes,) samples with a known label for the class, each by its weight
+    n_positive: NDArray[Any]  # (n_classes,) samples of the class, each by its weight
     n_with_label: int  # samples with a known label for at least one class
+    label_weight: float  # the weight of these
+    weight: float  # of all samples
 
     @property
     def row_slices(self) -> list[slice]:
@@ -251,11 +258,18 @@ class TrainingFacts(NamedTuple):
         return [slice(end - n_rows, end) for end, n_rows in zip(ends, self.n_rows, strict=True)]
 
 
-def count_labels(part: TrainingPart) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Return how many labels per class are known and positive, and how many samples have any label."""
-    labels = part.labels
-    n_labelled, n_positive = np.count_nonzero(labels, axis=0), np.count_nonzero(labels > 0, axis=0)
-    return n_labelled, n_positive, int(np.count_nonzero(labels.any(axis=1)))
+def count_labels(part: TrainingPart) -> tuple[NDArray[Any], NDArray[Any], int, float, float]:
+    """Return how many labels per class are known and positive, how many samples have any, their weight, and of all."""
+    labels, weights = part.labels, part.weights
+    n_labelled, n_positive = sum_weights(labels != 0, weights), sum_weights(labels > 0, weights)
+    has_label = np.asarray(labels.any(axis=1))
+    n_with_label, weight = int(np.count_nonzero(has_label)), float(sum_weights(has_label, weights))
+    return n_labelled, n_positive, n_with_label, weight, float(len(labels) if weights is None else weights.sum())
+
+
+def sum_rows(values: Floats, weights: Weights | None) -> float:
+    """Return a sum over samples, each by its weight, in float64."""
+    return float(np.sum(values if weights is None else weights @ values.astype(np.float64), dtype=np.float64))
 
 
 @dataclass(frozen=True)
@@ -264,22 +278,113 @@ class TrainingSet:
 
     parts: Parts[TrainingPart]
     facts: TrainingFacts
-    X: Any  # all samples, as they were passed to fit
+    X: Any  # all samples, if they are in this process
     labels: Labels | None  # all labels, if the samples are in this process
+    scaling: Scaling = UNSCALED  # by which the samples were scaled
+    weights: Weights | None = None  # all weights, if the samples are in this process; None if all are 1
 
     @classmethod
-    def of_arrays(cls, X: Floats, labels: NDArray[Any], part_rows: int | None = None) -> TrainingSet:
+    def of_arrays(
+        cls,
+        X: Floats,
+        labels: NDArray[Any],
+        part_rows: int | None = None,
+        scaling: Scaling = UNSCALED,
+        weights: Weights | None = None,
+    ) -> TrainingSet:
         """Cut arrays in this process, which may be memory-mapped, into parts without a copy."""
         labels, part_rows = labels.astype(np.int8, copy=False), part_rows or PART_ROWS
         starts = range(0, len(X), part_rows)
-        cut = [
-            TrainingPart.of(X[start : start + part_rows], labels[start : start + part_rows], start) for start in starts
-        ]
-        parts = LocalParts(cut)
+        blocks = [slice(start, start + part_rows) for start in starts]
+        parts = LocalParts(
+            [
+                TrainingPart.of(X[rows], labels[rows], rows.start, None if weights is None else weights[rows])
+                for rows in blocks
+            ]
+        )
         n_rows = tuple(np.diff([*starts, len(X)]).tolist())
         counts = parts.add_up(count_labels)
         facts = TrainingFacts(n_rows, len(X), X.shape[1], labels.shape[1], X.dtype, *counts)
-        return cls(parts, facts, X, labels)
+        return cls(parts, facts, X, labels, scaling, weights)
+
+    def weigh(self, sample_weight: Weights | None, class_weight: Any, targets: Targets) -> TrainingSet:
+        """Return the set with weights of samples, which must be in this process, times those of their classes."""
+        training = self
+        if sample_weight is not None:
+            training = TrainingSet.of_arrays(self.X, collect_labels(self), weights=sample_weight)
+        if class_weight is None:
+            return training
+        parts = training.parts.map(_weigh_part, list_class_weights(class_weight, targets, training.facts))
+        if training.labels is not None:
+            weights = np.concatenate(parts.gather("weights"))
+            return TrainingSet.of_arrays(training.X, training.labels, weights=weights)
+        n_labelled, n_positive, _, label_weight, weight = parts.add_up(count_labels)
+        facts = training.facts._replace(
+            n_labelled=n_labelled, n_positive=n_positive, label_weight=label_weight, weight=weight
+        )
+        return replace(training, parts=parts, facts=facts)
+
+    def scale(self, scaling: Any, are_images: bool) -> TrainingSet:
+        """Return the set with scaled samples; a scaling that is not fitted yet is fitted to them."""
+        scaling, facts = fit_scaling(scaling, self.parts, self.facts.n_samples, are_images), self.facts
+        if isinstance(scaling, Unscaled):
+            return self
+        n_features = scaling.count_features(facts.n_features)
+        if self.labels is not None:
+            X = _scale_rows(self.X, scaling, n_features)
+            return TrainingSet.of_arrays(X, self.labels, scaling=scaling, weights=self.weights)
+        parts = self.parts.map(_scale_part, scaling)
+        return replace(self, parts=parts, facts=facts._replace(n_features=n_features), scaling=scaling)
+
+
+def list_class_weights(class_weight: Any, targets: Targets, facts: TrainingFacts) -> Weights:
+    """Return the weight of each class, and last that of samples without label, which is 1.
+
+    "balanced" is N / (C N_j): all classes weigh the same, and all samples together what they did.
+    """
+    if targets.is_multilabel:
+        raise ValueError("class_weight needs one class per sample, but targets are multilabel: use sample_weight.")
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        return np.append(facts.label_weight / (facts.n_classes * np.maximum(facts.n_positive, 1)), 1.0)
+    if not isinstance(class_weight, dict):
+        raise ValueError(f"class_weight must be a dict of weights by class, 'balanced' or None, got {class_weight!r}.")
+    unknown = [name for name in class_weight if name not in targets.classes.tolist()]
+    if unknown:
+        raise ValueError(f"class_weight names {unknown}, but the classes are {targets.classes.tolist()}.")
+    for name, weight in class_weight.items():
+        if not isinstance(weight, Real) or not 0 < float(weight) < np.inf:
+            raise ValueError(f"class_weight is {weight!r} for the class {name!r}: weights are numbers above 0.")
+    return np.array([*(float(class_weight.get(name, 1)) for name in targets.classes.tolist()), 1.0])
+
+
+def _weigh_part(part: TrainingPart, class_weights: Weights) -> TrainingPart:
+    weights = class_weights[index_classes(part.labels)]  # -1, no label, is the last
+    return replace(part, weights=weights if part.weights is None else weights * part.weights)
+
+
+def is_mapped(X: Any) -> bool:
+    """Whether samples are in a file, from which they are read as they are needed."""
+    while X is not None and not isinstance(X, np.memmap):
+        X = getattr(X, "base", None)
+    return X is not None
+
+
+def _scale_rows(X: Floats, scaling: Scaling, n_features: int) -> Floats:
+    """Return scaled samples; those of a memory-mapped array are mapped too, from a file that goes with them."""
+    shape = len(X), n_features
+    if is_mapped(X):
+        with TemporaryFile() as file:  # the map keeps it open
+            scaled: Floats = np.memmap(file, X.dtype, "w+", shape=shape)
+    else:
+        scaled = np.empty(shape, X.dtype)
+    for tile in split_rows(len(X)):
+        scaled[tile] = scaling.apply(np.asarray(X[tile]))
+    return scaled
+
+
+def _scale_part(part: TrainingPart, scaling: Scaling) -> TrainingPart:
+    X = _scale_rows(part.X, scaling, scaling.count_features(part.X.shape[1]))
+    return replace(part, original=X, X=X)
 
 
 def collect_labels(training: TrainingSet) -> Labels:
@@ -291,7 +396,7 @@ def hide_labels(training: TrainingSet, labels: Labels, rows: NDArray[np.intp]) -
     """Return a training set in this process without the labels of some rows."""
     labels = labels.copy()
     labels[rows] = 0
-    return TrainingSet.of_arrays(training.X, labels)
+    return TrainingSet.of_arrays(training.X, labels, scaling=training.scaling, weights=training.weights)
 
 
 def cut_into_parts(X: Floats, y: Any, unlabeled: Any) -> tuple[TrainingSet, Targets]:
@@ -316,7 +421,7 @@ def _count_rows(pair: tuple[Any, Any]) -> int:
 def _make_part(pair: tuple[Any, Any], how: tuple[int, np.dtype, NDArray[Any], Any, bool]) -> TrainingPart:
     first_row, dtype, *target = how
     samples = np.ascontiguousarray(pair[0], dtype=dtype)
-    measure_energies(samples, first_row)  # raises if a row is not finite
+    check_finite(samples, first_row)
     return TrainingPart.of(samples, encode_labels(pair[1], *target), first_row)
 
 

@@ -10,6 +10,11 @@ As long as neither support nor signs change, a cost :math:`f(x, W)` has by the d
 
 with :math:`\beta` zero outside :math:`S`.
 
+Classifiers are a sum, :math:`W = U + D V`: what each atom says by itself, and what a linear classifier :math:`V` of
+samples says of the atom.  Their scores are :math:`U^T x + V^T (D^T x) + b`, a linear classifier of the reconstruction
+and a correction by the atoms.  Since a code that is hardly penalised reconstructs its sample, linear classification of
+samples is a special case, and a penalty on :math:`U` and on :math:`V` says how far from it the model may be.
+
 The cost is a function of the scores :math:`s_j = w_j^T x + b_j`.  One-vs-all, :math:`\sum_j \Omega(l_j s_j)/\gamma_j`,
 is the classification term of Eq. 3 with label-free codes.  Softmax, :math:`-\ln\, (e^{s_y} / \sum_j e^{s_j})`, is for
 samples of one class each.
@@ -23,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.special import logsumexp, softmax
+from scipy.sparse import csr_array
 
 from ..codes import Floats, RowCodes
 from ..coding.coders import PIVOT_FLOOR
@@ -47,6 +52,7 @@ class RefinementCost(ABC):
     """A cost of scores for given labels of -1, 0 (unknown) and +1; its methods work row by row."""
 
     takes_multilabel = True
+    keeps_class_cost = True  # whether the class costs are those of the classifiers before refinement
 
     def __init__(self, loss: Loss, class_cost: Floats, label_weight: float):
         self.loss = loss
@@ -65,12 +71,12 @@ class RefinementCost(ABC):
     def evidence(self, scores: Floats) -> Floats:
         """Return the evidence for each class, from which errors are counted."""
 
-    def scale_scores(self, scores: Floats, labels: Floats, penalty: float) -> float:
-        """Return the factor for the classifiers before the first step; the penalty is that on their present size."""
+    def find_temperature(self, scores: Floats, labels: Floats) -> float:
+        """Return by what evidence with class costs of 1 must be divided for the likeliest probabilities."""
         return 1.0
 
-    def set_class_cost(self, scores: Floats, labels: Floats) -> Floats:
-        """Return the class costs of refined classifiers."""
+    def set_class_cost(self, temperature: float | None) -> Floats:
+        """Return the class costs of refined classifiers; None if no sample could tell the temperature."""
         return self.class_cost
 
 
@@ -99,33 +105,41 @@ class SoftmaxCost(RefinementCost):
     """
 
     takes_multilabel = False
+    keeps_class_cost = False
 
     def value(self, scores: Floats, labels: Floats) -> Floats:
         right = np.take_along_axis(scores, labels.argmax(axis=1)[:, None], axis=1)[:, 0]
-        return logsumexp(scores, axis=1) - right
+        return _log_sum_exp(scores) - right
 
     def gradient(self, scores: Floats, labels: Floats) -> Floats:
-        return softmax(scores, axis=1) - (labels > 0)
+        return np.exp(scores - _log_sum_exp(scores)[:, None]) - (labels > 0)
 
     def evidence(self, scores: Floats) -> Floats:
         return scores
 
-    def scale_scores(self, scores: Floats, labels: Floats, penalty: float) -> float:
-        # Where classes are separable, only the penalty keeps scores finite.
-        return _find_scale(lambda scale: self.value(scale * scores, labels) + scale**2 * penalty)
-
-    def set_class_cost(self, scores: Floats, labels: Floats) -> Floats:
+    def find_temperature(self, scores: Floats, labels: Floats) -> float:
         evidence = compute_evidence(scores, self.loss, np.ones(scores.shape[1]))
         # As if there were one more sample that could be of any class: a few without error are no reason for certainty.
         doubt = 1 / (len(scores) + 1)
 
         def doubtful_cost(scale: float) -> Floats:
             scaled = scale * evidence
-            uniform_cost = logsumexp(scaled, axis=1) - np.mean(scaled, axis=1)
+            uniform_cost = _log_sum_exp(scaled) - np.mean(scaled, axis=1)
             return (1 - doubt) * self.value(scaled, labels) + doubt * uniform_cost
 
+        return 1 / _find_scale(doubtful_cost)
+
+    def set_class_cost(self, temperature: float | None) -> Floats:
+        if temperature is None:  # as in training, where scores are the evidence
+            temperature = float(compute_evidence(np.ones(1), self.loss, np.ones(1))[0])
         # Prediction divides class costs by the weight of the labels.
-        return np.full_like(self.class_cost, 1 / _find_scale(doubtful_cost)) * self.label_weight
+        return np.full_like(self.class_cost, temperature) * self.label_weight
+
+
+def _log_sum_exp(scores: Floats) -> Floats:
+    """Return the logarithm of each row's sum of exponentials: SciPy's, without its many calls for a few numbers."""
+    largest = scores.max(axis=1)
+    return largest + np.log(np.exp(scores - largest[:, None]).sum(axis=1))
 
 
 def _find_scale(costs_at: Callable[[float], Floats]) -> float:
@@ -140,15 +154,21 @@ def _find_scale(costs_at: Callable[[float], Floats]) -> float:
 REFINEMENT_COSTS: dict[str, type[RefinementCost]] = {"softmax": SoftmaxCost, "one_vs_all": OneVsAllCost}
 
 
-_BLOCK_ROWS = 64  # that one thread codes at a time, always the same, since products of matrices may depend on it
+_BLOCK_ROWS = 128  # that one thread codes at a time, always the same, since products of matrices may depend on it
 
 
 class Parameters(NamedTuple):
-    """What refinement changes, and everything in its shape: D, W and b, gradients and their averages."""
+    """What refinement changes, and everything in its shape: D, U, V and b, gradients and their averages."""
 
     dictionary: Floats  # (n_components, n_features) of unit norm
-    coef_by_atom: Floats  # (n_components, n_classes)
+    own_coef: Floats  # (n_components, n_classes) U
+    linear_coef: Floats  # (n_features, n_classes) V
     intercept: Floats  # (n_classes,)
+
+    @property
+    def coef_by_atom(self) -> Floats:
+        """The classifiers, (n_components, n_classes)."""
+        return self.own_coef + self.dictionary @ self.linear_coef
 
     def copy(self) -> Parameters:
         """Return the same in other memory."""
@@ -190,13 +210,13 @@ class TaskGradient:
 
     def measure(self, parameters: Parameters, X: Floats) -> Measured:
         """Return the scores of samples, and the misfits of their codes."""
-        encoder = self._make_encoder(parameters)
+        encoder, coef_by_atom = self._make_encoder(parameters.dictionary), parameters.coef_by_atom
         scores = np.empty((len(X), len(parameters.intercept)), X.dtype)
         misfit = np.empty(len(X), X.dtype)
 
         def measure_rows(rows: slice, _: None) -> None:
             codes, residuals = _encode(encoder, X[rows])
-            score_rows(codes.indices, codes.values, parameters.coef_by_atom, scores[rows])
+            score_rows(codes.indices, codes.values, coef_by_atom, scores[rows])
             misfit[rows] = encoder.sparse_coder.measure_misfit(np.vecdot(residuals, residuals), codes)
 
         map_blocks(measure_rows, split_rows(len(X), _BLOCK_ROWS, unit=_BLOCK_ROWS), lambda: None, n_jobs=self.n_jobs)
@@ -206,7 +226,7 @@ class TaskGradient:
         """Return the gradient of the mean cost, and the scores."""
         n_rows, n_features = X.shape
         n_classes, dtype = len(parameters.intercept), X.dtype
-        encoder = self._make_encoder(parameters)
+        encoder, coef_by_atom = self._make_encoder(parameters.dictionary), parameters.coef_by_atom
         n_places = encoder.n_nonzero_coefs
         ridge, pivot = dtype.type(encoder.sparse_coder.ridge), dtype.type(PIVOT_FLOOR[dtype])
         coded = _Coded.empty(n_rows, n_places, n_classes, n_features, dtype)
@@ -214,12 +234,12 @@ class TaskGradient:
         def differentiate_rows(rows: slice, factor: Floats) -> None:
             codes, coded.residuals[rows] = _encode(encoder, X[rows])
             coded.codes.indices[rows], coded.codes.values[rows] = codes
-            score_rows(*codes, parameters.coef_by_atom, coded.scores[rows])
+            score_rows(*codes, coef_by_atom, coded.scores[rows])
             coded.scores[rows] += parameters.intercept
             coded.score_gradient[rows] = self.cost.gradient(coded.scores[rows], labels[rows]) / n_rows
             solution = coded.solution[rows]
             code_gradient = np.zeros_like(solution)
-            differentiate_scores_rows(*codes, parameters.coef_by_atom, coded.score_gradient[rows], code_gradient)
+            differentiate_scores_rows(*codes, coef_by_atom, coded.score_gradient[rows], code_gradient)
             solve_support_rows(encoder.gram, ridge, pivot, *codes, code_gradient, factor, solution)
             combine_rows(*codes, solution, parameters.dictionary, coded.code_gradient_in_features[rows])
 
@@ -231,14 +251,27 @@ class TaskGradient:
         )
         return self._add_up(parameters, coded), coded.scores
 
-    def _make_encoder(self, parameters: Parameters) -> Encoder:
+    def encode(self, dictionary: Floats, X: Floats) -> csr_array:
+        """Return label-free codes."""
+        encoder = self._make_encoder(dictionary)
+        codes = RowCodes.empty(len(X), encoder.n_nonzero_coefs, X.dtype)
+
+        def encode_rows(rows: slice, _: None) -> None:
+            codes.indices[rows], codes.values[rows] = _encode(encoder, X[rows])[0]
+
+        map_blocks(encode_rows, split_rows(len(X), _BLOCK_ROWS, unit=_BLOCK_ROWS), lambda: None, n_jobs=self.n_jobs)
+        return codes.to_csr(len(dictionary))
+
+    def _make_encoder(self, dictionary: Floats) -> Encoder:
         coder, n_nonzero_coefs = self.encoder.sparse_coder, self.encoder.n_nonzero_coefs
-        return Encoder.of(parameters.dictionary, coder, n_nonzero_coefs, self.n_jobs)
+        return Encoder.of(dictionary, coder, n_nonzero_coefs, self.n_jobs)
 
     def _add_up(self, parameters: Parameters, coded: _Coded) -> Parameters:
         codes, gradient = coded.codes, Parameters(*(np.zeros_like(array) for array in parameters))
-        add_outer_rows(*codes, coded.score_gradient, gradient.coef_by_atom)
+        add_outer_rows(*codes, coded.score_gradient, gradient.own_coef)
         add_gradient_rows(*codes, coded.solution, coded.residuals, coded.code_gradient_in_features, gradient.dictionary)
+        gradient.dictionary[:] += gradient.own_coef @ parameters.linear_coef.T
+        gradient.linear_coef[:] = parameters.dictionary.T @ gradient.own_coef
         gradient.intercept[:] = coded.score_gradient.sum(axis=0)
         return gradient
 

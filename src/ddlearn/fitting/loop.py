@@ -40,9 +40,10 @@ from ..objective import (
     Terms,
     scale_classes,
     sum_costs,
+    sum_noise_terms,
 )
 from ..parallel import Parts, find_median, select_ranks, single_threaded_blas
-from .data import TrainingFacts, TrainingPart, TrainingSet, take_rows
+from .data import TrainingFacts, TrainingPart, TrainingSet, sum_rows, take_rows
 
 # The label-free error is monitored on at most this many samples, since it needs an extra coding pass. Where it is five
 # per cent, its standard error is then half a per cent.
@@ -107,7 +108,7 @@ def code_discriminatively(
     )
     labels = part.labels.astype(dtype)
     codes, record = coder.encode(part.X, labels, part.noise_variance, part.codes, n_jobs=settings.n_jobs)
-    decrease = float(np.sum(record.decrease, dtype=np.float64)) / 2  # F is twice what the sample adds to the objective
+    decrease = sum_rows(record.decrease, part.weights) / 2  # F is twice what the sample adds to the objective
     n_refitted, n_reselected, n_swapped = record.n_moved.values()
     counts = CodingCounts(n_refitted, n_reselected, n_swapped, int(record.n_rejected.sum()), decrease)
     return replace(part, codes=codes), counts
@@ -118,6 +119,8 @@ def sum_statistics(
 ) -> tuple[Any, NDArray[np.intp]]:
     """Return the statistics that an additive dictionary update needs, and how many samples use each atom."""
     precision = variance_unit / part.noise_variance  # only ratios matter, and these fit in any dtype
+    if part.weights is not None:
+        precision = precision * part.weights.astype(precision.dtype)
     statistics = settings.dictionary_update.statistics(  # type: ignore[attr-defined]
         part.X, part.codes, precision, n_components, n_jobs=settings.n_jobs
     )
@@ -137,8 +140,8 @@ def measure_part(
     misfits, scores = model.measure(part.X, part.codes, settings.n_jobs)
     if settings.sparse_coder.has_penalty:
         misfits = settings.sparse_coder.measure_misfit(misfits, part.codes)
-    costs = sum_costs(part.labels.astype(part.X.dtype), scores, settings.loss)
-    return replace(part, misfits=misfits), (float(np.sum(misfits, dtype=np.float64)), costs)
+    costs = sum_costs(part.labels.astype(part.X.dtype), scores, settings.loss, part.weights)
+    return replace(part, misfits=misfits), (sum_rows(misfits, part.weights), costs)
 
 
 def find_copies(part: TrainingPart) -> Flags:
@@ -148,9 +151,13 @@ def find_copies(part: TrainingPart) -> Flags:
 
 def sum_log_misfits(part: TrainingPart, unit: float) -> LogSums:
     """Return the sums from which the prior of the noise is estimated."""
-    logs = np.log(part.misfits[~find_copies(part)].astype(np.float64) / unit)
-    energy = float(np.sum(np.vecdot(part.X, part.X), dtype=np.float64))
-    return LogSums(logs.size, float(logs.sum()), float(logs @ logs), energy)
+    is_noisy = ~find_copies(part)
+    logs = np.log(part.misfits[is_noisy].astype(np.float64) / unit)
+    weights, energy = part.weights, sum_rows(np.vecdot(part.X, part.X), part.weights)
+    if weights is None:
+        return LogSums(logs.size, float(logs.sum()), float(logs @ logs), energy)
+    weights = weights[is_noisy]
+    return LogSums(float(weights.sum()), float(weights @ logs), float(weights @ logs**2), energy)
 
 
 def estimate_noise(
@@ -163,25 +170,27 @@ def estimate_noise(
     """
     is_copy = find_copies(part) if is_first else None
     variance, terms = settings.scales.estimate_noise(part.misfits, mean_misfit, part.X.shape[1], priors, is_copy)
+    if part.weights is not None:
+        terms = sum_noise_terms(part.misfits, variance, part.X.shape[1], priors, part.weights)
     return replace(part, noise_variance=variance), terms
 
 
-def count_wrong(part: TrainingPart, settings: FitSettings, model: Model) -> tuple[int, int]:
+def count_wrong(part: TrainingPart, settings: FitSettings, model: Model) -> tuple[float, float]:
     """Return how many samples (multilabel: labels) are misclassified from their codes, and how many are labelled."""
     if not part.labels.any():
         return 0, 0
     evidence = compute_evidence(model.scores(part.codes), settings.loss, model.class_cost)
-    return count_errors(part.labels, evidence, settings.is_multilabel)
+    return count_errors(part.labels, evidence, settings.is_multilabel, part.weights)
 
 
 class Counts(NamedTuple):
     """What is counted for the record of an iteration."""
 
     n_at_floor: int
-    n_wrong: int  # with the codes that saw the labels
-    n_labelled: int
-    n_monitored_wrong: int  # with codes as new samples have them
-    n_monitored: int
+    n_wrong: float  # with the codes that saw the labels
+    n_labelled: float
+    n_monitored_wrong: float  # with codes as new samples have them
+    n_monitored: float
 
 
 def count_part(
@@ -189,7 +198,8 @@ def count_part(
 ) -> Counts:
     """Count samples at the noise floor and misclassified ones; every ``stride``-th row is monitored."""
     monitored = slice(-part.first_row % stride, None, stride)  # a view: to draw samples would copy them
-    some = replace(part, X=part.X[monitored], labels=part.labels[monitored], first_row=0)
+    weights = None if part.weights is None else part.weights[monitored]
+    some = replace(part, X=part.X[monitored], labels=part.labels[monitored], weights=weights, first_row=0)
     label_free = count_wrong(code_label_free(some, settings, encoder), settings, model) if len(some.X) else (0, 0)
     is_at_floor = part.noise_variance <= part.noise_variance.dtype.type(floor)
     return Counts(int(np.count_nonzero(is_at_floor)), *count_wrong(part, settings, model), *label_free)
@@ -494,7 +504,7 @@ def _has_settled(history: list[IterationRecord], settings: FitSettings, facts: T
     if len(history) < 3:  # the first iteration trades representation for classification, and they may cancel
         return False
     best = np.minimum.accumulate(list(map(attrgetter("objective"), history)))
-    n_places = facts.n_samples * (facts.n_features + 2) / 2
+    n_places = facts.weight * (facts.n_features + 2) / 2
     unit = n_places + settings.classification_weight * float(np.sum(facts.n_labelled + 1))
     return bool((best[-3] - best[-1]) / 2 <= settings.tol * unit)
 
@@ -519,6 +529,8 @@ def train_classifiers(
     if trainer.is_additive:
         coef, intercept = trainer.train_on(state.parts, *start, **options)
     else:
+        if training.weights is not None:
+            raise ValueError(f"{trainer!r} needs all samples at once, and takes no weights: use 'auto'.")
         labels = np.concatenate(state.parts.gather("labels")).astype(training.facts.dtype)
         coef, intercept = trainer.train(state.collect_rows().codes, labels, *start, **options)
     return replace(state, model=replace(model, coef=coef, intercept=intercept))
@@ -559,10 +571,16 @@ def _update_from_samples(
     """Pass all samples to the update at once, which is possible only in this process."""
     rows = state.collect_rows()
     X = collect_samples(state, settings, training)
+    if training.weights is not None:  # weighted least squares are those of rows times the roots of their weights
+        roots = np.sqrt(training.weights).astype(X.dtype)[:, None]
+        X, rows = X * roots, replace(rows, codes=RowCodes(rows.codes.indices, rows.codes.values * roots))
     updated = settings.dictionary_update.update(
         X, rows.codes, state.model.dictionary, 1 / rows.noise_variance, n_jobs=settings.n_jobs
     )
-    parts = state.parts.map(put_row_state, replace(rows, codes=updated.codes))
+    codes = updated.codes
+    if training.weights is not None:
+        codes = RowCodes(codes.indices, codes.values / roots)
+    parts = state.parts.map(put_row_state, replace(rows, codes=codes))
     return _UpdatedAtoms(updated.dictionary, parts, updated.replaced, updated.atom_scale)
 
 
@@ -606,7 +624,7 @@ def update_scales(
     """
     facts, weight, is_first = training.facts, settings.classification_weight, priors is None
     parts, (sum_of_misfits, costs) = state.parts.map_and_add_up(measure_part, settings, state.model)
-    mean_misfit, stride = sum_of_misfits / facts.n_samples, -(-facts.n_samples // _N_MONITORED)
+    mean_misfit, stride = sum_of_misfits / facts.weight, -(-facts.n_samples // _N_MONITORED)
     if priors is None:
         priors = _set_priors(replace(state, parts=parts), settings, training, mean_misfit, costs)
     class_cost, class_terms = scale_classes(costs, state.model.coef, facts.n_labelled, priors, weight)
@@ -625,7 +643,7 @@ def _set_priors(
     facts, parts, model = training.facts, state.parts, state.model
     unit, eps = float(np.ldexp(1.0, np.frexp(mean_misfit)[1])), float(np.finfo(facts.dtype).eps)
     noise = FirstNoise(
-        facts.n_samples,
+        facts.weight,
         facts.n_features,
         eps,
         unit,
@@ -679,6 +697,6 @@ def make_record(iteration: int, scaled: ScaledState, n_samples: int, **measured:
     )
 
 
-def divide(n_wrong: int, n_labelled: int) -> float:
+def divide(n_wrong: float, n_labelled: float) -> float:
     """Return an error, NaN if no sample is labelled."""
     return n_wrong / n_labelled if n_labelled else float("nan")

@@ -320,13 +320,13 @@ def _measure(stream: Stream, training: TrainingSet, settings: FitSettings) -> tu
     scales = stream.scales + ScaleSums(
         **sums._asdict(),
         log_medians=sums.n_noisy * _find_log_median(parts),
-        n_samples=facts.n_samples,
+        n_samples=facts.weight,
         misfits=sum_of_misfits,
         costs=np.minimum(costs, worst),
         pulled_costs=np.zeros(facts.n_classes),
         n_labelled=facts.n_labelled.astype(np.float64),
         n_positive=facts.n_positive.astype(np.float64),
-        n_with_label=facts.n_with_label,
+        n_with_label=facts.label_weight,
     )
     stream = replace(stream, scales=scales)
     stream = replace(stream, priors=_set_priors(stream, parts, settings))
@@ -411,7 +411,7 @@ def _set_scales(
     scales = replace(stream.scales, pulled_costs=stream.scales.pulled_costs + costs)
     class_cost, _ = scale_classes(scales.pulled_costs, coef, scales.n_labelled, priors, 1.0)
     stream = replace(stream, scales=scales, pulling=stream.pulling.with_class_cost(class_cost))
-    parts, noise_terms = parts.map_and_add_up(estimate_noise, settings, sum_of_misfits / facts.n_samples, priors)
+    parts, noise_terms = parts.map_and_add_up(estimate_noise, settings, sum_of_misfits / facts.weight, priors)
     variance = np.concatenate(parts.gather("noise_variance"))
     weight = settings.classification_weight
     class_terms = sum_class_terms(costs, coef, class_cost, facts.n_labelled, priors, weight)

@@ -25,6 +25,7 @@ from ..coding.jitter import Jitter, displace
 from ..kernels.gradient import normalise_rows, step_rows
 from ..losses import Loss, check_number, count_errors
 from ..parallel import map_blocks, single_threaded_blas, split_rows
+from .convex import Decays, train_on_codes
 from .gradient import REFINEMENT_COSTS, Parameters, RefinementCost, TaskGradient
 
 Rows = NDArray[np.intp]
@@ -33,7 +34,10 @@ CLASSIFIERS = "classifiers"  # the value of refine that trains only these on lab
 _BLOCK_IMAGES = 64  # distorted by one thread at a time
 MOST_SEEDS = 2**31 - 1  # seeds are below this
 _HOLD_OUT_SEED = 0
+_BATCH_SIZE, _FEWEST_BATCHES = 256, 4
+_DECAYS = (0.03, 1.0)  # where the search for better ones begins
 _MOST_MEASURED = 5000  # samples from which scales are estimated
+_MOST_STARTED = 20000  # samples on whose codes the first classifiers are trained
 # The usual decay rates of Adam's averages, and what keeps its quotient finite.
 _KEEP_MEAN = 0.9
 _KEEP_SQUARE = 0.999
@@ -78,27 +82,31 @@ class EpochRecord(NamedTuple):
 
 
 class Refiner(BaseEstimator):
-    """How a fitted model is refined.
+    r"""How a fitted model is refined.
 
     Parameters
     ----------
-    epochs : int, default=20
+    epochs : int, default=10
         How often each training sample is seen.
     cost : {"softmax", "one_vs_all"} or None, default=None
         What is lowered: the cross-entropy of the classes, or the loss of the model for each class.  By default softmax
         for samples of one class each, and one-vs-all for multilabel targets and the exponential loss.
-    batch_size : int, default=256
-        Samples in a mini-batch.
+    batch_size : int or None, default=None
+        Samples in a mini-batch; by default 256, or of fewer than 1024 samples a quarter.
     step_size : float, default=0.06
         The first step in the dictionary, relative to the size of an atom's entries; steps fall along a cosine.
-    classifier_step_size : float, default=0.02
+    classifier_step_size : float, default=0.005
         The first step in the classifiers, for samples of unit norm.
-    weight_decay : float, default=1e-5
-        How much half the squared norm of the classifiers costs, for samples of unit norm.
+    weight_decay : float or None, default=None
+        Penalty on what atoms say by themselves, :math:`\rho` in the notes.  By default it is chosen by the cost of
+        held-out training samples.
+    linear_decay : float or None, default=None
+        Penalty on the linear classifier that atoms have in common, :math:`\tau` in the notes: 1 is the penalty of
+        scikit-learn's ``LogisticRegression`` for features of unit size.  By default it is chosen likewise.
     averaging : float, default=0.0
         Decay of the running average of models, which is the result; 0 disables averaging, 0.99 averages about the last
         hundred steps.
-    validation_fraction : float, default=0.1
+    validation_fraction : float, default=0.0
         Share of the labelled samples to hold out, from the joint fit too, to select the best epoch; with 0 the last
         epoch is kept.
     patience : int or None, default=None
@@ -110,24 +118,31 @@ class Refiner(BaseEstimator):
     --------
     Jitter : Distorts images while a model is refined.
 
+    Notes
+    -----
+    Classifiers are a sum, :math:`W = U + D V`: what each atom says by itself, and what a linear classifier :math:`V` of
+    samples says of the atom.  With N training samples of M features and mean squared norm :math:`\bar e`, the mean cost
+    is lowered together with :math:`\bar e (\rho \|U\|^2 + \tau \|V\|^2 / M) / 2N`.
+
     Examples
     --------
     >>> from ddlearn import Refiner
-    >>> Refiner(10, cost="one_vs_all")
-    Refiner(cost='one_vs_all', epochs=10)
+    >>> Refiner(5, cost="one_vs_all")
+    Refiner(cost='one_vs_all', epochs=5)
     """
 
     def __init__(
         self,
-        epochs: int = 20,
+        epochs: int = 10,
         *,
         cost: str | None = None,
-        batch_size: int = 256,
+        batch_size: int | None = None,
         step_size: float = 0.06,
-        classifier_step_size: float = 0.02,
-        weight_decay: float = 1e-5,
+        classifier_step_size: float = 0.005,
+        weight_decay: float | None = None,
+        linear_decay: float | None = None,
         averaging: float = 0.0,
-        validation_fraction: float = 0.1,
+        validation_fraction: float = 0.0,
         patience: int | None = None,
         jitter: str | Jitter | None = None,
     ):
@@ -137,6 +152,7 @@ class Refiner(BaseEstimator):
         self.step_size = step_size
         self.classifier_step_size = classifier_step_size
         self.weight_decay = weight_decay
+        self.linear_decay = linear_decay
         self.averaging = averaging
         self.validation_fraction = validation_fraction
         self.patience = patience
@@ -145,11 +161,15 @@ class Refiner(BaseEstimator):
     def check_parameters(self) -> None:
         """Raise unless all parameters make sense."""
         for name in ("epochs", "batch_size"):
-            check_number(name, getattr(self, name), Integral)
-            if getattr(self, name) == 0:
+            number = 1 if name == "batch_size" and self.batch_size is None else getattr(self, name)
+            check_number(name, number, Integral)
+            if number == 0:
                 raise ValueError(f"{name} must be at least 1, got 0.")
-        for name in ("step_size", "classifier_step_size", "weight_decay", "averaging", "validation_fraction"):
+        for name in ("step_size", "classifier_step_size", "averaging", "validation_fraction"):
             check_number(name, getattr(self, name), Real)
+        for name in ("weight_decay", "linear_decay"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), Real)
         for name in ("averaging", "validation_fraction"):
             if getattr(self, name) >= 1:
                 raise ValueError(f"{name} must be below 1, got {getattr(self, name)!r}.")
@@ -174,6 +194,18 @@ class Refiner(BaseEstimator):
         ]
         return np.sort(np.concatenate(held_out))
 
+    def count_batches(self, n_samples: int) -> int:
+        """Return the number of mini-batches in an epoch."""
+        if self.batch_size is None:
+            return min(max(-(-n_samples // _BATCH_SIZE), _FEWEST_BATCHES), n_samples)
+        return -(-n_samples // self.batch_size)
+
+    def decay_precisions(self) -> tuple[float, float]:
+        """Return rho and tau, defaults in place of what is to be chosen."""
+        given = self.weight_decay, self.linear_decay
+        own, linear = (default if decay is None else decay for decay, default in zip(given, _DECAYS, strict=True))
+        return own, linear
+
     def choose_cost(self, is_multilabel: bool, loss: Loss) -> type[RefinementCost]:
         """Return the cost that suits targets and loss."""
         suits_softmax = not is_multilabel and loss.has_linear_evidence
@@ -189,10 +221,14 @@ def resolve_refiner(refine: Any) -> Refiner | None:
     """Return how to refine, or None if only classifiers, or nothing, are to be trained on label-free codes."""
     if refine is None or (isinstance(refine, str) and refine == CLASSIFIERS):
         return None
+    if isinstance(refine, str) and refine == "auto":
+        return Refiner()
     if isinstance(refine, Integral) and not isinstance(refine, bool):
         refine = Refiner(int(refine))
     if not isinstance(refine, Refiner):
-        raise TypeError(f"refine must be 'classifiers', None, a number of epochs, or a Refiner object, got {refine!r}.")
+        raise TypeError(
+            f"refine must be 'auto', 'classifiers', None, a number of epochs, or a Refiner object, got {refine!r}."
+        )
     refine.check_parameters()
     return refine
 
@@ -219,7 +255,8 @@ class StepSizes(NamedTuple):
     """The sizes of a step."""
 
     dictionary: float
-    coef: float
+    own_coef: float
+    linear_coef: float
     intercept: float
 
 
@@ -246,10 +283,11 @@ def descend(model: Parameters, gradient: Parameters, moments: Moments, sizes: St
     def step_atoms(atoms: slice, _: None) -> None:
         step(atoms, "dictionary", sizes.dictionary)
         normalise_rows(model.dictionary[atoms])
-        step(atoms, "coef_by_atom", sizes.coef)
+        step(atoms, "own_coef", sizes.own_coef)
 
     blocks = split_rows(len(model.dictionary), _BLOCK_ATOMS, unit=_BLOCK_ATOMS)
     map_blocks(step_atoms, blocks, lambda: None, n_jobs=n_jobs)
+    step(slice(None), "linear_coef", sizes.linear_coef)
     step(slice(0, 1), "intercept", sizes.intercept)
     return moments._replace(n_steps=n_steps)
 
@@ -292,7 +330,10 @@ class Refinement:
         fit_intercept: bool,
         jitter: Jitter | None,
         image_shape: tuple[int, int] | None,
+        weights: NDArray[np.float64] | None = None,
+        temperature: float | None = None,  # of evidence, as other held-out samples have told
     ):
+        self.temperature = temperature
         self.refiner = refiner
         self.gradient = gradient
         self.X = X
@@ -303,15 +344,15 @@ class Refinement:
         self.jitter = jitter
         self.fit_intercept = fit_intercept
         self.image_shape = image_shape
+        self.weights = weights
 
-    def begin(self, model: Parameters, seed: int) -> RefinementProgress:
-        """Scale the classifiers, and measure the model as it is."""
-        some = _spread(self.training)  # not the held-out samples, on which the scaled model is evaluated
-        scores = self.gradient.measure(model, self._take(some)).scores
-        penalty = self._decay / 2 * float(np.sum(np.square(model.coef_by_atom), dtype=np.float64))
-        scale = self.gradient.cost.scale_scores(scores, self._take_labels(some), penalty)
-        scale = scores.dtype.type(scale)
-        model = Parameters(model.dictionary.copy(), model.coef_by_atom * scale, model.intercept * scale)
+    def begin(self, dictionary: Floats, seed: int) -> RefinementProgress:
+        """Train classifiers on label-free codes, and measure the model."""
+        some = _spread(self.training, _MOST_STARTED)
+        codes, labels = self.gradient.encode(dictionary, self._take(some)), self._take_labels(some)
+        weights = None if self.weights is None else self.weights[some]
+        how = self.gradient.cost, self._decays, self.fit_intercept, weights
+        model = train_on_codes(codes, labels, dictionary.copy(), *how)
         record = self._record(0, model, (float("nan"), float("nan")), perf_counter())
         return RefinementProgress(model, model.copy(), Moments.zero(model), model.copy(), [record], seed)
 
@@ -346,10 +387,10 @@ class Refinement:
         # A generator for each epoch, so that a resumed refinement draws what an uninterrupted one does.
         rng = np.random.default_rng([progress.seed, progress.n_epochs + 1])
         model, average, moments = progress.model.copy(), progress.average.copy(), progress.moments.copy()
-        n_batches = -(-len(self.training) // self.refiner.batch_size)
-        cost, n_wrong, n_counted = 0.0, 0, 0
+        n_batches = self.refiner.count_batches(len(self.training))
+        cost, n_wrong, n_counted = 0.0, 0.0, 0.0
         with single_threaded_blas():
-            for position, rows in enumerate(np.array_split(rng.permutation(self.training), n_batches)):
+            for position, rows in enumerate(np.array_split(self._draw_order(rng), n_batches)):
                 labels = self._take_labels(rows)
                 gradient, scores = self.gradient.differentiate(model, self._distort(self._take(rows), rng), labels)
                 share_done = (progress.n_epochs + position / n_batches) / self.refiner.epochs
@@ -358,24 +399,37 @@ class Refinement:
                 cost += float(np.sum(self.gradient.cost.value(scores, labels)))
                 wrong, counted = self._count_errors(scores, labels)
                 n_wrong, n_counted = n_wrong + wrong, n_counted + counted
-        return model, average, moments, (cost / len(self.training), n_wrong / max(n_counted, 1))
+        return model, average, moments, (cost / len(self.training), n_wrong / (n_counted or 1))
+
+    def _draw_order(self, rng: np.random.Generator) -> Rows:
+        """Return the samples of an epoch: each once, or if there are weights in proportion to these."""
+        if self.weights is None:
+            return rng.permutation(self.training)
+        # Systematic sampling: each occurs as often as its weight says, up to rounding, and in random order.
+        ends = np.cumsum(self.weights[self.training])
+        places = (np.arange(len(ends)) + rng.random()) * ends[-1] / len(ends)
+        return rng.permutation(self.training[np.minimum(np.searchsorted(ends, places), len(ends) - 1)])
 
     def _step(self, model: Parameters, gradient: Parameters, moments: Moments, share_done: float) -> Moments:
-        gradient.coef_by_atom[:] += model.coef_by_atom.dtype.type(self._decay) * model.coef_by_atom
+        as_number = model.dictionary.dtype.type
+        gradient.own_coef[:] += as_number(self._decays.own) * model.own_coef
+        gradient.linear_coef[:] += as_number(self._decays.linear) * model.linear_coef
         if not self.fit_intercept:
             gradient.intercept[:] = 0
         left = anneal(share_done)
+        for_classifiers = left * self.refiner.classifier_step_size
         sizes = StepSizes(
             left * self.refiner.step_size / np.sqrt(model.dictionary.shape[1]),
-            left * self.refiner.classifier_step_size / np.sqrt(self._squared_unit),
-            left * self.refiner.classifier_step_size,
+            for_classifiers / np.sqrt(self._squared_unit),
+            for_classifiers / np.sqrt(self._squared_unit),
+            for_classifiers,
         )
         return descend(model, gradient, moments, sizes, self.gradient.n_jobs)
 
-    @property
-    def _decay(self) -> float:
-        """The cost of half the squared norm of the classifiers, for samples of any norm."""
-        return self.refiner.weight_decay * self._squared_unit
+    @cached_property
+    def _decays(self) -> Decays:
+        n_samples, n_features = len(self.training), self.X.shape[1]
+        return Decays.of(self.refiner.decay_precisions(), self._squared_unit, n_samples, n_features)
 
     @cached_property
     def _squared_unit(self) -> float:
@@ -403,24 +457,29 @@ class Refinement:
         map_blocks(work, blocks, lambda: None, n_jobs=self.gradient.n_jobs)
         return out
 
-    def _count_errors(self, scores: Floats, labels: Floats) -> tuple[int, int]:
-        return count_errors(labels, self.gradient.cost.evidence(scores), self.is_multilabel)
+    def _count_errors(
+        self, scores: Floats, labels: Floats, weights: NDArray[np.float64] | None = None
+    ) -> tuple[float, float]:
+        return count_errors(labels, self.gradient.cost.evidence(scores), self.is_multilabel, weights)
 
     def _record(self, epoch: int, model: Parameters, training: tuple[float, float], start: float) -> EpochRecord:
         validation = float("nan"), float("nan")
         if len(self.held_out):
             scores = self.gradient.measure(model, self._take(self.held_out)).scores
             labels = self._take_labels(self.held_out)
-            n_wrong, n_counted = self._count_errors(scores, labels)
-            validation = float(np.mean(self.gradient.cost.value(scores, labels))), n_wrong / max(n_counted, 1)
+            weights = None if self.weights is None else self.weights[self.held_out]
+            n_wrong, n_counted = self._count_errors(scores, labels, weights)
+            cost = float(np.average(self.gradient.cost.value(scores, labels), weights=weights))
+            validation = cost, n_wrong / (n_counted or 1)
         return EpochRecord(epoch, *training, *validation, perf_counter() - start)
 
     def measure(self, model: Parameters) -> tuple[Floats, Floats]:
         """Return the class costs of a model and the misfits of some samples, held-out ones if there are any."""
         some = _spread(self.held_out if len(self.held_out) else self.training)
-        measured = self.gradient.measure(model, self._take(some))
-        class_cost = self.gradient.cost.set_class_cost(measured.scores, self._take_labels(some))
-        return class_cost, measured.misfit
+        measured, temperature = self.gradient.measure(model, self._take(some)), self.temperature
+        if len(self.held_out):
+            temperature = self.gradient.cost.find_temperature(measured.scores, self._take_labels(some))
+        return self.gradient.cost.set_class_cost(temperature), measured.misfit
 
 
 def find_best(history: list[EpochRecord]) -> EpochRecord:
@@ -440,9 +499,9 @@ def _check_finite(model: Parameters, epoch: int) -> None:
         )
 
 
-def _spread(rows: Rows) -> Rows:
+def _spread(rows: Rows, most: int = _MOST_MEASURED) -> Rows:
     """Return some of the rows, evenly spread: samples may be sorted by class."""
-    return rows[:: -(-len(rows) // _MOST_MEASURED)]
+    return rows[:: -(-len(rows) // most)]
 
 
 def _move_average(average: Parameters, model: Parameters, keep: float) -> None:

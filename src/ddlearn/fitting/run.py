@@ -18,7 +18,7 @@ from ..dictionary import draw_dictionary
 from ..objective import Priors
 from ..parallel import find_median
 from .data import Labels, Targets, TrainingSet, collect_labels, fetch_candidates, hide_labels
-from .gradient import Parameters, TaskGradient
+from .gradient import TaskGradient
 from .loop import (
     FitProgress,
     FitSettings,
@@ -29,6 +29,7 @@ from .loop import (
     run,
 )
 from .refine import MOST_SEEDS, Refinement, RefinementProgress, Refiner
+from .search import SearchRecord
 from .size import DictionarySize, SizeSearch, choose_size
 
 Attributes = dict[str, Any]
@@ -40,10 +41,12 @@ class FitPlan:
 
     n_components: int
     searches_size: bool  # whether n_components is chosen by the search, if there are enough samples for one
+    searched: list[SearchRecord] | None  # settings that have been tried, if the search was not skipped
     init: str | ArrayLike
     warm_start: Model | None  # begin with its dictionary and classifiers
     refits: bool  # train the classifiers on label-free codes in the end
     refiner: Refiner | None
+    temperature: float | None  # of evidence, as samples told that the search held out
     jitter: Jitter | None  # of the refiner
     image_shape: tuple[int, int] | None
     stores_codes: bool
@@ -130,7 +133,7 @@ class FitRun:
 
         # Without a name here, the first state is freed when the second is there.
         progress = refitted = run(self._begin(), self.training, on_iteration)
-        if self.plan.refits:
+        if self._trains_on_label_free_codes():
             state = refit_classifiers(progress.state, progress.settings, self.training, progress.priors)
             refitted = progress._replace(state=state)
         self.encoder = refitted.state.encoder
@@ -142,6 +145,17 @@ class FitRun:
         if self.plan.refiner is not None:
             attributes |= self._refine(Snapshot(progress, self.sizes, deepcopy(self.rng)), refitted, attributes)
         return attributes
+
+    def _trains_on_label_free_codes(self) -> bool:
+        """Whether classifiers are, after the loop.
+
+        Refinement trains its own, but may keep the class costs of these, and needs images registered as new ones are.
+        """
+        refiner, settings = self.plan.refiner, self.settings
+        if refiner is None:
+            return self.plan.refits
+        keeps_class_cost = refiner.choose_cost(settings.is_multilabel, settings.loss).keeps_class_cost
+        return keeps_class_cost or settings.registration is not None
 
     def _begin(self) -> FitProgress:
         """Return the state before the first iteration, or the one to resume from."""
@@ -170,6 +184,8 @@ class FitRun:
         }
         if self.plan.searches_size:
             attributes["dictionary_sizes_"] = self.sizes
+        if self.plan.searched is not None:
+            attributes["search_"] = self.plan.searched
         return attributes
 
     def _model_attributes(self, progress: FitProgress) -> Attributes:
@@ -178,7 +194,8 @@ class FitRun:
         parts = progress.state.parts
         return describe_settings(settings, len(model.dictionary)) | {
             "classes_": self.targets.classes,
-            "class_prior_": facts.n_positive / facts.n_with_label,
+            "scaling_": self.training.scaling,
+            "class_prior_": facts.n_positive / facts.label_weight,
             "n_samples_seen_": facts.n_samples,
             "median_noise_variance_": find_median(parts.map_attribute("noise_variance"), facts.n_samples, facts.dtype),
             "priors_": progress.priors,
@@ -193,9 +210,7 @@ class FitRun:
         refinement = self._prepare_refinement(refitted.state, refitted.settings)
         # Drawn in any case, so that a generator of the user ends as if there had been no interruption.
         seed = int(self.rng.randint(MOST_SEEDS))
-        model = refitted.state.model
-        first = Parameters(model.dictionary, model.coef_by_atom, model.intercept)
-        start = refinement.begin(first, seed) if self.refinement is None else self.refinement
+        start = self.refinement or refinement.begin(refitted.state.model.dictionary, seed)
 
         def refined(progress: RefinementProgress) -> Attributes:
             return self._refined_attributes(refinement, progress, refitted.priors)
@@ -226,6 +241,8 @@ class FitRun:
             fit_intercept=settings.fit_intercept,
             jitter=plan.jitter,
             image_shape=plan.image_shape,
+            temperature=plan.temperature,
+            weights=self.training.weights,
         )
 
     def _refined_attributes(self, refinement: Refinement, progress: RefinementProgress, priors: Priors) -> Attributes:

@@ -156,7 +156,8 @@ def _cost_at_zero(loss: Loss) -> float:
 
 def _measure_costs(part: TrainingPart, settings: FitSettings, model: Model) -> NDArray[np.float64]:
     labels = part.labels.astype(part.X.dtype)
-    return (np.abs(labels) * settings.loss.value(labels * model.scores(part.codes))).astype(np.float64)
+    costs = (np.abs(labels) * settings.loss.value(labels * model.scores(part.codes))).astype(np.float64)
+    return costs if part.weights is None else costs * part.weights[:, None]
 
 
 def _find_best(tried: list[_Trial]) -> int:
@@ -196,4 +197,5 @@ def _split(training: TrainingSet, rng: np.random.RandomState) -> tuple[TrainingS
 
 def _take(training: TrainingSet, rows: NDArray[np.intp]) -> TrainingSet:
     rows = np.sort(rows)
-    return TrainingSet.of_arrays(np.asarray(training.X[rows]), collect_labels(training)[rows])
+    weights = None if training.weights is None else training.weights[rows]
+    return TrainingSet.of_arrays(np.asarray(training.X[rows]), collect_labels(training)[rows], weights=weights)

@@ -29,8 +29,8 @@ def predict_lazily(method: Callable[..., Any], model: Any, X: Any, mask: Any = N
             f"X has shape {X.shape}, but {type(model).__name__} is expecting {model.n_features_in_} features as input."
         )
     X = X.rechunk({1: -1})
-    # The result for one sample, an atom, shows shape and dtype of all results.
-    template = method(model, model.components_[:1].astype(X.dtype))
+    # The result for one sample shows shape and dtype of all results.
+    template = method(model, np.ones((1, model.n_features_in_), X.dtype))
     arrays, vector = [X], None
     if mask is not None and np.ndim(mask) == 2:
         arrays.append(da.asarray(mask).rechunk(X.chunks))

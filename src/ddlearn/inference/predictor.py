@@ -1,4 +1,4 @@
-"""From new samples to evidence: code them (``coding/encoder.py``), then apply a label rule (``rules.py``).
+"""From new samples to evidence: scale (``coding/scaling.py``), code (``encoder.py``), apply a rule (``rules.py``).
 
 A predictor is made once for each fitted model and kept.  It never changes, so several threads may use it at once.
 """
@@ -18,6 +18,7 @@ from ..coding.encoder import Encoder, measure_energies
 from ..coding.jitter import Jitter, displace
 from ..coding.masked import MaskedCoder
 from ..coding.robust import CodedBlock, RobustCoder, Robustness
+from ..coding.scaling import Scaling
 from ..parallel import map_blocks, split_rows
 from .rules import InferenceRule, LabelModel
 
@@ -28,7 +29,7 @@ _REMEDY = 'impute such values, or leave NaN out by robustness=Robustness(missing
 
 
 class Explanation(NamedTuple):
-    r"""Why samples got their classes: the parts of :math:`y \circ \tau = D^T x + e + n`.
+    r"""Why samples got their classes: the parts of :math:`y \circ \tau = D^T x + e + n`, in the units of the samples.
 
     Parameters
     ----------
@@ -46,6 +47,8 @@ class Explanation(NamedTuple):
         The features that the codes were fitted to; the search for errors leaves out more than it calls wrong.
     evidence : ndarray of shape (n_samples, n_classes)
         The evidence for each class.
+    sizes : ndarray of shape (n_samples,)
+        By what scaling has divided the samples: their norms for "unit", 1 otherwise.
     transforms : ndarray of shape (n_samples, 2, 3) or None
         The affine maps found by alignment: a pixel at (u, v) from the centre of the image, columns first, shows what
         was at ``transforms[i] @ (u, v, 1)``.
@@ -70,6 +73,7 @@ class Explanation(NamedTuple):
     is_missing: Flags
     is_used: Flags
     evidence: Floats
+    sizes: Floats
     transforms: Floats | None
 
 
@@ -81,8 +85,9 @@ def draw_views(jitter: Jitter, image_shape: tuple[int, int], n_views: int, dtype
 
 @dataclass(frozen=True)
 class Predictor:
-    """Codes new samples and weighs the evidence for each class; all settings have been checked."""
+    """Scales and codes new samples and weighs the evidence for each class; all settings have been checked."""
 
+    scaling: Scaling
     model: LabelModel
     rule: InferenceRule
     robust: RobustCoder | None  # None if samples are taken to be complete, correct and registered
@@ -101,9 +106,9 @@ class Predictor:
             return self._evidence_robustly(X, mask)
 
         def weigh(rows: slice, _: None) -> Floats:
-            energies = measure_energies(X[rows], rows.start, remedy=_REMEDY)
-            evidence = self._weigh(X[rows], energies)
-            return self._average_views(X[rows], evidence) if len(self.views) else evidence
+            samples, energies = self._scale_rows(X, rows)
+            evidence, codes = self._weigh(samples, energies)
+            return self._average_views(samples, codes, evidence) if len(self.views) else evidence
 
         return np.concatenate(map_blocks(weigh, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs))
 
@@ -111,34 +116,45 @@ class Predictor:
         """Return label-free codes."""
 
         def encode_rows(rows: slice, _: None) -> RowCodes:
-            return self._encode_rows(X, rows) if self.robust is None else self._code_robustly(X, None, rows).codes
+            if self.robust is not None:
+                return self._code_robustly(X, None, rows)[0].codes
+            samples, energies = self._scale_rows(X, rows)
+            return self.encoder.encode_block(self.encoder.correlate(samples), energies)
 
         return RowCodes.join(map_blocks(encode_rows, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs))
 
-    def _encode_rows(self, X: Floats, rows: slice) -> RowCodes:
-        encoder = self.encoder
-        energies = measure_energies(X[rows], rows.start, remedy=_REMEDY)
-        return encoder.encode_block(encoder.correlate(X[rows]), energies)
+    def _scale_rows(self, X: Floats, rows: slice) -> tuple[Floats, Floats]:
+        """Return samples as they are coded, and their squared norms."""
+        samples = self.scaling.apply(X[rows])
+        return samples, measure_energies(samples, rows.start, remedy=_REMEDY, original=X[rows])
 
-    def _weigh(self, samples: Floats, energies: Floats) -> Floats:
-        """Return the evidence of samples that are taken to be complete, correct and registered."""
+    def _weigh(self, samples: Floats, energies: Floats, start: RowCodes | None = None) -> tuple[Floats, RowCodes]:
+        """Return the evidence of samples that are taken to be complete, correct and registered, and their codes."""
         correlations = self.encoder.correlate(samples)
-        codes = self.encoder.encode_block(correlations, energies)
-        return self.rule.evidence(self.model, samples, codes, correlations=correlations)
+        codes = self.encoder.encode_block(correlations, energies, start)
+        return self.rule.evidence(self.model, samples, codes, correlations=correlations), codes
 
-    def _average_views(self, samples: Floats, evidence: Floats) -> Floats:
-        """Return the mean evidence of images, given that of the first view, and of distorted copies."""
+    def _average_views(self, samples: Floats, codes: RowCodes, evidence: Floats) -> Floats:
+        """Return the mean evidence of images, given the codes and the evidence of the first view, and of copies."""
         total = evidence
         for field in self.views:
             view = displace(samples, np.broadcast_to(field, (len(samples), *field.shape)))
-            total = total + self._weigh(view, np.vecdot(view, view))
+            total = total + self._weigh(view, np.vecdot(view, view), codes)[0]
         return total / (len(self.views) + 1)
 
-    def _code_robustly(self, X: Floats, mask: Flags | None, rows: slice) -> CodedBlock:
+    def _code_robustly(self, X: Floats, mask: Flags | None, rows: slice) -> tuple[CodedBlock, Floats]:
+        """Return the coded block, and the sizes by which its samples were divided."""
         robust = self.robust or RobustCoder(MaskedCoder(self.encoder), Robustness(), noise_scale=0.0)
         samples, is_known = robust.find_known(X[rows], None if mask is None else mask[rows])
-        measure_energies(samples, rows.start, remedy=_REMEDY)  # raises if a row is not finite
-        return robust.code(samples, is_known)
+        sizes = self.scaling.measure(samples, is_known)
+        scaled, is_known = self.scaling.apply_to_known(samples, is_known, sizes)
+        measure_energies(scaled, rows.start, remedy=_REMEDY, original=samples)  # raises if one cannot be coded
+        coded = robust.code(scaled, is_known)
+        if self.scaling.has_sizes and coded.is_wrong.any():  # whose values the sizes must not depend on
+            factor = self.scaling.measure(np.where(coded.is_wrong, 0, coded.samples), coded.is_known & ~coded.is_wrong)
+            factor = np.where(coded.is_wrong.any(axis=1, keepdims=True), factor, 1).astype(X.dtype)
+            coded, sizes = robust.code(scaled / factor, is_known), sizes * factor
+        return coded, sizes
 
     def _weigh_robustly(self, coded: CodedBlock) -> Floats:
         """Return the evidence of a block; the fit leaves out right features too, but all that are not wrong count."""
@@ -146,13 +162,13 @@ class Predictor:
         if len(self.views):
             whole = np.flatnonzero(coded.is_known.all(axis=1) & ~coded.is_wrong.any(axis=1))
             if whole.size:  # images with missing or wrong pixels have one view
-                evidence[whole] = self._average_views(coded.samples[whole], evidence[whole])
+                evidence[whole] = self._average_views(coded.samples[whole], coded.codes.rows(whole), evidence[whole])
         evidence[~coded.is_known.any(axis=1)] = self.prior_evidence
         return evidence
 
     def _evidence_robustly(self, X: Floats, mask: Flags | None) -> Floats:
         def weigh(rows: slice, _: None) -> tuple[Floats, int]:
-            coded = self._code_robustly(X, mask, rows)
+            coded, _ = self._code_robustly(X, mask, rows)
             return self._weigh_robustly(coded), _count_blank(coded)
 
         blocks = map_blocks(weigh, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs)
@@ -162,27 +178,32 @@ class Predictor:
     def explain(self, X: Floats, mask: Flags | None) -> Explanation:
         """Return the parts into which the model takes samples apart."""
 
-        def work(rows: slice, _: None) -> tuple[CodedBlock, Floats]:
-            coded = self._code_robustly(X, mask, rows)
-            return coded, self._weigh_robustly(coded)
+        def work(rows: slice, _: None) -> tuple[CodedBlock, Floats, Floats]:
+            coded, sizes = self._code_robustly(X, mask, rows)
+            return coded, sizes, self._weigh_robustly(coded)
 
         blocks = map_blocks(work, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs)
-        coded = [block for block, _ in blocks]
+        coded = [block for block, _, _ in blocks]
         _warn_of_blank_rows(sum(map(_count_blank, coded)), n_frames=4)
         dictionary = self.encoder.dictionary
         codes = RowCodes.join([block.codes for block in coded]).to_csr(len(dictionary))
-        samples = np.concatenate([block.samples for block in coded])
-        reconstruction = codes @ dictionary
-        is_wrong = np.concatenate([block.is_wrong for block in coded])
+        sizes = np.concatenate([sizes for _, sizes, _ in blocks])
+        features = slice(X.shape[1])  # without the constant that scaling may append
+        is_known = np.concatenate([block.is_known for block in coded])[:, features]
+        samples = self.scaling.invert(np.concatenate([block.samples for block in coded]), sizes)
+        samples = np.where(is_known, samples, samples.dtype.type(0))
+        reconstruction = self.scaling.invert(codes @ dictionary, sizes)
+        is_wrong = np.concatenate([block.is_wrong for block in coded])[:, features]
         parameters = np.concatenate([block.parameters for block in coded])
         return Explanation(
             samples=samples,
             codes=codes,
             reconstruction=reconstruction,
             error=np.where(is_wrong, samples - reconstruction, 0),
-            is_missing=~np.concatenate([block.is_known for block in coded]),
-            is_used=np.concatenate([block.is_kept for block in coded]),
-            evidence=np.concatenate([evidence for _, evidence in blocks]),
+            is_missing=~is_known,
+            is_used=np.concatenate([block.is_kept for block in coded])[:, features],
+            evidence=np.concatenate([evidence for _, _, evidence in blocks]),
+            sizes=sizes[:, 0],
             transforms=None if self.robust is None else self.robust.to_affine(parameters),
         )
 

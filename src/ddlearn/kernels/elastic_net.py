@@ -2,24 +2,36 @@
 
 Each row holds one problem of its own:
 
-    minimise  x'Qx / 2 - c'x + l1 |x|_1 + l2 x'x / 2  over x with at most T nonzeros (and, if positive, none below 0),
+    minimise  F(x) = x'Qx / 2 - c'x + l1 |x|_1 + l2 x'x / 2  over x with at most T nonzeros (if positive, none below 0),
     Q = gram + coef' diag(weight) coef - directions' directions,        c = correlation + coef' pull.
 
 The budget T is room in memory: as long as a row stays below it, its code is the minimum over all x.
 
-Only a small active set of atoms, whose part of Q is copied, is worked on.  A pass of coordinate descent lets atoms in
-and finds signs; for given signs the rest is one linear system (feature-sign search, Lee, Battle, Raina and Ng 2007),
-solved by the Cholesky factor of Q + l2 on the atoms in use.  A step that would change a sign ends where the first
-coefficient becomes zero, and the next goes on without that atom; if the system is singular, so does a step along the
-dependence of its atoms.  Then the slopes c - Qx of all atoms are brought up to date, the duality gap is measured, and a
-few of the atoms whose slopes exceed l1 most are taken in.  No round raises the objective.
+**Rounds.**  At the start of a round the slopes c - Qx of all atoms are known, and from them the duality gap.  Then
+atoms enter one after another: the one of steepest slope takes a step, which changes the slopes of the others, until
+none exceeds l1 or a few have entered.  For the signs that they got, the minimum on the support is one linear system,
+solved by a Cholesky factor of Q + l2.  Atoms whose coefficients would change sign leave, all at once, and the system
+is solved again.  Where that does not lower F, the way there is taken carefully, from one atom whose coefficient becomes
+zero to the next, and never upwards (feature-sign search; Lee, Battle, Raina and Ng 2007); where atoms depend on each
+other, along the dependence.  So each round ends at the minimum for a support and signs, lower than that of the round
+before, and there are finitely many.
 
-The gap, for the problem as |b - Ax|^2 / 2 + l1 |x|_1 with A'A = Q + l2 and A'b = c, and with the residual r = b - Ax
-scaled down by s <= 1 until it is feasible for the dual, is
+**More atoms than features.**  The Gram matrix of atoms with few features, the rows of E, has a low rank.  Where more
+atoms are in use than there are features, the problem is smaller in terms of v = E'x: minimise
+
+    phi(v) = |v|^2 / 2 + |x(v)|^2 l2 / 2,        x(v) = soft(c - Ev, l1) / l2,
+
+which is smooth, and the dual of the elastic net up to its sign.  With F(x(v)) + phi(v) = |v - E'x(v)|^2 / 2 as the
+duality gap, Newton's method with the second derivatives I + E_S'E_S / l2, S the support of x(v), ends after a few steps
+(a semismooth Newton method; Li, Sun and Toh 2018).
+
+**The gap** of a round is that of the problem as |b - Ax|^2 / 2 + l1 |x|_1 with A'A = Q + l2 and A'b = c.  With the
+residual r = b - Ax scaled down by s <= 1 until it is feasible for the dual, it is
 
     gap = (1 - s)^2 |r|^2 / 2 + l1 |x|_1 - s x'A'r,        A'r = c - Qx - l2 x.
 
-The smallest helpers get arrays, not the workspace: to take an array out of it may cost an atomic reference count.
+Helpers that every round calls get arrays, not the workspace: to take an array out of a tuple may cost an atomic
+reference count.  What belongs to classes and directions stays in one, and is taken out only where there are any.
 """
 
 from typing import NamedTuple
@@ -27,355 +39,474 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from .codes import add_combination, store_row
+from .codes import add_combination, square_vector, store_row
 from .pursuit import SEARCH_BLOCK, allocate_rows
 
-# In one round atoms enter whose excess over l1 is at least this share of the largest: a few, and more when there are
-# many already. Atoms are alike, so that of those which look useful together most turn out to be of no use.
-_ENTERING_SHARE = 0.7
+# In one round a few atoms enter, and more when there are many already. Atoms are alike, so that of those which look
+# useful together most turn out to be of no use.
 _FEWEST_ENTERING = 4
 _ACTIVE_PER_ENTERING = 8
+# An atom enters with this share of the step that is best for it alone: those after it take over some of its work.
+_SHARE_OF_STEP = 0.3
+# Steps of Newton's method in terms of features, of which there are five to twenty, and halvings of a step.
+_MAX_NEWTON_STEPS = 50
+_MAX_HALVINGS = 20
+
+
+class Terms(NamedTuple):
+    """What classes and directions add to the problem of a row."""
+
+    coef: np.ndarray  # (n_classes, n_atoms)
+    directions: np.ndarray  # (n_rows * n_directions, n_atoms)
+    weighted: np.ndarray  # (n_classes,) the classes whose weight in this row is not zero
+    weight: np.ndarray  # (n_classes + n_directions,) and their weights; directions have -1
+    active_coef: np.ndarray  # (budget, n_classes + n_directions) of the active atoms: those classes, then directions
+    counts: np.ndarray  # (3,) the number of those classes, that of directions, and the first row of the latter
+
+
+class Solver(NamedTuple):
+    """The linear systems of the active set."""
+
+    kept: np.ndarray  # (budget,) positions in the active set of atoms that do not leave
+    factored: np.ndarray  # (budget,) the atoms in `factor`
+    factor: np.ndarray  # (budget, budget or a few more) Cholesky factor, lower, with inverses on its diagonal
+    solution: np.ndarray  # (budget,) the coefficients of the atoms kept
+    step: np.ndarray  # (budget,) to them, for all of the active set
+
+
+class Features(NamedTuple):
+    """The problem in terms of features."""
+
+    v: np.ndarray  # (n_features,)
+    excess: np.ndarray  # (n_features,) v - E'x(v)
+    step: np.ndarray  # (n_features,)
+    next_v: np.ndarray  # (n_features,) after it
+    next_slope: np.ndarray  # (n_atoms,) after it
+    is_in: np.ndarray  # (n_atoms,) which atoms are in the Hessian
+    hessian: np.ndarray  # (n_features, n_features or a few more) E_S'E_S, lower
+    factor: np.ndarray  # (n_features, n_features or a few more)
 
 
 class ElasticNetWorkspace(NamedTuple):
     """What one thread overwrites row after row."""
 
     correlation: np.ndarray  # (n_atoms,) c
-    slope: np.ndarray  # (n_atoms,) c - Qx
-    size: np.ndarray  # (n_atoms,) of the slopes of atoms that may enter, 0 for the others
-    ordered: np.ndarray  # (n_atoms,) the bits of `size` as integers
-    largest: np.ndarray  # (n_blocks,) of `ordered` in each block
+    slope: np.ndarray  # (n_atoms,) c - Qx; while atoms enter, 0 for active ones
+    bits: np.ndarray  # (n_atoms,) of the slopes, as integers
     active: np.ndarray  # (budget,) the atoms
+    active_slope: np.ndarray  # (budget,) at the start of a round
     coefficient: np.ndarray  # (budget,) of x
-    applied: np.ndarray  # (budget,) of x when the slopes were last brought up to date
-    inverse: np.ndarray  # (budget,) 1 / (Q + l2) on the diagonal
-    active_slope: np.ndarray  # (budget,)
-    active_gram: np.ndarray  # (budget, budget or a few more) Q on the active set
-    active_coef: np.ndarray  # (budget, n_classes + n_directions) of classes of nonzero weight, then of directions
-    used: np.ndarray  # (budget,) positions in the active set of nonzero coefficients
-    factored: np.ndarray  # (budget,) the atoms in `factor`
-    factor: np.ndarray  # (budget, budget or a few more) Cholesky factor, upper
-    column: np.ndarray  # (budget,) of it, while it is built
-    step: np.ndarray  # (budget,)
-    weighted: np.ndarray  # (n_classes,) the classes whose weight in this row is not zero
-    class_weight: np.ndarray  # (n_classes + n_directions,) and their weights; directions have -1
+    applied: np.ndarray  # (budget,) of x at the start of a round
+    stepped: np.ndarray  # (budget,) the same, and the steps of atoms that enter
+    sign: np.ndarray  # (budget,) that a coefficient has, or is to have
+    weighted: np.ndarray  # see Terms
+    weight: np.ndarray
+    active_coef: np.ndarray
+    counts: np.ndarray
+    solver: Solver
+    features: Features
     factors: np.ndarray  # (as many as there can be) of a combination of rows that is being added
     chosen: np.ndarray  # (the same) those rows
 
 
-def make_elastic_net_workspace(budget, n_atoms, n_classes, n_directions, dtype):
-    """Allocate the workspace of one thread."""
-    n_factors = max(budget, n_classes, n_directions, 1)
-    correlation, slope, size = allocate_rows(3, n_atoms, dtype)[:, :n_atoms]
-    ordered = size.view(np.int64 if size.itemsize == 8 else np.int32)
-    coefficient, applied, inverse, active_slope, column, step = allocate_rows(6, budget, dtype)[:, :budget]
-    return ElasticNetWorkspace(
-        correlation=correlation,
-        slope=slope,
-        size=size,
-        ordered=ordered,
-        largest=np.empty(-(-n_atoms // SEARCH_BLOCK), ordered.dtype),
-        active=np.empty(budget, np.int32),
-        coefficient=coefficient,
-        applied=applied,
-        inverse=inverse,
-        active_slope=active_slope,
-        active_gram=allocate_rows(budget, budget, dtype),
-        active_coef=np.empty((budget, n_classes + n_directions), dtype),
-        used=np.empty(budget, np.int32),
-        factored=np.empty(budget, np.int32),
-        factor=allocate_rows(budget, budget, dtype),
-        column=column,
-        step=step,
-        weighted=np.empty(n_classes, np.int32),
-        class_weight=np.empty(n_classes + n_directions, dtype),
-        factors=np.empty(n_factors, dtype),
-        chosen=np.empty(n_factors, np.int32),
+def make_elastic_net_workspace(budget, n_atoms, n_classes, n_directions, n_features, dtype):
+    """Allocate the workspace of one thread; ``n_features`` is 0 where features are not used."""
+    n_factors = max(budget, n_classes, n_directions, 4, n_atoms if n_features else 0)
+    correlation, slope, next_slope = allocate_rows(3, n_atoms, dtype)[:, :n_atoms]
+    factor, hessian, hessian_factor = (allocate_rows(size, size, dtype) for size in (budget, n_features, n_features))
+    kept, factored, active = np.empty((3, budget), np.int32)
+    is_in = np.empty(n_atoms if n_features else 0, np.bool_)
+    return ElasticNetWorkspace(  # type: ignore[call-arg]
+        correlation,
+        slope,
+        slope.view(np.int64 if slope.itemsize == 8 else np.int32),
+        active,
+        *np.empty((5, budget), dtype),
+        np.empty(n_classes, np.int32),
+        np.empty(n_classes + n_directions, dtype),
+        np.empty((budget, n_classes + n_directions), dtype),
+        np.empty(3, np.int64),
+        Solver(kept, factored, factor, *np.empty((2, budget), dtype)),
+        Features(*np.empty((4, n_features), dtype), next_slope, is_in, hessian, hessian_factor),  # type: ignore[call-arg]
+        np.empty(n_factors, dtype),
+        np.empty(n_factors, np.int32),
     )
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _visit_active(active_gram, active_slope, coefficient, inverse, n_active, l1, is_positive):
-    # One pass of coordinate descent over the active set; active_slope stays (c - Qx)[active].
-    zero = l1 - l1
-    for a in range(n_active):
-        before = coefficient[a]
-        slope = active_slope[a] + active_gram[a, a] * before
-        after = zero
-        if slope > l1:
-            after = (slope - l1) * inverse[a]
-        elif slope < -l1 and not is_positive:
-            after = (slope + l1) * inverse[a]
-        if after != before:
-            step = after - before
-            coefficient[a] = after
-            for b in range(n_active):
-                active_slope[b] -= step * active_gram[a, b]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _extend_factor(active_gram, used, factor, column, k, l2, pivot_floor):
-    # Append the column of the k-th atom in use to U, where U'U = Q + l2; return False if it depends on those before it.
-    atom = used[k]
-    for j in range(k):
-        column[j] = active_gram[atom, used[j]]
-    norm = active_gram[atom, atom] + l2
-    pivot = norm
-    for i in range(k):
-        entry = column[i] / factor[i, i]
-        column[i] = entry
-        pivot -= entry * entry
-        for j in range(i + 1, k):
-            column[j] -= entry * factor[i, j]
-    for i in range(k):
-        factor[i, k] = column[i]
-    factor[k, k] = np.sqrt(max(pivot, pivot - pivot))
-    return pivot > pivot_floor * norm
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _solve_factored(factor, step, n):
-    # Solve U'U step = step in place.
-    for i in range(n):
-        entry = step[i] / factor[i, i]
-        step[i] = entry
-        for j in range(i + 1, n):
-            step[j] -= entry * factor[i, j]
-    _solve_upper(factor, step, n)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _solve_upper(factor, step, n):
-    # Solve U step = step in place.
-    for i in range(n - 1, -1, -1):
-        total = step[i]
-        for j in range(i + 1, n):
-            total -= factor[i, j] * step[j]
-        step[i] = total / factor[i, i]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _find_null_direction(coefficient, used, factor, column, step, k, n_used):
-    # In place of the slopes in `step`, a direction along which Ax does not change: the k-th atom against those before
-    # it, of which it is a combination. It leads down, or is level, and some coefficient becomes zero on the way.
-    zero = step.dtype.type(0)
-    _solve_upper(factor, column, k)
-    rate = step[k]
-    for i in range(k):
-        rate -= column[i] * step[i]
-        step[i] = -column[i]
-    step[k] = 1
-    for i in range(k + 1, n_used):
-        step[i] = zero
-    ends = False
-    if rate >= zero:
-        for i in range(k + 1):
-            ends = ends or coefficient[used[i]] * step[i] < zero
-    if not ends:
-        for i in range(k + 1):
-            step[i] = -step[i]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _take_step(active_gram, active_slope, coefficient, used, step, longest, n_used, n_active):
-    # Go along the step until it ends, or a coefficient becomes zero; return whether it was taken whole.
-    zero = step.dtype.type(0)
-    share = longest
-    for i in range(n_used):
-        x = coefficient[used[i]]
-        if step[i] != zero and (x > zero) == (step[i] < zero):
-            share = min(share, -x / step[i])
-    is_whole = True
-    for i in range(n_used):
-        a = used[i]
-        x = coefficient[a]
-        after = x + share * step[i]
-        if (
-            step[i] != zero
-            and (x > zero) == (step[i] < zero)
-            and (-x / step[i] <= share or (x > zero) != (after > zero))
-        ):
-            after = zero
-            is_whole = False
-        coefficient[a] = after
-        for b in range(n_active):
-            active_slope[b] -= (after - x) * active_gram[a, b]
-    return is_whole
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _solve_signed(workspace, n_active, n_factored, l1, l2, pivot_floor):
-    # Move the coefficients in use to the minimum for their signs, dropping those that become zero on the way. The
-    # factor is kept as far as the atoms in it are still the same; return how many there are.
-    active, active_gram, active_slope = workspace.active, workspace.active_gram, workspace.active_slope
-    coefficient, used, factored = workspace.coefficient, workspace.used, workspace.factored
-    factor, column, step = workspace.factor, workspace.column, workspace.step
-    zero = l1 - l1
-    one = zero + 1
-    while True:
-        n_used = 0
-        n_same = 0
-        for a in range(n_active):
-            x = coefficient[a]
-            if x == zero:
-                continue
-            if n_same == n_used and n_used < n_factored and factored[n_used] == active[a]:
-                n_same += 1
-            used[n_used] = a
-            factored[n_used] = active[a]
-            step[n_used] = active_slope[a] - l2 * x - (l1 if x > zero else -l1)
-            n_used += 1
-        n_factored = n_same
-        while n_factored < n_used and _extend_factor(active_gram, used, factor, column, n_factored, l2, pivot_floor):
-            n_factored += 1
-        longest = one
-        if n_factored == n_used:
-            _solve_factored(factor, step, n_used)
-        else:
-            _find_null_direction(coefficient, used, factor, column, step, n_factored, n_used)
-            longest = step.dtype.type(np.inf)
-        if _take_step(active_gram, active_slope, coefficient, used, step, longest, n_used, n_active):
-            return n_factored
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _apply(gram, coef, directions, first_direction, n_directions, workspace, n_active, n_weighted):
-    # slope -= Q (coefficient - applied), over all atoms.
-    slope, factors, chosen = workspace.slope, workspace.factors, workspace.chosen
-    active, coefficient, applied = workspace.active, workspace.coefficient, workspace.applied
-    active_coef, weighted, class_weight = workspace.active_coef, workspace.weighted, workspace.class_weight
-    zero = slope.dtype.type(0)
-    n_changed = 0
-    for a in range(n_active):
-        if coefficient[a] != applied[a]:
-            factors[n_changed] = applied[a] - coefficient[a]
-            chosen[n_changed] = active[a]
-            n_changed += 1
-    add_combination(factors, chosen, n_changed, gram, slope)
-    if n_weighted > 0:
-        for j in range(n_weighted):
-            factors[j] = zero
-        for a in range(n_active):
-            for j in range(n_weighted):
-                factors[j] += (applied[a] - coefficient[a]) * active_coef[a, j]
-        for j in range(n_weighted):
-            factors[j] *= class_weight[j]
-        add_combination(factors, weighted, n_weighted, coef, slope)
-    if n_directions > 0:
-        for d in range(n_directions):
-            factors[d] = zero
-            chosen[d] = first_direction + d
-        for a in range(n_active):
-            for d in range(n_directions):
-                factors[d] += (coefficient[a] - applied[a]) * active_coef[a, n_weighted + d]
-        add_combination(factors, chosen, n_directions, directions, slope)
-    for a in range(n_active):
-        applied[a] = coefficient[a]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _drop_zeros(workspace, n_active, n_columns):
-    # Atoms without coefficient leave the active set; the others move up, which overwrites no place still to be read.
-    active, coefficient, applied = workspace.active, workspace.coefficient, workspace.applied
-    inverse, active_gram, active_coef = workspace.inverse, workspace.active_gram, workspace.active_coef
-    kept = workspace.used
-    n_kept = 0
-    for a in range(n_active):
-        if coefficient[a] != 0:
-            kept[n_kept] = a
-            n_kept += 1
-    if n_kept == n_active:
-        return n_active
-    for a in range(n_kept):
-        old = kept[a]
-        active[a] = active[old]
-        coefficient[a] = coefficient[old]
-        applied[a] = applied[old]
-        inverse[a] = inverse[old]
-        for b in range(n_kept):
-            active_gram[a, b] = active_gram[old, kept[b]]
-        for j in range(n_columns):
-            active_coef[a, j] = active_coef[old, j]
-    return n_kept
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _enter(gram, coef, directions, first_direction, n_directions, workspace, n_active, n_weighted, l2, atom, start):
-    # The atom joins the active set with coefficient `start`, which the slopes know nothing of yet.
-    active, coefficient, applied = workspace.active, workspace.coefficient, workspace.applied
-    inverse, active_gram, active_coef = workspace.inverse, workspace.active_gram, workspace.active_coef
-    weighted, class_weight = workspace.weighted, workspace.class_weight
-    zero = gram.dtype.type(0)
-    one = gram.dtype.type(1)
-    active[n_active] = atom
-    coefficient[n_active] = start
-    applied[n_active] = zero
-    for j in range(n_weighted):
-        active_coef[n_active, j] = coef[weighted[j], atom]
-    for d in range(n_directions):
-        active_coef[n_active, n_weighted + d] = directions[first_direction + d, atom]
-    for a in range(n_active + 1):
-        entry = gram[atom, active[a]]
-        for j in range(n_weighted + n_directions):
-            entry += class_weight[j] * active_coef[n_active, j] * active_coef[a, j]
-        active_gram[n_active, a] = entry
-        active_gram[a, n_active] = entry
-    norm = active_gram[n_active, n_active] + l2
-    inverse[n_active] = one / norm if norm > zero else zero  # an atom of norm zero never gets a coefficient
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _find_largest(ordered, largest):
-    # The first position of the largest number, from the largest of each block.
-    best = 0
-    for block in range(largest.shape[0]):
-        if largest[block] > largest[best]:
-            best = block
-    for k in range(best * SEARCH_BLOCK, ordered.shape[0]):
-        if ordered[k] == largest[best]:
+def _find_steepest(bits, mask):
+    # The first position of the largest slope, in size if `mask` takes the sign away. The bits of floats that are not
+    # negative sort like the floats, and an integer maximum over a fixed number of entries is a few vector instructions.
+    n_atoms = bits.shape[0]
+    n_blocks = n_atoms // SEARCH_BLOCK
+    largest = mask - mask
+    start = 0
+    for block in range(n_blocks):
+        in_block = mask - mask
+        for k in range(SEARCH_BLOCK):
+            in_block = max(in_block, bits[block * SEARCH_BLOCK + k] & mask)
+        if in_block > largest:
+            largest = in_block
+            start = block * SEARCH_BLOCK
+    in_block = mask - mask
+    for k in range(n_blocks * SEARCH_BLOCK, n_atoms):
+        in_block = max(in_block, bits[k] & mask)
+    if in_block > largest:
+        largest = in_block
+        start = n_blocks * SEARCH_BLOCK
+    for k in range(start, n_atoms):
+        if bits[k] & mask == largest:
             return k
     return 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _size_block(ordered, largest, block):
-    low = block * SEARCH_BLOCK
-    in_block = ordered[low]
-    for k in range(low, min(low + SEARCH_BLOCK, ordered.shape[0])):
-        in_block = max(in_block, ordered[k])
-    largest[block] = in_block
+# Additions may be reordered in the next two ("reassoc"), or the sums would not be vectorised; four rows at a time read
+# the new row once for four. As fast as LAPACK for tens of atoms.
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
+def _eliminate(factor, k):
+    # Row k of the factor in place of that of the matrix; return the pivot.
+    pivot = factor[k, k]
+    zero = pivot - pivot
+    i = 0
+    while i + 3 < k:
+        first = zero
+        second = zero
+        third = zero
+        fourth = zero
+        for j in range(i):
+            entry = factor[k, j]
+            first += entry * factor[i, j]
+            second += entry * factor[i + 1, j]
+            third += entry * factor[i + 2, j]
+            fourth += entry * factor[i + 3, j]
+        a = (factor[k, i] - first) * factor[i, i]
+        b = (factor[k, i + 1] - second - a * factor[i + 1, i]) * factor[i + 1, i + 1]
+        c = (factor[k, i + 2] - third - a * factor[i + 2, i] - b * factor[i + 2, i + 1]) * factor[i + 2, i + 2]
+        d = factor[k, i + 3] - fourth - a * factor[i + 3, i] - b * factor[i + 3, i + 1] - c * factor[i + 3, i + 2]
+        d *= factor[i + 3, i + 3]
+        factor[k, i] = a
+        factor[k, i + 1] = b
+        factor[k, i + 2] = c
+        factor[k, i + 3] = d
+        pivot -= a * a + b * b + c * c + d * d
+        i += 4
+    while i < k:
+        total = zero
+        for j in range(i):
+            total += factor[k, j] * factor[i, j]
+        entry = (factor[k, i] - total) * factor[i, i]
+        factor[k, i] = entry
+        pivot -= entry * entry
+        i += 1
+    return pivot
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
+def _solve_factored(factor, solution, n):
+    # Solve LL' solution = solution in place.
+    for i in range(n):
+        total = solution[i]
+        for j in range(i):
+            total -= factor[i, j] * solution[j]
+        solution[i] = total * factor[i, i]
+    for i in range(n - 1, -1, -1):
+        entry = solution[i] * factor[i, i]
+        solution[i] = entry
+        for j in range(i):
+            solution[j] -= entry * factor[i, j]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _size_slopes(slope, active, n_active, is_positive, size, ordered, largest):
-    # What the slopes of atoms outside the active set amount to; return the atom of the largest.
-    if is_positive:
-        for k in range(slope.shape[0]):
-            size[k] = (abs(slope[k]) + slope[k]) / 2
-    else:
-        for k in range(slope.shape[0]):
-            size[k] = abs(slope[k])
+def _multiply(gram, terms, active, n_columns, a, b):
+    # Q for two atoms of the active set.
+    entry = gram[active[a], active[b]]
+    if n_columns > 0:
+        for j in range(n_columns):
+            entry += terms.weight[j] * terms.active_coef[a, j] * terms.active_coef[b, j]
+    return entry
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _factorise(gram, terms, solver, active, n_kept, n_factored, n_columns, l2, pivot_floor, drops_dependent):
+    # The factor of Q + l2 on the atoms kept, of which the first `n_factored` may be in it. An atom that depends on
+    # those before it is dropped, or ends it. Return how many are kept, and how many are in the factor.
+    kept, factored, factor = solver.kept, solver.factored, solver.factor
+    k = 0
+    while k < n_factored and k < n_kept and factored[k] == active[kept[k]]:
+        k += 1
+    while k < n_kept:
+        atom = active[kept[k]]
+        factored[k] = atom
+        for i in range(k + 1):
+            factor[k, i] = gram[atom, factored[i]]
+        if n_columns > 0:
+            weight, active_coef = terms.weight, terms.active_coef
+            for j in range(n_columns):
+                scaled = weight[j] * active_coef[kept[k], j]
+                for i in range(k + 1):
+                    factor[k, i] += scaled * active_coef[kept[i], j]
+        factor[k, k] += l2
+        norm = factor[k, k]
+        pivot = _eliminate(factor, k)
+        if pivot > pivot_floor * norm:
+            factor[k, k] = 1 / np.sqrt(pivot)
+            k += 1
+        elif drops_dependent:
+            n_kept -= 1
+            for i in range(k, n_kept):
+                kept[i] = kept[i + 1]
+        else:
+            break
+    return n_kept, k
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _solve_kept(correlation, solver, active, sign, n_kept, l1):
+    # The coefficients of the atoms kept that are best for their signs.
+    kept, solution = solver.kept, solver.solution
+    for i in range(n_kept):
+        solution[i] = correlation[active[kept[i]]] - l1 * sign[kept[i]]
+    _solve_factored(solver.factor, solution, n_kept)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _solve_boldly(
+    gram, terms, correlation, solver, active, active_slope, coefficient, sign, n_active, n_factored, n_columns, numbers
+):
+    # The minimum for the signs, without atoms whose coefficients would change theirs. It is taken if it lowers F.
+    # Return whether it does, and how many atoms are in the factor.
+    kept, solution, step = solver.kept, solver.solution, solver.step
+    l1, l2, pivot_floor = numbers
+    zero = l1 - l1
+    n_kept = n_active
     for a in range(n_active):
-        size[active[a]] = 0
-    for block in range(largest.shape[0]):
-        _size_block(ordered, largest, block)
-    return _find_largest(ordered, largest)
+        kept[a] = a
+    while True:
+        n_kept, n_factored = _factorise(
+            gram, terms, solver, active, n_kept, n_factored, n_columns, l2, pivot_floor, True
+        )
+        _solve_kept(correlation, solver, active, sign, n_kept, l1)
+        n_right = 0
+        for i in range(n_kept):
+            if solution[i] * sign[kept[i]] > zero:
+                kept[n_right] = kept[i]
+                n_right += 1
+        if n_right == n_kept:
+            break
+        n_kept = n_right
+    # By how much F falls, from the step and the derivative, not as a difference of values that are nearly equal. On the
+    # atoms kept, (Q + l2) step is the derivative.
+    for a in range(n_active):
+        step[a] = -coefficient[a]
+    for i in range(n_kept):
+        step[kept[i]] += solution[i]
+    decrease = zero
+    i = 0
+    for a in range(n_active):
+        derivative = active_slope[a] - l2 * coefficient[a] - l1 * sign[a]
+        product = derivative
+        if i < n_kept and kept[i] == a:
+            i += 1
+        elif step[a] != zero:
+            product = l2 * step[a]
+            for b in range(n_active):
+                product += _multiply(gram, terms, active, n_columns, a, b) * step[b]
+        decrease += step[a] * (derivative - product / 2)
+    if not decrease > zero:
+        return False, n_factored
+    for a in range(n_active):
+        coefficient[a] = zero
+    for i in range(n_kept):
+        coefficient[kept[i]] = solution[i]
+    return True, n_factored
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _measure_gap(slope, correlation, active, coefficient, n_active, largest, energy, l1, l2, is_positive):
-    # The duality gap; `largest` is that of the slopes outside the active set.
+def _find_null_direction(solver, sign, k):
+    # In `solution`, a direction along which Ax does not change: the k-th atom kept against those before it, of which it
+    # is a combination. |x|_1 does not grow along it.
+    kept, factor, solution = solver.kept, solver.factor, solver.solution
+    rate = -sign[kept[k]]
+    for i in range(k):
+        solution[i] = factor[k, i]
+    for i in range(k - 1, -1, -1):
+        solution[i] *= factor[i, i]
+        for j in range(i):
+            solution[j] -= solution[i] * factor[i, j]
+        rate += solution[i] * sign[kept[i]]
+    solution[k] = 1 if rate > 0 else -1
+    for i in range(k):
+        solution[i] *= -solution[k]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _solve_carefully(
+    gram, terms, correlation, solver, active, coefficient, sign, n_active, n_factored, n_columns, numbers
+):
+    # Towards the minimum for the signs, each step as far as no coefficient changes its sign. Return how many atoms are
+    # in the factor.
+    kept, solution = solver.kept, solver.solution
+    l1, l2, pivot_floor = numbers
+    zero = l1 - l1
+    n_kept = n_active
+    for a in range(n_active):
+        kept[a] = a
+    while True:
+        _, n_factored = _factorise(gram, terms, solver, active, n_kept, n_factored, n_columns, l2, pivot_floor, False)
+        share = zero + 1
+        n_moving = n_kept
+        if n_factored == n_kept:
+            _solve_kept(correlation, solver, active, sign, n_kept, l1)
+            for i in range(n_kept):
+                solution[i] -= coefficient[kept[i]]
+        else:
+            _find_null_direction(solver, sign, n_factored)
+            share = zero + np.inf
+            n_moving = n_factored + 1
+        leaving = -1
+        for i in range(n_moving):
+            towards_zero = -solution[i] * sign[kept[i]]
+            if towards_zero > zero and abs(coefficient[kept[i]]) <= share * towards_zero:
+                share = abs(coefficient[kept[i]]) / towards_zero
+                leaving = i
+        if n_factored < n_kept and leaving < 0:
+            return n_factored
+        for i in range(n_moving):
+            coefficient[kept[i]] += share * solution[i]
+        if leaving < 0:
+            return n_factored
+        coefficient[kept[leaving]] = zero
+        n_kept -= 1
+        for i in range(leaving, n_kept):
+            kept[i] = kept[i + 1]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _copy_columns(terms, a, atom):
+    # What classes and directions have to say of the active atom a.
+    n_weighted, n_directions, first_direction = terms.counts
+    for j in range(n_weighted):
+        terms.active_coef[a, j] = terms.coef[terms.weighted[j], atom]
+    for d in range(n_directions):
+        terms.active_coef[a, n_weighted + d] = terms.directions[first_direction + d, atom]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _add_columns(terms, factors, chosen, slope):
+    # slope += coef' diag(weight) factors for the classes, and for directions, whose weight is -1, likewise.
+    n_weighted, n_directions, first_direction = terms.counts
+    for j in range(n_weighted + n_directions):
+        factors[j] *= terms.weight[j]
+    add_combination(factors, terms.weighted, n_weighted, terms.coef, slope)
+    for d in range(n_directions):
+        factors[d] = factors[n_weighted + d]
+        chosen[d] = first_direction + d
+    add_combination(factors, chosen, n_directions, terms.directions, slope)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _apply(gram, terms, slope, factors, chosen, active, coefficient, stepped, n_active, n_columns):
+    # slope -= Q (coefficient - stepped) over all atoms.
+    for a in range(n_active):
+        factors[a] = stepped[a] - coefficient[a]
+    add_combination(factors, active, n_active, gram, slope)
+    if n_columns > 0:
+        active_coef = terms.active_coef
+        for j in range(n_columns):
+            factors[j] = slope.dtype.type(0)
+        for a in range(n_active):
+            for j in range(n_columns):
+                factors[j] += (stepped[a] - coefficient[a]) * active_coef[a, j]
+        _add_columns(terms, factors, chosen, slope)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _let_enter(gram, terms, workspace, n_active, n_columns, l1, l2, mask):
+    # Atoms of steep slopes join the active set, and the slopes of all follow their steps. Return how many are active.
+    slope, bits, factors, chosen = workspace.slope, workspace.bits, workspace.factors, workspace.chosen
+    active, active_slope, sign = workspace.active, workspace.active_slope, workspace.sign
+    coefficient, applied, stepped = workspace.coefficient, workspace.applied, workspace.stepped
+    zero = l1 - l1
+    one = zero + 1
+    share = gram.dtype.type(_SHARE_OF_STEP)
+    n_before = n_active
+    n_most = min(active.shape[0], n_active + _FEWEST_ENTERING + n_active // _ACTIVE_PER_ENTERING)
+    while n_active < n_most:
+        top = _find_steepest(bits, mask)
+        is_above = slope[top] > zero
+        excess = (slope[top] if is_above or mask < 0 else -slope[top]) - l1
+        if excess <= zero:
+            break
+        active[n_active] = top
+        if n_columns > 0:
+            _copy_columns(terms, n_active, top)
+        norm = _multiply(gram, terms, active, n_columns, n_active, n_active) + l2
+        if norm <= zero:
+            break
+        step = share * (excess if is_above else -excess) / norm
+        active_slope[n_active] = slope[top]
+        for a in range(n_before, n_active):  # whose steps have changed the slope that it had
+            active_slope[n_active] += stepped[a] * _multiply(gram, terms, active, n_columns, a, n_active)
+        coefficient[n_active] = zero
+        applied[n_active] = zero
+        stepped[n_active] = step
+        sign[n_active] = one if is_above else -one
+        for k in range(slope.shape[0]):
+            slope[k] -= step * gram[top, k]
+        if n_columns > 0:
+            for j in range(n_columns):
+                factors[j] = -step * terms.active_coef[n_active, j]
+            _add_columns(terms, factors, chosen, slope)
+        n_active += 1
+        for a in range(n_active):
+            slope[active[a]] = zero
+    for a in range(n_active):
+        slope[active[a]] = active_slope[a]
+        for b in range(n_before, n_active):
+            slope[active[a]] -= stepped[b] * _multiply(gram, terms, active, n_columns, b, a)
+    return n_active
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _drop_zeros(terms, slope, active, active_slope, coefficient, applied, stepped, sign, n_active, n_columns):
+    # Atoms without coefficient leave the active set, and a round begins for the others, whose slopes are taken out of
+    # those of all. Return how many are active.
+    zero = slope.dtype.type(0)
+    one = slope.dtype.type(1)
+    n_kept = 0
+    for a in range(n_active):
+        x = coefficient[a]
+        if x != zero:
+            atom = active[a]
+            active[n_kept] = atom
+            active_slope[n_kept] = slope[atom]
+            slope[atom] = zero
+            coefficient[n_kept] = x
+            applied[n_kept] = x
+            stepped[n_kept] = x
+            sign[n_kept] = one if x > zero else -one
+            if n_columns > 0:
+                for j in range(n_columns):
+                    terms.active_coef[n_kept, j] = terms.active_coef[a, j]
+            n_kept += 1
+    return n_kept
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _measure_gap(correlation, active, active_slope, coefficient, n_active, steepest, energy, l1, l2, is_positive):
+    # The duality gap; `steepest` is the largest slope outside the active set.
     zero = l1 - l1
     size = zero
     product = zero
     explained = zero
     for a in range(n_active):
-        residual_slope = slope[active[a]] - l2 * coefficient[a]
-        largest = max(largest, residual_slope if is_positive else abs(residual_slope))
-        size += abs(coefficient[a])
-        product += coefficient[a] * residual_slope
-        explained += coefficient[a] * correlation[active[a]]
-    scale = l1 / max(largest, l1)
+        x = coefficient[a]
+        residual_slope = active_slope[a] - l2 * x
+        steepest = max(steepest, residual_slope if is_positive else abs(residual_slope))
+        size += abs(x)
+        product += x * residual_slope
+        explained += x * correlation[active[a]]
+    scale = l1 / max(steepest, l1)
     squared_residual = max(energy - explained - product, zero)
     return (1 - scale) * (1 - scale) * squared_residual / 2 + l1 * size - scale * product
 
@@ -391,6 +522,170 @@ def _has_moved(coefficient, applied, n_active, rounding):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _combine_atoms(atoms, active, coefficient, n_active, v):
+    # v = E'x.
+    for m in range(v.shape[0]):
+        v[m] = 0
+    add_combination(coefficient, active, n_active, atoms, v)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _measure_slopes(by_feature, correlation, v, factors, chosen, slope):
+    # slope = c - Ev.
+    for k in range(slope.shape[0]):
+        slope[k] = correlation[k]
+    for m in range(v.shape[0]):
+        factors[m] = -v[m]
+        chosen[m] = m
+    add_combination(factors, chosen, v.shape[0], by_feature, slope)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
+def _measure_phi(v, slope, l1, l2, is_positive):
+    total = l1 - l1
+    for k in range(slope.shape[0]):
+        above = (slope[k] if is_positive else abs(slope[k])) - l1
+        above = (above + abs(above)) / 2
+        total += above * above
+    return (square_vector(v) + total / l2) / 2
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _update_hessian(atoms, slope, l1, is_positive, hessian, is_in, factors, chosen):
+    # E_S'E_S gains the atoms that come into S and loses those that leave it, four at a time. Return whether any does.
+    zero = l1 - l1
+    one = zero + 1
+    last = slope.shape[0] - 1
+    n_changed = 0
+    has_changed = False
+    for k in range(slope.shape[0]):
+        enters = slope[k] > l1 or (slope[k] < -l1 and not is_positive)
+        if enters != is_in[k]:
+            is_in[k] = enters
+            has_changed = True
+            factors[n_changed] = one if enters else -one
+            chosen[n_changed] = k
+            n_changed += 1
+        if n_changed == 4 or (n_changed > 0 and k == last):
+            for i in range(n_changed, 4):
+                factors[i] = zero
+                chosen[i] = k
+            n_changed = 0
+            a, b, c, d = chosen[0], chosen[1], chosen[2], chosen[3]
+            for m in range(atoms.shape[1]):
+                factor_a = factors[0] * atoms[a, m]
+                factor_b = factors[1] * atoms[b, m]
+                factor_c = factors[2] * atoms[c, m]
+                factor_d = factors[3] * atoms[d, m]
+                for n in range(m + 1):
+                    hessian[m, n] += (factor_a * atoms[a, n] + factor_b * atoms[b, n]) + (
+                        factor_c * atoms[c, n] + factor_d * atoms[d, n]
+                    )
+    return has_changed
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _find_newton_step(atoms, slope, features, factors, chosen, l1, l2):
+    # The excess v - E'x(v), and the step that would remove it if S stayed the same.
+    v, excess, step, is_in = features.v, features.excess, features.step, features.is_in
+    hessian, factor = features.hessian, features.factor
+    one = l1 / l1
+    n_chosen = 0
+    for k in range(slope.shape[0]):
+        if is_in[k]:
+            factors[n_chosen] = (l1 - slope[k] if slope[k] > l1 else -l1 - slope[k]) / l2
+            chosen[n_chosen] = k
+            n_chosen += 1
+    for m in range(v.shape[0]):
+        excess[m] = v[m]
+    add_combination(factors, chosen, n_chosen, atoms, excess)
+    for m in range(v.shape[0]):
+        for n in range(m + 1):
+            factor[m, n] = hessian[m, n]
+        factor[m, m] += l2
+        factor[m, m] = one / np.sqrt(_eliminate(factor, m))
+        step[m] = l2 * excess[m]
+    _solve_factored(factor, step, v.shape[0])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _solve_in_features(atoms, by_feature, workspace, n_active, l1, l2, is_positive, rounding, tolerance):
+    # Newton's method on phi from v = E'x, until S does not change or nothing is left of the gap. The code that it finds
+    # becomes the current one if there is room for it. Return how many atoms the code has.
+    slope, features, factors, chosen = workspace.slope, workspace.features, workspace.factors, workspace.chosen
+    correlation, active, coefficient = workspace.correlation, workspace.active, workspace.coefficient
+    v, next_v, next_slope, step = features.v, features.next_v, features.next_slope, features.step
+    one = l1 / l1
+    features.hessian[:] = 0
+    features.is_in[:] = False
+    _combine_atoms(atoms, active, coefficient, n_active, v)
+    _measure_slopes(by_feature, correlation, v, factors, chosen, slope)
+    phi = _measure_phi(v, slope, l1, l2, is_positive)
+    for _ in range(_MAX_NEWTON_STEPS):
+        if not _update_hessian(atoms, slope, l1, is_positive, features.hessian, features.is_in, factors, chosen):
+            break
+        _find_newton_step(atoms, slope, features, factors, chosen, l1, l2)
+        if square_vector(features.excess) <= tolerance:
+            break
+        for m in range(v.shape[0]):
+            next_v[m] = v[m] - step[m]
+        _measure_slopes(by_feature, correlation, next_v, factors, chosen, next_slope)
+        next_phi = _measure_phi(next_v, next_slope, l1, l2, is_positive)
+        share = one
+        limit = phi + rounding * phi
+        for _ in range(_MAX_HALVINGS):
+            if next_phi <= limit:
+                break
+            share = share / 2
+            for m in range(v.shape[0]):
+                next_v[m] = v[m] - share * step[m]
+            for k in range(slope.shape[0]):
+                next_slope[k] = (slope[k] + next_slope[k]) / 2
+            next_phi = _measure_phi(next_v, next_slope, l1, l2, is_positive)
+        if next_phi > limit:
+            break
+        phi = next_phi
+        v[:] = next_v
+        slope[:] = next_slope
+    n_used = 0
+    for k in range(slope.shape[0]):
+        n_used += slope[k] > l1 or (slope[k] < -l1 and not is_positive)
+    if n_used <= active.shape[0]:
+        n_active = 0
+        for k in range(slope.shape[0]):
+            if slope[k] > l1 or (slope[k] < -l1 and not is_positive):
+                active[n_active] = k
+                coefficient[n_active] = (slope[k] - l1 if slope[k] > l1 else slope[k] + l1) / l2
+                n_active += 1
+    _combine_atoms(atoms, active, coefficient, n_active, v)
+    _measure_slopes(by_feature, correlation, v, factors, chosen, slope)
+    return n_active
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _begin_row(terms, weight, pull, i, energy, factors, chosen, correlation):
+    # The terms of a row, and c in place of its correlations; return the number of classes of nonzero weight, and |b|^2.
+    n_pulling = 0
+    n_weighted = 0
+    for j in range(weight.shape[1]):
+        if weight[i, j] != 0:
+            terms.weighted[n_weighted] = j
+            terms.weight[n_weighted] = weight[i, j]
+            n_weighted += 1
+        if pull[i, j] != 0:
+            chosen[n_pulling] = j
+            factors[n_pulling] = pull[i, j]
+            n_pulling += 1
+            if weight[i, j] > 0:
+                energy += pull[i, j] * pull[i, j] / weight[i, j]
+    for d in range(terms.counts[1]):
+        terms.weight[n_weighted + d] = -1
+    terms.counts[0] = n_weighted
+    add_combination(factors, chosen, n_pulling, terms.coef, correlation)
+    return n_weighted, energy
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def solve_elastic_net_rows(
     gram,  # (n_atoms, n_atoms)
     correlations,  # (n_rows, n_atoms)
@@ -398,6 +693,8 @@ def solve_elastic_net_rows(
     weight,  # (n_rows, n_classes)
     pull,  # (n_rows, n_classes)
     directions,  # (n_rows * n_directions, n_atoms) those of the first row first
+    atoms,  # (n_atoms, n_features) whose products are the Gram matrix; without features, only that is used
+    by_feature,  # (n_features, n_atoms) the same, one row per feature
     energies,  # (n_rows,) |y|^2
     l1,  # positive
     l2,
@@ -406,105 +703,77 @@ def solve_elastic_net_rows(
     max_rounds,  # ... or after this many rounds
     pivot_floor,  # share of an atom's squared norm below which it depends on others
     rounding,  # share of the largest coefficient below which a change is none
+    mask,  # the bits of a slope that make its size; all of them, which is -1, if positive
     workspace,
     indices,  # in and out, (n_rows, budget): where a row starts, and its code
     values,  # in and out, (n_rows, budget)
     gaps,  # out, (n_rows,)
 ):
     """Solve the problem of the module's docstring for every row, starting from the codes given."""
-    zero = gram.dtype.type(0)
     n_rows, n_atoms = correlations.shape
-    n_classes = coef.shape[0]
-    n_directions = directions.shape[0] // max(n_rows, 1)
-    budget = indices.shape[1]
-    correlation, slope = workspace.correlation, workspace.slope
-    size, ordered, largest = workspace.size, workspace.ordered, workspace.largest
-    active, coefficient, applied = workspace.active, workspace.coefficient, workspace.applied
-    inverse, active_slope, active_gram = workspace.inverse, workspace.active_slope, workspace.active_gram
-    weighted, class_weight = workspace.weighted, workspace.class_weight
-    factors, chosen = workspace.factors, workspace.chosen
+    n_directions, n_features = directions.shape[0] // max(n_rows, 1), atoms.shape[1]
+    correlation, slope, bits = workspace.correlation, workspace.slope, workspace.bits
+    active, active_slope, sign = workspace.active, workspace.active_slope, workspace.sign
+    coefficient, applied, stepped = workspace.coefficient, workspace.applied, workspace.stepped
+    factors, chosen, solver = workspace.factors, workspace.chosen, workspace.solver
+    terms = Terms(coef, directions, workspace.weighted, workspace.weight, workspace.active_coef, workspace.counts)
+    numbers = l1, l2, pivot_floor
 
     for i in range(n_rows):
-        first_direction = i * n_directions
-        energy = energies[i]
-        n_pulling = 0
-        n_weighted = 0
-        for j in range(n_classes):
-            if weight[i, j] != zero:
-                weighted[n_weighted] = j
-                class_weight[n_weighted] = weight[i, j]
-                n_weighted += 1
-            if pull[i, j] != zero:
-                chosen[n_pulling] = j
-                factors[n_pulling] = pull[i, j]
-                n_pulling += 1
-                if weight[i, j] > zero:
-                    energy += pull[i, j] * pull[i, j] / weight[i, j]
-        for d in range(n_directions):
-            class_weight[n_weighted + d] = -1
         for k in range(n_atoms):
             correlation[k] = correlations[i, k]
-        add_combination(factors, chosen, n_pulling, coef, correlation)
+        terms.counts[1] = n_directions
+        terms.counts[2] = i * n_directions
+        n_weighted, energy = _begin_row(terms, weight, pull, i, energies[i], factors, chosen, correlation)
+        n_columns = n_weighted + n_directions
         for k in range(n_atoms):
             slope[k] = correlation[k]
-
         n_active = 0
-        for t in range(budget):
-            if values[i, t] == zero:
-                break
-            if is_positive and values[i, t] < zero:
-                continue
-            _enter(
-                gram,
-                coef,
-                directions,
-                first_direction,
-                n_directions,
-                workspace,
-                n_active,
-                n_weighted,
-                l2,
-                indices[i, t],
-                values[i, t],
-            )
+        while n_active < indices.shape[1] and values[i, n_active] != 0:
+            x = values[i, n_active]
+            active[n_active] = indices[i, n_active]
+            coefficient[n_active] = x - x if is_positive and x < 0 else x
+            applied[n_active] = x - x
+            stepped[n_active] = x - x
+            if n_columns > 0:
+                _copy_columns(terms, n_active, active[n_active])
             n_active += 1
         n_factored = 0
         is_settled = False
+        uses_features = n_features > 0 and n_columns == 0
         for _ in range(max_rounds):
-            _apply(gram, coef, directions, first_direction, n_directions, workspace, n_active, n_weighted)
-            top = _size_slopes(slope, active, n_active, is_positive, size, ordered, largest)
-            gaps[i] = _measure_gap(
-                slope, correlation, active, coefficient, n_active, size[top], energy, l1, l2, is_positive
-            )
-            if gaps[i] <= tolerances[i]:
-                break
-            n_active = _drop_zeros(workspace, n_active, n_weighted + n_directions)
-            n_before = n_active
-            n_most = min(budget, n_active + _FEWEST_ENTERING + n_active // _ACTIVE_PER_ENTERING)
-            entry = l1 + _ENTERING_SHARE * (size[top] - l1)
-            while n_active < n_most and size[top] > l1 and size[top] >= entry:
-                _enter(
-                    gram,
-                    coef,
-                    directions,
-                    first_direction,
-                    n_directions,
-                    workspace,
-                    n_active,
-                    n_weighted,
-                    l2,
-                    top,
-                    zero,
+            if uses_features and n_active > n_features:
+                n_active = _solve_in_features(
+                    atoms, by_feature, workspace, n_active, l1, l2, is_positive, rounding, rounding * tolerances[i]
                 )
-                n_active += 1
-                size[top] = zero
-                _size_block(ordered, largest, top // SEARCH_BLOCK)
-                top = _find_largest(ordered, largest)
-            if is_settled and n_active == n_before:
+                uses_features = False
+            elif n_active > 0:
+                _apply(gram, terms, slope, factors, chosen, active, coefficient, stepped, n_active, n_columns)
+            n_active = _drop_zeros(
+                terms, slope, active, active_slope, coefficient, applied, stepped, sign, n_active, n_columns
+            )
+            steepest = slope[_find_steepest(bits, mask)]
+            steepest = steepest if is_positive else abs(steepest)
+            gaps[i] = _measure_gap(
+                correlation, active, active_slope, coefficient, n_active, steepest, energy, l1, l2, is_positive
+            )
+            if gaps[i] <= tolerances[i] or is_settled:
                 break
-            for a in range(n_active):
-                active_slope[a] = slope[active[a]]
-            _visit_active(active_gram, active_slope, coefficient, inverse, n_active, l1, is_positive)
-            n_factored = _solve_signed(workspace, n_active, n_factored, l1, l2, pivot_floor)
-            is_settled = not _has_moved(coefficient, applied, n_active, rounding)
+            n_before = n_active
+            n_active = _let_enter(gram, terms, workspace, n_active, n_columns, l1, l2, mask)
+            is_lower, n_factored = _solve_boldly(
+                *(gram, terms, correlation, solver, active, active_slope, coefficient, sign),
+                *(n_active, n_factored, n_columns, numbers),
+            )
+            has_moved = is_lower and _has_moved(coefficient, applied, n_active, rounding)
+            n_tried = n_active
+            while not has_moved and n_tried > 0:
+                n_factored = _solve_carefully(
+                    *(gram, terms, correlation, solver, active, coefficient, sign),
+                    *(n_tried, n_factored, n_columns, numbers),
+                )
+                has_moved = _has_moved(coefficient, applied, n_active, rounding)
+                # Atoms that enter with nothing may stand in each other's way; the first of them alone cannot.
+                n_tried = n_before + 1 if n_tried > n_before + 1 else 0
+            is_settled = not has_moved
         store_row(i, active, coefficient, n_active, indices, values)

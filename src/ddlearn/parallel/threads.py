@@ -16,7 +16,7 @@ from functools import cache
 from typing import TypeVar
 
 from joblib import effective_n_jobs
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import LibController, ThreadpoolController
 
 Workspace = TypeVar("Workspace")
 Result = TypeVar("Result")
@@ -37,8 +37,10 @@ def split_rows(n_rows: int, block_rows: int = TILE_ROWS, *, unit: int = TILE_ROW
 
 
 @cache
-def _blas_controller() -> ThreadpoolController:
-    return ThreadpoolController()  # looks through all loaded libraries, so only once
+def _find_blas() -> list[LibController]:
+    # Looks through all loaded libraries, so only once. To make a limit of threadpoolctl takes half as long as the
+    # product of a sample with the atoms, so numbers of threads are set directly.
+    return ThreadpoolController().select(user_api="blas").lib_controllers
 
 
 class _BlasLimit:
@@ -51,6 +53,7 @@ class _BlasLimit:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._n_inside = 0
+        self._limited: list[tuple[LibController, int]] = []  # with the user's number of threads
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
@@ -58,7 +61,9 @@ class _BlasLimit:
         try:
             with self._lock:
                 if self._n_inside == 0:
-                    self._limiter = _blas_controller().limit(limits=1, user_api="blas")
+                    self._limited = [(blas, n) for blas in _find_blas() if (n := blas.get_num_threads()) != 1]
+                    for blas, _ in self._limited:
+                        blas.set_num_threads(1)
                 is_inside = True
                 self._n_inside += 1
             yield
@@ -66,7 +71,8 @@ class _BlasLimit:
             with self._lock:
                 self._n_inside -= is_inside
                 if is_inside and self._n_inside == 0:
-                    self._limiter.restore_original_limits()
+                    for blas, n_threads in self._limited:
+                        blas.set_num_threads(n_threads)
 
 
 single_threaded_blas = _BlasLimit()
@@ -88,6 +94,9 @@ def map_blocks(
     >>> map_blocks(lambda block, _: block.stop - block.start, split_rows(600), lambda: None, n_jobs=2)
     [256, 256, 88]
     """
+    if len(blocks) == 1:
+        with single_threaded_blas():
+            return [work(blocks[0], make_workspace())]
     results: list[Result] = [None] * len(blocks)  # type: ignore[list-item]
     pending = deque(enumerate(blocks))
 

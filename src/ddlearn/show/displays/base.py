@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from ...coding.scaling import UNSCALED
 from ...estimators.classifier import DDLClassifier
-from .drawing import LABEL_SIZE, TICK_SIZE, TITLE_SIZE, Axes, ImageShape, measure_axes
+from .drawing import LABEL_SIZE, TICK_SIZE, TITLE_SIZE, Axes, Floats, ImageShape, measure_axes
 
 
 class Display(ABC):
@@ -105,6 +106,12 @@ def find_model(estimator: Any, *kinds: type) -> Any:
         )
     check_is_fitted(model, "components_")
     return model
+
+
+def show_atoms(model: Any) -> Floats:
+    """Return the atoms in the units of the samples: what they add to a sample of size 1."""
+    scaling: Any = getattr(model, "scaling_", UNSCALED)  # KSVD has none
+    return scaling.show(model.components_)
 
 
 def preprocess(estimator: Any, X: Any) -> Any:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from ...estimators.baseline import KSVD
 from ...estimators.classifier import DDLClassifier
-from .base import Axes, Display, find_model, preprocess_one, resolve_image_shape
+from .base import Axes, Display, find_model, preprocess_one, resolve_image_shape, show_atoms
 from .drawing import LABEL_SIZE, Box, Floats, Scale, height_ratio
 
 _IMAGE_WIDTH, _CURVE_WIDTH = 1.5, 2.3  # in inches, as are the others
@@ -22,7 +22,7 @@ class CodeDisplay(Display):
     """A sample as the sum of its atoms times their coefficients, gross errors if there are any, and a residual.
 
     The sign of an atom is arbitrary: atoms are drawn such that their coefficients are positive.  The sample and its
-    parts share one gray scale; the atoms, which have unit norm, share another.
+    parts share one gray scale; the atoms share another.
 
     Parameters
     ----------
@@ -38,11 +38,14 @@ class CodeDisplay(Display):
         The rows of the atoms in the dictionary; by default counted from 0.
     image_shape : tuple of int or None, default=None
         ``(height, width)`` or ``(height, width, 3)`` of images; by default everything is drawn as curves.
+    origin : array-like of shape (n_features,) or None, default=None
+        What the atoms are added to, such as the mean of the training samples if these were standardised; by default
+        there is none.
 
     Attributes
     ----------
     reconstruction : ndarray of shape (n_features,)
-        The sum of atoms times coefficients.
+        The origin plus the sum of atoms times coefficients.
     rest : ndarray of shape (n_features,)
         The sample minus reconstruction and gross errors.
     ax_, figure_ : matplotlib Axes and Figure
@@ -73,6 +76,7 @@ class CodeDisplay(Display):
         error: ArrayLike | None = None,
         atom_numbers: ArrayLike | None = None,
         image_shape: ArrayLike | None = None,
+        origin: ArrayLike | None = None,
     ):
         self.sample = np.asarray(sample)
         self.atoms = np.asarray(atoms).reshape(-1, len(self.sample))
@@ -80,7 +84,8 @@ class CodeDisplay(Display):
         self.error = None if error is None else np.asarray(error)
         self.atom_numbers = np.arange(len(self.atoms)) if atom_numbers is None else np.asarray(atom_numbers)
         self.image_shape = resolve_image_shape(image_shape, len(self.sample))
-        self.reconstruction = self.coefficients @ self.atoms
+        self.origin = None if origin is None else np.asarray(origin)
+        self.reconstruction = self.coefficients @ self.atoms + (0 if self.origin is None else self.origin)
         self.rest = self.sample - self.reconstruction - (0 if self.error is None else self.error)
 
     @classmethod
@@ -113,18 +118,21 @@ class CodeDisplay(Display):
             if mask is not None:
                 raise ValueError("mask needs a DDLClassifier: KSVD codes complete samples only.")
             sample, code, error = np.asarray(x)[0], model._encode(x).to_csr(len(model.components_)), None
+            size, origin = 1.0, None
         else:
             explanation = model.explain(x, mask)
             sample = np.where(explanation.is_missing[0], np.nan, explanation.samples[0])
             code, error = explanation.codes, explanation.error[0] if explanation.error[0].any() else None
+            size, origin = explanation.sizes[0], model.inverse_transform(0 * code)[0]
         order = np.argsort(-np.abs(code.data), kind="stable")
         return cls(
             sample,
-            model.components_[code.indices[order]],
-            code.data[order],
+            show_atoms(model)[code.indices[order]],
+            size * code.data[order],
             error=error,
             atom_numbers=code.indices[order],
             image_shape=resolve_image_shape(image_shape, len(sample), model),
+            origin=None if origin is None or not origin.any() else origin,
         ).plot(ax=ax)
 
     def _draw(self, ax: Axes | None) -> None:
@@ -132,8 +140,10 @@ class CodeDisplay(Display):
         if self.error is not None:
             parts["gross error"] = self.error
         parts["residual"] = self.rest
-        n_columns = max(len(parts), min(len(self.atoms), _MOST_COLUMNS))
-        n_rows = 1 + -(-len(self.atoms) // n_columns)
+        first = int(self.origin is not None)  # of the atoms, among the terms of the reconstruction
+        n_terms = first + len(self.atoms)
+        n_columns = max(len(parts), min(n_terms, _MOST_COLUMNS))
+        n_rows = 1 + -(-n_terms // n_columns)
         cell = _CURVE_WIDTH if self.image_shape is None else _IMAGE_WIDTH
         row_height = cell * height_ratio(self.image_shape) + _CAPTION
         width, height = n_columns * (cell + _GAP) + 0.05, n_rows * row_height + _BETWEEN
@@ -144,11 +154,13 @@ class CodeDisplay(Display):
             return Box(column * (cell + _GAP) + _GAP, top, cell, row_height - _CAPTION)
 
         self._draw_parts(parts, [place(0, column) for column in range(len(parts))])
-        boxes = [place(1 + rank // n_columns, rank % n_columns) for rank in range(len(self.atoms))]
+        boxes = [place(1 + rank // n_columns, rank % n_columns) for rank in range(n_terms)]
+        if self.origin is not None:
+            self._draw_term(boxes[0], self.origin, Scale.across(self.sample, self.reconstruction), "origin", "=")
         atom_scale = Scale.around_zero(self.atoms, 1.0) if len(self.atoms) else Scale(-1, 1)
         for rank, (number, coefficient) in enumerate(zip(self.atom_numbers, self.coefficients, strict=True)):
-            caption, sign = rf"{abs(coefficient):.3g} $\times$ atom {number}", "+" if rank else "="
-            self._draw_term(boxes[rank], np.sign(coefficient) * self.atoms[rank], atom_scale, caption, sign)
+            caption, sign = rf"{abs(coefficient):.3g} $\times$ atom {number}", "+" if rank + first else "="
+            self._draw_term(boxes[rank + first], np.sign(coefficient) * self.atoms[rank], atom_scale, caption, sign)
         self._frame_canvas(f"A sample and its {len(self.atoms)} atoms", width, height)
 
     def _draw_parts(self, parts: dict[str, Floats], boxes: list[Box]) -> None:

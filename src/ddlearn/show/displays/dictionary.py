@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from ...estimators.baseline import KSVD
 from ...estimators.classifier import DDLClassifier
 from ..colors import get_class_color
-from .base import Axes, Display, find_model, preprocess, resolve_image_shape
+from .base import Axes, Display, find_model, preprocess, resolve_image_shape, show_atoms
 from .drawing import GREY, SMALL_SIZE, TICK_SIZE, Box, Floats, Scale, height_ratio, measure_axes, measure_text, to_label
 
 Positions = NDArray[np.intp]
@@ -120,13 +120,13 @@ class DictionaryDisplay(Display):
             Axes to draw on; by default those of a new figure.
         """
         model = find_model(estimator, DDLClassifier, KSVD)
-        n_atoms, n_features = model.components_.shape
+        n_atoms, n_features = len(model.components_), model.n_features_in_
         codes = getattr(model, "codes_", None)
         if X is not None:
             codes = model._encode(preprocess(estimator, X)).to_csr(n_atoms)
         signs, atom_class, weight = _describe_atoms(codes, getattr(model, "coef_", None), n_atoms)
         return cls(
-            model.components_ * signs[:, None],
+            show_atoms(model) * signs[:, None],
             atom_class=atom_class,
             weight=weight,
             classes=getattr(model, "classes_", None),

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from ...estimators.classifier import DDLClassifier
 from ...inference.predictor import Explanation
 from ..colors import get_class_color
-from .base import Axes, Display, find_model, preprocess_one, resolve_image_shape
+from .base import Axes, Display, find_model, preprocess_one, resolve_image_shape, show_atoms
 from .drawing import LABEL_SIZE, SMALL_SIZE, Box, Floats, Scale, choose_ink, measure_text, to_label
 
 _WIDTH, _HEIGHT = 0.86, 0.36  # of a number's cell, in inches
@@ -89,7 +89,7 @@ class EvidenceDisplay(Display):
         best = np.arange(len(self.classes)) == self.evidence.argmax()
         self.is_predicted = self.evidence > 0 if model.is_multilabel_ else best
         self.true_label = true_label
-        self.atoms = model.components_[used] * np.sign(code)[:, None]
+        self.atoms = show_atoms(model)[used] * np.sign(code)[:, None]
         self.atom_numbers = used
         self.image_shape = resolve_image_shape(image_shape, model.n_features_in_, model)
         self.max_atoms, self.max_classes = max_atoms, max_classes

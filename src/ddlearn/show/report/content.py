@@ -13,6 +13,7 @@ from ...codes import Model
 from ...coding.coders import OMP, ORMP
 from ...coding.errors import AlternatingErrors, resolve_error_search
 from ...coding.robust import Robustness
+from ...coding.scaling import Scaling, Standard, UnitNorm, Unscaled
 from ...estimators.classifier import DDLClassifier
 from ...estimators.settings import resolve_inference, resolve_robustness
 from ...inference.rules import FastInference
@@ -22,6 +23,7 @@ from .packing import Json, pack, tabulate_evidence
 from .samples import Data, describe_data
 
 _CODERS = {OMP, ORMP}  # those that pursuit.js implements; a subclass may do anything
+_SCALINGS = {Unscaled, UnitNorm, Standard}  # likewise scaling.js
 _DOUBLE_BYTES = 1_500_000  # up to this size the dictionary is stored in double precision
 _N_BINS = 31  # of the histogram of noise, an odd number to center noise that is the same everywhere
 _USUAL_BUDGET = 0.2  # fraction of features that may be wrong, if the model does not say
@@ -42,7 +44,7 @@ def collect_content(
     scores = np.concatenate([model.intercept_[None], *(some @ model.coef_.T + model.intercept_ for some in known)])
     samples, look, ink = None if data is None else data.X, UNKNOWN_LOOK, None
     if samples is None and training_codes is not None:
-        samples = thin_out(training_codes, N_LOOKED_AT) @ model.components_
+        samples = model.inverse_transform(thin_out(training_codes, N_LOOKED_AT))
     if samples is not None:
         look = measure_look(samples)
         ink = None if image_shape is None else measure_ink(samples, image_shape, look)
@@ -68,6 +70,8 @@ def _describe_model(model: DDLClassifier, image_shape: tuple[int, ...] | None) -
         "n_nonzero_coefs": model.n_nonzero_coefs_,
         "image_shape": None if image_shape is None else list(image_shape),
         "feature_names": [str(name) for name in getattr(model, "feature_names_in_", [])],
+        "n_features": model.n_features_in_,
+        "scaling": _describe_scaling(model.scaling_, model.n_features_in_),
         "dictionary": pack(model.components_, "f8" if 8 * model.components_.size <= _DOUBLE_BYTES else "f4"),
         "coef": pack(model.coef_, "f8"),
         "intercept": pack(model.intercept_, "f8"),
@@ -77,7 +81,7 @@ def _describe_model(model: DDLClassifier, image_shape: tuple[int, ...] | None) -
             "tol": float(coder.tol or 0),
             "n_swaps": int(coder.n_swaps),
         }
-        if type(coder) in _CODERS
+        if type(coder) in _CODERS and type(model.scaling_) in _SCALINGS
         else None,
         "errors": {
             "budget": float(budget or _USUAL_BUDGET),
@@ -88,6 +92,18 @@ def _describe_model(model: DDLClassifier, image_shape: tuple[int, ...] | None) -
         },
         "settings": _describe_settings(model),
     }
+
+
+def _describe_scaling(scaling: Scaling, n_features: int) -> Json:
+    """Return what a scaling subtracts, divides by and appends, and the energy from which norms are estimated."""
+    described: Json = {"mean": None, "spread": None, "constant": [], "energy": None}
+    if isinstance(scaling, Standard):
+        scaled = scaling.apply(np.zeros((1, n_features)))
+        described |= {"mean": pack(scaling.mean, "f8"), "constant": scaled[0, n_features:].tolist()}
+        described["spread"] = pack(scaling.show(np.ones_like(scaled))[0], "f8")
+    if isinstance(scaling, UnitNorm):
+        described["energy"] = pack(np.asarray(scaling.energy), "f8")
+    return described
 
 
 def _list_notes(model: DDLClassifier, steps_before: list[str]) -> list[str]:
@@ -114,7 +130,8 @@ def _describe_settings(model: DDLClassifier) -> dict[str, str]:
     defaults = DDLClassifier().get_params(deep=False)
     settings = {"atoms": str(len(model.components_)), "atoms in a code": f"at most {model.n_nonzero_coefs_}"}
     settings |= {"loss": type(model.loss_).__name__, "sparse coder": type(model.sparse_coder_).__name__}
-    shown = {"n_components", "n_nonzero_coefs", "loss", "sparse_coder", "n_jobs"}
+    settings["scaling"] = type(model.scaling_).__name__
+    shown = {"n_components", "scale", "n_nonzero_coefs", "loss", "sparse_coder", "n_jobs"}
     for name, value in model.get_params(deep=False).items():
         if name not in shown and repr(value) != repr(defaults[name]):
             settings[name] = "an array" if np.ndim(value) > 1 else str(value)

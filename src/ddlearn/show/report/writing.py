@@ -30,7 +30,7 @@ from .packing import Json
 from .samples import Data
 
 _SCRIPTS = (  # in the order of their dependencies
-    *("unpack", "pursuit", "gross_errors", "classify", "drawing", "elements", "pictures", "charts"),
+    *("unpack", "scaling", "pursuit", "gross_errors", "classify", "drawing", "elements", "pictures", "charts"),
     *("summary", "training", "gallery", "explorer", "chooser", "pad", "results", "main"),
 )
 
@@ -121,8 +121,11 @@ def _check_data(
 def _list_facts(model: DDLClassifier, data: Data | None) -> list[str]:
     """Return the facts below the title, which are visible without scripts."""
     version = import_module("ddlearn").__version__  # the package imports this file, so not at the top
-    n_atoms, n_features = model.components_.shape
-    facts = [f"{len(model.classes_)} classes", f"{n_atoms:,} atoms", f"{n_features:,} features"]
+    facts = [
+        f"{len(model.classes_)} classes",
+        f"{len(model.components_):,} atoms",
+        f"{model.n_features_in_:,} features",
+    ]
     facts += [] if data is None else [f"{len(data.X):,} samples"]
     return [*facts, f"made on {date.today().isoformat()} by ddlearn {version}"]
 

@@ -42,8 +42,9 @@ function findKnown(sample) {
 // Codes a sample as the library's predict does.
 function explain(sample) {
   const { known, isKnown, nKnown } = findKnown(sample);
-  const code = pursue(known, nKnown === sample.length ? null : isKnown, model.n_nonzero_coefs);
-  return { sample, code, isWrong: null, ...classify(code) };
+  const { scaled, known: isKept, size } = scaleSample(known, isKnown);
+  const code = pursue(scaled, nKnown === sample.length ? null : isKept, model.n_nonzero_coefs);
+  return { sample, size, code, isWrong: null, ...classify(code) };
 }
 
 // The same, with a share of the features allowed to be wrong.
@@ -51,6 +52,13 @@ function explainWithErrors(sample, share) {
   const { known, isKnown, nKnown } = findKnown(sample);
   const budget = Math.min(Math.floor(share * nKnown + 1e-9), nKnown - 1);
   if (budget < 1) return explain(sample);
-  const { code, isWrong } = findErrors(known, isKnown, budget);
-  return { sample, code, isWrong, ...classify(code) };
+  let { scaled, known: isKept, size } = scaleSample(known, isKnown);
+  let { code, isWrong } = findErrors(scaled, isKept, budget);
+  if (model.scaling.energy && isWrong.some((flag) => flag)) {
+    // Without the wrong features, whose values the size must not depend on.
+    const isRight = isKnown.map((flag, f) => (flag && !isWrong[f] ? 1 : 0));
+    ({ size } = scaleSample(known, isRight));
+    ({ code, isWrong } = findErrors(known.map((value) => value / size), isKnown, budget));
+  }
+  return { sample, size, code, isWrong: isWrong.slice(0, sample.length), ...classify(code) };
 }

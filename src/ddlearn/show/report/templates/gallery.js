@@ -1,7 +1,8 @@
 // The dictionary: every atom with the class it speaks for, sorted and filtered.
 
 // What an atom says when it is used: its mean coefficient times the classifiers. One that is not used has weights only.
-const atoms = model.dictionary.map((values, number) => {
+const atoms = model.dictionary.map((scaled, number) => {
+  const values = unscale(scaled, 1, true);
   const mean = content.atoms.mean[number];
   const votes = model.coef.map((weights) => weights[number] * (mean === null ? 1 : mean));
   const best = votes.indexOf(Math.max(...votes));

@@ -30,9 +30,9 @@ function measureDifference(code, other) {
 }
 
 function leaveTheSame(sample, code, other) {
-  const { known, isKnown } = findKnown(sample);
-  const [left, alsoLeft] = [code, other].map((one) => keptEnergy(measureResiduals(known, one), isKnown));
-  return Math.abs(left - alsoLeft) <= 1e-9 * dot(known, known);
+  const { scaled, known } = scaleSample(sample, findKnown(sample).isKnown);
+  const [left, alsoLeft] = [code, other].map((one) => keptEnergy(measureResiduals(scaled, one), known));
+  return Math.abs(left - alsoLeft) <= 1e-9 * dot(scaled, scaled);
 }
 
 function showComparison() {
@@ -70,6 +70,7 @@ window.ddlearn = {
   pursue,
   explain,
   explainWithErrors,
+  takeApart,
   renderStrokes,
   explorer,
   currentSample,

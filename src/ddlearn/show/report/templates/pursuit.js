@@ -146,7 +146,7 @@ function sortCode(support, values) {
 }
 
 function reconstruct(code) {
-  const total = new Float64Array(model.nFeatures);
+  const total = new Float64Array(model.dictionary[0].length);
   code.atoms.forEach((atom, t) => {
     const values = model.dictionary[atom];
     for (let f = 0; f < total.length; f++) total[f] += code.values[t] * values[f];

@@ -104,8 +104,8 @@ function describeVerdict(id, explanation) {
 
 // The sample, taken apart.
 
-function takeApart({ sample, code }) {
-  const reconstruction = reconstruct(code);
+function takeApart({ sample, size, code }) {
+  const reconstruction = unscale(reconstruct(code), size, false);
   return { sample, reconstruction, residual: sample.map((value, f) => value - reconstruction[f]) };
 }
 
@@ -225,7 +225,7 @@ function formatEntry(value, largest) {
 
 function makeCodeAtom(number, coefficient) {
   const sign = Math.sign(coefficient) || 1;
-  const values = model.dictionary[number].map((value) => sign * value);
+  const values = atoms[number].values.map((value) => sign * value);
   const picture = makePicture(values, { kind: "signed", label: `atom ${number}` });
   const properties = { class: "atom", type: "button", title: `Atom ${number}` };
   const marks = { "data-atom": number, "data-coefficient": coefficient };

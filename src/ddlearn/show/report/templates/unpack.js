@@ -25,12 +25,22 @@ function unpackSamples(packed) {
   return rows.map((row, i) => row.map((count) => offset[i] + step[i] * count));
 }
 
+function unpackScaling({ mean, spread, constant, energy }, nFeatures) {
+  return {
+    mean: mean ? unpack(mean) : new Float64Array(nFeatures),
+    spread: spread ? unpack(spread) : new Float64Array(nFeatures).fill(1),
+    constant,
+    energy: energy && unpack(energy),
+  };
+}
+
 const model = {
   ...content.model,
   dictionary: unpackRows(content.model.dictionary),
   coef: unpackRows(content.model.coef),
   intercept: unpack(content.model.intercept),
   classCost: unpack(content.model.class_cost),
+  scaling: unpackScaling(content.model.scaling, content.model.n_features),
   evidence: {
     scores: unpack(content.model.evidence.scores),
     values: unpack(content.model.evidence.values),
@@ -38,7 +48,7 @@ const model = {
   },
 };
 model.nAtoms = model.dictionary.length;
-model.nFeatures = model.dictionary[0].length;
+model.nFeatures = model.n_features;
 model.squaredNorms = Float64Array.from(model.dictionary, (atom) => dot(atom, atom));
 
 const data = content.data && {

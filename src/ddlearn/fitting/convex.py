@@ -1,0 +1,83 @@
+r"""Classifiers of given label-free codes: the convex part of refinement, and where it starts.
+
+For codes :math:`x_i` in a dictionary :math:`D`, classifiers :math:`W = U + D V` and their intercepts minimise
+
+.. math:: \frac1N \sum_i f(W^T x_i + b, l_i) + \frac{\bar e}{2N} \Big(\rho \|U\|^2 + \frac{\tau}{M} \|V\|^2\Big),
+
+where :math:`\bar e` is the mean squared norm of the samples, so that their unit does not matter.  In other words, the
+votes of atoms have a Gaussian prior of covariance :math:`I/\rho + M D D^T/\tau`: atoms that look alike vote alike.
+The larger :math:`\rho`, the closer is the model to a linear classifier of reconstructed samples, for which
+:math:`\tau = 1` is the penalty of scikit-learn's logistic regression of features of unit size.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.sparse import csr_array
+
+from ..codes import Floats
+from ..parallel import single_threaded_blas
+from .gradient import Parameters, RefinementCost
+
+_MAX_ITER = 100
+_GRADIENT_TOL = 1e-4
+_DECREASE_TOL = 1e-6  # relative decrease of the objective
+_SMALLEST_DECAY = 1e-12  # of variables that would otherwise have no scale
+
+
+class Decays(NamedTuple):
+    """What half the squared norms of U and of V cost, beside the mean cost of a sample."""
+
+    own: float
+    linear: float
+
+    @classmethod
+    def of(cls, precisions: tuple[float, float], squared_unit: float, n_samples: int, n_features: int) -> Decays:
+        """Return the costs from rho and tau, for so many samples with this mean squared norm."""
+        unit = squared_unit / n_samples
+        return cls(precisions[0] * unit, precisions[1] * unit / n_features)
+
+
+def train_on_codes(
+    codes: csr_array,
+    labels: Floats,
+    dictionary: Floats,
+    cost: RefinementCost,
+    decays: Decays,
+    fit_intercept: bool,
+    weights: NDArray[np.float64] | None = None,  # of the samples
+) -> Parameters:
+    """Return the dictionary with the best classifiers."""
+    (n_samples, n_components), n_features, n_classes = codes.shape, dictionary.shape[1], labels.shape[1]
+    sizes = n_components * n_classes, n_features * n_classes, n_classes
+    codes, atoms, labels = codes.astype(np.float64), dictionary.astype(np.float64), labels.astype(np.float64)
+    by_atom = codes.T.tocsr()
+    shares = np.full(n_samples, 1 / n_samples) if weights is None else weights / weights.sum()
+    # In units in which all penalties are alike, so that one step length suits all variables.
+    own_unit, linear_unit = (1 / np.sqrt(max(decay, _SMALLEST_DECAY)) for decay in decays)
+
+    def unpack(variables: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+        own, linear, intercept = np.split(variables, np.cumsum(sizes)[:2])
+        return own_unit * own.reshape(-1, n_classes), linear_unit * linear.reshape(-1, n_classes), intercept
+
+    def measure(variables: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        own, linear, intercept = unpack(variables)
+        scores = codes @ (own + atoms @ linear) + intercept
+        slopes = cost.gradient(scores, labels) * shares[:, None]
+        by_coef = by_atom @ slopes
+        gradient = (
+            own_unit * (by_coef + decays.own * own),
+            linear_unit * (atoms.T @ by_coef + decays.linear * linear),
+            slopes.sum(axis=0) * fit_intercept,
+        )
+        penalty = decays.own * np.sum(own**2) + decays.linear * np.sum(linear**2)
+        return float(shares @ cost.value(scores, labels) + penalty / 2), np.concatenate([g.ravel() for g in gradient])
+
+    options: Any = {"maxiter": _MAX_ITER, "gtol": _GRADIENT_TOL, "ftol": _DECREASE_TOL}
+    with single_threaded_blas():
+        found = minimize(measure, np.zeros(sum(sizes)), jac=True, method="L-BFGS-B", options=options)
+    return Parameters(dictionary, *(array.astype(dictionary.dtype) for array in unpack(found.x)))

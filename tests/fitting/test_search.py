@@ -1,0 +1,105 @@
+"""The search for settings: it tries what is open, keeps what is given, and finds the lowest cost that it has seen."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+
+from ddlearn import DDLClassifier, ElasticNet, Refiner, Standard
+from ddlearn.datasets import make_planted
+
+
+def find_best(tried):
+    return min(tried, key=lambda record: record.cost)
+
+
+QUICK = {"scale": None, "n_components": 20, "max_iter": 0, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def planted():
+    return make_planted(200, 10, 15, noise=0.1, random_state=0, return_X_y=True)
+
+
+@pytest.fixture(scope="module")
+def searched(planted):
+    return DDLClassifier(refine=1, **QUICK).fit(*planted)
+
+
+def test_the_model_has_the_settings_of_the_lowest_cost(planted, searched):
+    best = find_best(searched.search_)
+    assert best.cost == min(record.cost for record in searched.search_)
+    assert searched.sparse_coder_.alpha == best.alpha
+    refiner = Refiner(1, weight_decay=best.weight_decay, linear_decay=best.linear_decay)
+    coder = ElasticNet(**searched.sparse_coder_.get_params())
+    given = DDLClassifier(refine=refiner, sparse_coder=coder, **QUICK).fit(*planted)
+    np.testing.assert_array_equal(given.components_, searched.components_)
+    np.testing.assert_array_equal(given.coef_, searched.coef_)
+
+
+def test_penalties_are_tried_from_strong_to_weak_and_then_decays_around_the_best(searched):
+    first = [record for record in searched.search_ if record[2:4] == searched.search_[0][2:4]]
+    assert len(first) > 1
+    assert all(before.alpha > after.alpha for before, after in pairwise(first))
+    assert all(before.cost > after.cost for before, after in pairwise(first[:-1]))
+    for name in ("weight_decay", "linear_decay"):
+        tried = sorted({getattr(record, name) for record in searched.search_})
+        best = getattr(find_best(searched.search_), name)
+        assert tried[0] < best < tried[-1] or len(tried) > 3
+
+
+def test_what_is_given_is_not_searched_for(planted):
+    model = DDLClassifier(refine=Refiner(1, weight_decay=0.5), sparse_coder=ElasticNet(0.1), **QUICK).fit(*planted)
+    assert {(record.alpha, record.weight_decay) for record in model.search_} == {(0.1, 0.5)}
+    assert len({record.linear_decay for record in model.search_}) > 1
+    given = Refiner(1, weight_decay=0.5, linear_decay=2.0)
+    model.set_params(refine=given).fit(*planted)
+    assert not hasattr(model, "search_")
+
+
+def test_a_coder_without_penalty_has_no_strength(planted):
+    model = DDLClassifier(refine=1, sparse_coder="omp", **QUICK).fit(*planted)
+    assert all(np.isnan(record.alpha) for record in model.search_)
+
+
+def test_the_search_does_not_depend_on_threads_or_on_the_unit(planted, searched):
+    X, y = planted
+    for model in (DDLClassifier(refine=1, n_jobs=2, **QUICK).fit(X, y), DDLClassifier(refine=1, **QUICK).fit(8 * X, y)):
+        for mine, theirs in zip(model.search_, searched.search_, strict=True):
+            assert mine[2:4] == theirs[2:4]
+            assert mine.cost == pytest.approx(theirs.cost, rel=1e-3)
+
+
+def test_too_few_samples_are_not_searched():
+    X, y = load_iris(return_X_y=True)
+    model = DDLClassifier(refine=1, n_components=3, random_state=0).fit(X[::20], y[::20])
+    assert not hasattr(model, "search_")
+    assert model.sparse_coder_.alpha > 0
+
+
+def test_a_class_of_one_sample_and_samples_without_label_are_no_obstacle(planted):
+    X, y = planted
+    y = np.r_[y, 7]
+    y[:20] = -1
+    model = DDLClassifier(refine=1, unlabeled=-1, **QUICK).fit(np.vstack([X, X[:1]]), y)
+    assert 7 in model.classes_
+    assert len(model.search_) > 2
+
+
+def test_multilabel_targets_are_searched_too(planted):
+    X, y = planted
+    model = DDLClassifier(refine=1, **QUICK).fit(X, np.stack([y == 0, y > 1], axis=1).astype(int))
+    assert len(model.search_) > 2
+
+
+def test_the_scaling_is_searched_for_too():
+    # Features of different units: unit norm would leave but the largest.
+    X, y = make_planted(300, 6, 10, noise=0.1, random_state=0, return_X_y=True)
+    X = X * np.logspace(-3, 3, 6)
+    model = DDLClassifier(20, max_iter=0, refine=1, random_state=0).fit(X, y)
+    assert isinstance(model.scaling_, Standard)
+    assert find_best(model.search_).is_standardised
+    assert {record.is_standardised for record in model.search_} == {False, True}

@@ -1,0 +1,222 @@
+"""Weights of samples and classes: a sample of weight 2 counts as two in every term of the objective."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import normalise
+from sklearn.datasets import load_digits, make_classification
+from sklearn.metrics import recall_score
+
+from ddlearn import (
+    CLASSIFIER_TRAINERS,
+    DICTIONARY_UPDATES,
+    LOSSES,
+    Checkpoint,
+    ConjugateScales,
+    DDLClassifier,
+    ElasticNet,
+    Refiner,
+    RowCodes,
+    load,
+    save,
+)
+from ddlearn.classifiers import resolve_trainer
+from ddlearn.classifiers.problem import LabelledCodes
+from ddlearn.fitting.data import TrainingSet, list_class_weights
+from ddlearn.losses import count_errors, resolve_loss
+from ddlearn.parallel import LocalParts
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return normalise(X[:300]), y[:300]
+
+
+def draw_weights(n_samples=300):
+    return np.random.default_rng(0).integers(1, 4, n_samples).astype(float)
+
+
+def repeat(weights, *arrays):
+    return [np.repeat(array, weights.astype(int), axis=0) for array in arrays]
+
+
+def fit(X, y, weights=None, **parameters):
+    """Fit from given atoms: those that are drawn depend on the number of samples."""
+    fixed = {"scale": None, "init": X[:40], "max_iter": 2, "tol": 0, "random_state": 0}
+    return DDLClassifier(**fixed | parameters).fit(X, y, sample_weight=weights)
+
+
+def fit_both(digits, **parameters):
+    (X, y), weights = digits, draw_weights()
+    atoms = {"init": X[:40]}
+    return fit(X, y, weights, **atoms | parameters), fit(*repeat(weights, X, y), **atoms | parameters)
+
+
+def assert_same(one, other, **tolerance):
+    for name in ("components_", "coef_", "intercept_", "class_cost_", "class_prior_"):
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name), **tolerance)
+
+
+@pytest.mark.parametrize("update", sorted(DICTIONARY_UPDATES))
+def test_weights_are_repetitions_for_every_update(digits, update):
+    weighted, repeated = fit_both(digits, dictionary_update=update)
+    assert_same(weighted, repeated, rtol=1e-6, atol=1e-7)
+    for name in ("objective", "representation", "classification", "prior", "training_error", "label_free_error"):
+        mine, theirs = (getattr(model.history_[-1], name) for model in (weighted, repeated))
+        assert mine == pytest.approx(theirs, rel=1e-7)
+
+
+@pytest.mark.parametrize("loss", sorted(LOSSES))
+def test_weights_are_repetitions_for_every_loss(digits, loss):
+    assert_same(*fit_both(digits, loss=loss, max_iter=1), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"scales": ConjugateScales("shared")}, {"sparse_coder": ElasticNet(0.1)}, {"refine": None}, {"unlabeled": 3}],
+    ids=str,
+)
+def test_weights_are_repetitions_for_other_settings(digits, parameters):
+    assert_same(*fit_both(digits, max_iter=1, **parameters), rtol=1e-5, atol=1e-6)
+
+
+def test_weights_of_one_change_nothing(digits):
+    np.testing.assert_array_equal(fit(*digits, np.ones(300)).predict(digits[0]), fit(*digits).predict(digits[0]))
+    assert_same(fit(*digits, np.ones(300)), fit(*digits), rtol=1e-9, atol=1e-10)
+
+
+def test_samples_of_weight_zero_are_left_out(digits):
+    X, y = digits
+    weights = (np.arange(300) % 4 > 0).astype(float)
+    model, without = fit(X, y, weights), fit(X[weights > 0], y[weights > 0], init=X[:40])
+    assert_same(model, without, rtol=1e-9, atol=1e-10)
+    assert model.codes_.shape[0] == model.n_samples_seen_ == 225
+    with pytest.raises(ValueError, match="at least one non-zero"):
+        fit(X, y, np.zeros(300))
+
+
+@pytest.mark.parametrize("name", sorted(CLASSIFIER_TRAINERS))
+def test_trainers_weigh_costs_gradients_and_hessians(name):
+    rng = np.random.default_rng(0)
+    weights = draw_weights(80)
+    indices = np.sort(np.array([rng.choice(12, 3, replace=False) for _ in range(80)]).astype(np.int32), axis=1)
+    values, labels = rng.standard_normal((80, 3)), rng.choice([-1.0, 0.0, 1.0], (80, 2), p=[0.45, 0.1, 0.45])
+    loss = resolve_loss(next(loss for loss in LOSSES if CLASSIFIER_TRAINERS[name]().supports(resolve_loss(loss))))
+    trainer = resolve_trainer(name, loss)
+    start = loss, np.zeros((2, 12)), np.zeros(2)
+    weighted = trainer.train_on(LocalParts([LabelledCodes(RowCodes(indices, values), labels, weights=weights)]), *start)
+    whole = RowCodes(*repeat(weights, indices, values)), *repeat(weights, labels)
+    for mine, theirs in zip(weighted, trainer.train_on(LocalParts([LabelledCodes(*whole)]), *start), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("is_multilabel", [False, True])
+def test_errors_count_by_weight(is_multilabel):
+    rng = np.random.default_rng(0)
+    labels, evidence = rng.choice([-1, 0, 1], (50, 4)), rng.standard_normal((50, 4))
+    weights = draw_weights(50)
+    repeated = count_errors(*repeat(weights, labels, evidence), is_multilabel)
+    assert count_errors(labels, evidence, is_multilabel, weights) == pytest.approx(repeated)
+
+
+def test_facts_are_those_of_repeated_samples(digits):
+    X, y = digits
+    labels, weights = np.where(y[:, None] == np.arange(10), 1, -1), draw_weights()
+    facts = TrainingSet.of_arrays(X, labels, 128, weights=weights).facts
+    repeated = TrainingSet.of_arrays(*repeat(weights, X, labels), 128).facts
+    np.testing.assert_allclose(facts.n_labelled, repeated.n_labelled)
+    np.testing.assert_allclose(facts.n_positive, repeated.n_positive)
+    assert (facts.weight, facts.label_weight) == (repeated.weight, repeated.label_weight)
+    assert facts.n_with_label == 300
+
+
+# -- classes -----------------------------------------------------------------------------------------------------------
+
+
+def test_weights_of_classes_are_weights_of_their_samples(digits):
+    X, y = digits
+    by_class = fit(X, y, class_weight={3: 2.5, 8: 0.5})
+    by_sample = fit(X, y, np.where(y == 3, 2.5, np.where(y == 8, 0.5, 1.0)))
+    assert_same(by_class, by_sample, rtol=1e-12)
+    both = fit(X, y, draw_weights(), class_weight={3: 2.5})
+    assert_same(both, fit(X, y, draw_weights() * np.where(y == 3, 2.5, 1.0)), rtol=1e-12)
+
+
+def test_balanced_classes_weigh_the_same(digits):
+    X, y = digits
+    few = np.flatnonzero((y != 8) | (np.arange(300) < 60))
+    model = fit(X[few], y[few], class_weight="balanced")
+    np.testing.assert_allclose(model.class_prior_, 0.1)
+    facts = TrainingSet.of_arrays(X, np.where(y[:, None] == np.arange(10), 1, -1)).facts
+    targets = type("Targets", (), {"classes": np.arange(10), "is_multilabel": False})
+    assert list_class_weights("balanced", targets, facts)[:10] @ facts.n_positive == pytest.approx(300)
+
+
+@pytest.mark.parametrize(
+    "parameters", [{}, {"loss": "logistic"}, {"refine": Refiner(5), "sparse_coder": "elastic_net"}]
+)
+def test_a_balanced_model_finds_more_of_a_rare_class(parameters):
+    X, y = make_classification(1500, 20, n_informative=8, weights=[0.95], random_state=0)
+    recalls = []
+    for class_weight in (None, "balanced"):
+        model = DDLClassifier(100, class_weight=class_weight, random_state=0, **parameters).fit(X[:750], y[:750])
+        recalls.append(recall_score(y[750:], model.predict(X[750:])))
+    assert recalls[1] > recalls[0] + 0.1
+
+
+@pytest.mark.parametrize(
+    ("class_weight", "message"),
+    [
+        ({11: 1.0}, r"names \[11\], but the classes are"),
+        ({1: 0.0}, "is 0.0 for the class 1: weights are numbers above 0"),
+        ("equal", "must be a dict of weights by class, 'balanced' or None"),
+    ],
+)
+def test_weights_of_classes_are_checked(digits, class_weight, message):
+    with pytest.raises(ValueError, match=message):
+        fit(*digits, class_weight=class_weight)
+
+
+def test_several_labels_a_sample_have_no_class_weight(digits):
+    X, y = digits
+    indicator = np.stack([y % 2, y > 4], axis=1).astype(int)
+    with pytest.raises(ValueError, match="targets are multilabel: use sample_weight"):
+        fit(X, indicator, class_weight="balanced")
+    weights = draw_weights()
+    repeated = fit(*repeat(weights, X, indicator), init=X[:40])
+    assert_same(fit(X, indicator, weights), repeated, rtol=1e-6, atol=1e-7)
+
+
+# -- elsewhere ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_with_weights_is_one_with_repetitions(digits):
+    X, y = digits
+    weights = draw_weights()
+    models = []
+    for samples, target, weight in ((X, y, weights), (*repeat(weights, X, y), None)):
+        model = DDLClassifier(scale=None, init=X[:40], random_state=0)
+        models.append(model.partial_fit(samples, target, classes=range(10), sample_weight=weight))
+    assert_same(*models, rtol=1e-6, atol=1e-7)
+    again = models[0].partial_fit(X, y, sample_weight=weights)
+    assert again.n_samples_seen_ == 600
+
+
+def test_checkpoints_know_the_weights(digits, tmp_path):
+    path = tmp_path / "fit.checkpoint"
+    X, y = digits
+    model = DDLClassifier(20, max_iter=2, random_state=0).set_callbacks(Checkpoint(path))
+    model.fit(X, y, sample_weight=draw_weights())
+    model.set_callbacks(Checkpoint(path, resume=True))
+    with pytest.raises(ValueError, match="y was"):
+        model.fit(X, y)
+
+
+def test_files_hold_weights_of_classes(digits, tmp_path):
+    X, y = digits
+    names = np.array([f"digit {label}" for label in y])
+    for target, class_weight in ((y, {3: 2.0, 4: 0.5}), (names, {"digit 3": 2.0}), (y, "balanced")):
+        save(fit(X, target, class_weight=class_weight), tmp_path / "model.safetensors")
+        assert load(tmp_path / "model.safetensors").class_weight == class_weight
