@@ -39,6 +39,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from .cholesky import eliminate_row, solve_factored
 from .codes import add_combination, square_vector, store_row
 from .pursuit import SEARCH_BLOCK, allocate_rows
 
@@ -160,62 +161,6 @@ def _find_steepest(bits, mask):
     return 0
 
 
-# Additions may be reordered in the next two ("reassoc"), or the sums would not be vectorised; four rows at a time read
-# the new row once for four. As fast as LAPACK for tens of atoms.
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
-def _eliminate(factor, k):
-    # Row k of the factor in place of that of the matrix; return the pivot.
-    pivot = factor[k, k]
-    zero = pivot - pivot
-    i = 0
-    while i + 3 < k:
-        first = zero
-        second = zero
-        third = zero
-        fourth = zero
-        for j in range(i):
-            entry = factor[k, j]
-            first += entry * factor[i, j]
-            second += entry * factor[i + 1, j]
-            third += entry * factor[i + 2, j]
-            fourth += entry * factor[i + 3, j]
-        a = (factor[k, i] - first) * factor[i, i]
-        b = (factor[k, i + 1] - second - a * factor[i + 1, i]) * factor[i + 1, i + 1]
-        c = (factor[k, i + 2] - third - a * factor[i + 2, i] - b * factor[i + 2, i + 1]) * factor[i + 2, i + 2]
-        d = factor[k, i + 3] - fourth - a * factor[i + 3, i] - b * factor[i + 3, i + 1] - c * factor[i + 3, i + 2]
-        d *= factor[i + 3, i + 3]
-        factor[k, i] = a
-        factor[k, i + 1] = b
-        factor[k, i + 2] = c
-        factor[k, i + 3] = d
-        pivot -= a * a + b * b + c * c + d * d
-        i += 4
-    while i < k:
-        total = zero
-        for j in range(i):
-            total += factor[k, j] * factor[i, j]
-        entry = (factor[k, i] - total) * factor[i, i]
-        factor[k, i] = entry
-        pivot -= entry * entry
-        i += 1
-    return pivot
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
-def _solve_factored(factor, solution, n):
-    # Solve LL' solution = solution in place.
-    for i in range(n):
-        total = solution[i]
-        for j in range(i):
-            total -= factor[i, j] * solution[j]
-        solution[i] = total * factor[i, i]
-    for i in range(n - 1, -1, -1):
-        entry = solution[i] * factor[i, i]
-        solution[i] = entry
-        for j in range(i):
-            solution[j] -= entry * factor[i, j]
-
-
 @njit(cache=True, nogil=True, error_model="numpy")
 def _multiply(gram, terms, active, n_columns, a, b):
     # Q for two atoms of the active set.
@@ -247,7 +192,7 @@ def _factorise(gram, terms, solver, active, n_kept, n_factored, n_columns, l2, p
                     factor[k, i] += scaled * active_coef[kept[i], j]
         factor[k, k] += l2
         norm = factor[k, k]
-        pivot = _eliminate(factor, k)
+        pivot = eliminate_row(factor, k)
         if pivot > pivot_floor * norm:
             factor[k, k] = 1 / np.sqrt(pivot)
             k += 1
@@ -266,7 +211,7 @@ def _solve_kept(correlation, solver, active, sign, n_kept, l1):
     kept, solution = solver.kept, solver.solution
     for i in range(n_kept):
         solution[i] = correlation[active[kept[i]]] - l1 * sign[kept[i]]
-    _solve_factored(solver.factor, solution, n_kept)
+    solve_factored(solver.factor, solution, n_kept)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -603,9 +548,9 @@ def _find_newton_step(atoms, slope, features, factors, chosen, l1, l2):
         for n in range(m + 1):
             factor[m, n] = hessian[m, n]
         factor[m, m] += l2
-        factor[m, m] = one / np.sqrt(_eliminate(factor, m))
+        factor[m, m] = one / np.sqrt(eliminate_row(factor, m))
         step[m] = l2 * excess[m]
-    _solve_factored(factor, step, v.shape[0])
+    solve_factored(factor, step, v.shape[0])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -3,6 +3,8 @@
 import numpy as np
 from numba import njit
 
+from .cholesky import eliminate_row, solve_factored
+
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def solve_support_rows(gram, ridge, smallest_pivot, indices, values, code_gradient, factor, solution):
@@ -15,26 +17,14 @@ def solve_support_rows(gram, ridge, smallest_pivot, indices, values, code_gradie
         n_used = 0
         while n_used < indices.shape[1] and values[i, n_used] != 0:
             n_used += 1
-        # Cholesky factor, row by row, with the forward substitution on the way.
         for a in range(n_used):
-            for b in range(a):
-                total = gram[indices[i, a], indices[i, b]]
-                for c in range(b):
-                    total -= factor[a, c] * factor[b, c]
-                factor[a, b] = total * factor[b, b]
-            pivot = gram[indices[i, a], indices[i, a]] + ridge
-            total = code_gradient[i, a]
-            for c in range(a):
-                pivot -= factor[a, c] * factor[a, c]
-                total -= factor[a, c] * solution[i, c]
-            # The diagonal holds inverses, for which a dependent atom has 0.
+            for b in range(a + 1):
+                factor[a, b] = gram[indices[i, a], indices[i, b]]
+            factor[a, a] += ridge
+            pivot = eliminate_row(factor, a)
             factor[a, a] = 1 / np.sqrt(pivot) if pivot > smallest_pivot else pivot - pivot
-            solution[i, a] = total * factor[a, a]
-        for a in range(n_used - 1, -1, -1):
-            total = solution[i, a]
-            for c in range(a + 1, n_used):
-                total -= factor[c, a] * solution[i, c]
-            solution[i, a] = total * factor[a, a]
+            solution[i, a] = code_gradient[i, a]
+        solve_factored(factor, solution[i], n_used)
         for a in range(n_used, indices.shape[1]):
             solution[i, a] = 0
 
