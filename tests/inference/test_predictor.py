@@ -296,6 +296,20 @@ def test_full_inference_is_for_one_class_a_sample(split):
             refused()
 
 
+@pytest.mark.parametrize("loss", ["square", "logistic"])
+def test_full_inference_takes_samples_of_any_unit_to_the_last_bit(split, loss):
+    # Swaps of hypotheses are searched for in single precision, which does not reach as far as double precision.
+    X, y, X_new, _ = split
+    expected, tiny, huge = (
+        make_pursuit(40, loss=loss, scale=None, max_iter=1, inference="full", random_state=0)
+        .fit(unit * X[:300], y[:300])
+        .predict_proba(unit * X_new[:100])
+        for unit in (1.0, 2.0**-70, 2.0**70)
+    )
+    np.testing.assert_array_equal(tiny, expected)
+    np.testing.assert_array_equal(huge, expected)
+
+
 @pytest.mark.parametrize("loss", ["square", "logistic", "exponential"])
 def test_atoms_that_the_known_features_do_not_show_are_no_evidence(loss):
     # Full inference used to satisfy any hypothesis with atoms in the missing features, which cost nothing there.
