@@ -107,9 +107,7 @@ lines = [
 # images, and refines what one iteration has learned.
 
 default = DDLClassifier(n_jobs=-1, random_state=SEED)
-lines.append(
-    evaluate("ddlearn, all defaults", lambda: default.fit(X_train, y_train))
-)
+lines.append(evaluate("ddlearn, all defaults", lambda: default.fit(X_train, y_train)))
 
 # %%
 # Beside the alternatives
