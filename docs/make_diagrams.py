@@ -104,7 +104,7 @@ def draw_choose() -> None:
     drawing = Drawing("Which settings? From the defaults, question by question", 760, 722)
     start = [
         ("DDLClassifier()", MONO),
-        ("the defaults: square loss, 5 atoms in a code, ORMP, K-SVD, the fast rule", PLAIN),
+        ("the defaults: elastic-net codes, settings from the samples, 10 epochs, the fast rule", PLAIN),
     ]
     y = drawing.box(24, 22, 712, start, GREEN)
     for question, setting, worth in QUESTIONS:

@@ -87,11 +87,16 @@ def test_pictures_of_examples_exist():
 
 def test_joint_learning_is_ahead_on_digits(run):
     output = run("1_quickstart/digits")
-    full, baseline, plain = (
+    full, default, baseline, plain = (
         find_numbers(output, start)[0]
-        for start in ("the same, full rule", "K-SVD, then classifiers", "logistic regression")
+        for start in (
+            "the same, full rule",
+            "ddlearn, all defaults",
+            "K-SVD, then classifiers",
+            "logistic regression",
+        )
     )
-    assert full < min(baseline, plain)
+    assert max(full, default) < min(baseline, plain)
 
 
 def test_five_atoms_make_a_digit(run):
@@ -147,7 +152,7 @@ def test_what_is_said_of_a_model_is_true(run):
 
 
 @pytest.mark.nightly
-def test_more_atoms_lower_the_error(run):
+def test_larger_lower_the_error(run):
     output = run("3_paper/error_over_size")
     for method in ("baseline", "DDL"):
         (line,) = [line for line in output.splitlines() if line.startswith(method)]
@@ -156,13 +161,14 @@ def test_more_atoms_lower_the_error(run):
         assert line.count("K = 400") == 2
 
 
-def test_unlabelled_samples_help_a_little_and_too_many_atoms_harm(run):
+def test_labels_help_and_unlabelled_samples_do_not_matter(run):
     output = run("4_data/semi_supervised")
     pairs = re.findall(r"(-?[\d.]+) \+- ([\d.]+) %", output)  # means and standard errors
-    (alone, together, too_many, all_labels, gain), errors = zip(*((float(a), float(b)) for a, b in pairs), strict=True)
-    assert too_many + 10 < alone < together < all_labels
+    (alone, together, larger, all_labels, gain), errors = zip(*((float(a), float(b)) for a, b in pairs), strict=True)
+    assert max(alone, together, larger) + 3 < all_labels
+    assert larger > together - 3 * errors[2]  # they do no harm
     assert gain == pytest.approx(together - alone, abs=0.11)  # of rounded numbers
-    assert gain < 3 * errors[-1]  # a hint, as the text says, and no more
+    assert abs(gain) < 3 * errors[-1]  # chance, as the text says
 
 
 def test_codes_tell_properties_that_planes_in_pixels_cannot(run):

@@ -41,7 +41,12 @@ def fit() -> DDLClassifier:
     """Learn the faces that are lit from the front."""
     X, y = load_yaleb(size=SIZE, split="lighting", subset="train", return_X_y=True)
     return DDLClassifier(
-        n_components=570, n_nonzero_coefs=20, random_state=0, n_jobs=-1
+        n_components=570,
+        sparse_coder="ormp",
+        n_nonzero_coefs=20,
+        refine="classifiers",
+        random_state=0,
+        n_jobs=-1,
     ).fit(normalize(X), y)
 
 

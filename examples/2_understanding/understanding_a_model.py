@@ -33,9 +33,16 @@ X, y = load_digits(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(
     normalize(X), y, train_size=1000, stratify=y, random_state=0
 )
-# Only displays and alignment need to know that samples are images.
+# Only displays and alignment need to know that samples are images.  The model is that
+# of the paper, without epochs of refinement, which has short codes and one cost for
+# each class.
 model = DDLClassifier(
-    n_components=150, image_shape=(8, 8), random_state=0, n_jobs=-1
+    n_components=150,
+    sparse_coder="ormp",
+    refine="classifiers",
+    image_shape=(8, 8),
+    random_state=0,
+    n_jobs=-1,
 ).fit(X_train, y_train)
 predicted = model.predict(X_test)
 print(f"{np.mean(predicted == y_test):.1%} of {len(y_test)} test images are right.")

@@ -41,13 +41,15 @@ X_train, X_test, Y_train, Y_test = train_test_split(
 # Choosing T
 # ----------
 #
-# The model is a scikit-learn estimator, so ``GridSearchCV`` chooses how many atoms a
-# code may have.  The score of multilabel targets is strict: a sample counts as right
-# only if all its labels are.
+# Codes with at most T atoms are those of a pursuit, ``"ormp"``.  The model is a
+# scikit-learn estimator, so ``GridSearchCV`` chooses how many atoms a code may have.
+# The score of multilabel targets is strict: a sample counts as right only if all its
+# labels are.
 
-search = GridSearchCV(
-    DDLClassifier(random_state=0, n_jobs=-1), {"n_nonzero_coefs": [1, 2, 3, 5]}, cv=3
+model = DDLClassifier(
+    sparse_coder="ormp", refine="classifiers", random_state=0, n_jobs=-1
 )
+search = GridSearchCV(model, {"n_nonzero_coefs": [1, 2, 3, 5]}, cv=3)
 search.fit(X_train, Y_train)
 results = search.cv_results_
 for budget, score in zip(

@@ -73,11 +73,10 @@ accuracy = np.array([measure(seed) for seed in range(N_SPLITS)])
 # --------------
 #
 # The standard error is over splits, which share images, so that it is a rough one.
-# Read the last line before the first ones: a gain of about one standard error is a
-# hint, no more.  What does harm for sure is too many atoms.  A hundred codes of five
-# atoms use an atom 500 times in all: of 50 atoms, each is judged by ten labelled
-# samples on average, of 250 by two, and some by none.  That is why the default counts
-# labelled samples only.
+# Read the last line before the first ones: the unlabelled samples bring nothing that
+# can be told from chance.  Refinement learns from labelled samples alone, and changes
+# the atoms that the others have shaped.  More atoms than the default gives do no harm
+# here; what is missing is labels.
 
 
 def describe(values: np.ndarray) -> str:
