@@ -15,13 +15,17 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import make_pursuit
+from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris
 from sklearn.model_selection import train_test_split
 
 from ddlearn import (
     LOSSES,
     ORMP,
+    DDLClassifier,
+    ElasticNet,
     Robustness,
+    sparse_encode,
     write_report,
 )
 from ddlearn.datasets import load_digits_images
@@ -518,6 +522,22 @@ def test_without_samples_one_can_still_draw(demo, open_page, tmp_path):
     assert page.is_visible("#blank-hint")
     draw(page, SEVEN)
     assert page.get_attribute("#verdict-plain", "data-label") == str(demo[0].predict(read_sample(page))[0])
+
+
+def test_the_elastic_net_codes_and_classifies_as_the_library_does(open_page, tmp_path):
+    # Without it, the report of a default model would have no explorer.
+    X, y = load_digits(return_X_y=True)
+    coder = ElasticNet(0.05, l1_ratio=0.5)
+    model = DDLClassifier(60, sparse_coder=coder, scale="unit", refine=1, random_state=0).fit(X[:600], y[:600])
+    write_report(model, tmp_path / "page.html", X[600:700], y[600:700], image_shape=(8, 8))
+    page = open_page(tmp_path / "page.html")
+    samples = X[600:610] / np.linalg.norm(X[600:610], axis=1, keepdims=True)
+    exact = sparse_encode(samples, model.components_, method=clone(coder).set_params(tol=1e-13)).toarray()
+    for sample, code in zip(samples, exact, strict=True):
+        found = page.evaluate("(sample) => ddlearn.pursue(Float64Array.from(sample), null, 60)", sample.tolist())
+        np.testing.assert_allclose(np.bincount(found["atoms"], found["values"], 60), code, atol=1e-5)
+    assert page.evaluate("ddlearn.compareCodes().largest") < 0.02  # the library stops at a gap of 1e-5
+    assert "agree" in page.inner_text("#check")
 
 
 class OwnCoder(ORMP):

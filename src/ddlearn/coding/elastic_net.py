@@ -106,6 +106,11 @@ class ElasticNet(KernelCoder):
         """The penalty's addition to the squared norms of atoms."""
         return self._get_alpha() * (1 - self.l1_ratio)
 
+    @property
+    def lasso(self) -> float:
+        """The penalty on absolute values."""
+        return self._get_alpha() * self.l1_ratio
+
     def _get_alpha(self) -> float:
         if self.alpha is None:
             raise ValueError(
@@ -131,7 +136,7 @@ class ElasticNet(KernelCoder):
             )
 
     def measure_penalty(self, values: Floats) -> Floats:
-        lasso, ridge = (values.dtype.type(number) for number in (self._get_alpha() * self.l1_ratio, self.ridge))
+        lasso, ridge = (values.dtype.type(number) for number in (self.lasso, self.ridge))
         return lasso * np.abs(values).sum(axis=1) + ridge / 2 * np.vecdot(values, values)
 
     def _solve(
@@ -153,7 +158,7 @@ class ElasticNet(KernelCoder):
             atoms,
             by_feature,
             energies,
-            dtype.type(self._get_alpha() * self.l1_ratio),
+            dtype.type(self.lasso),
             dtype.type(self.ridge),
             self.positive,
             (self.tol / 2 * energies).astype(dtype),

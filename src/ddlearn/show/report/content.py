@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from ...codes import Model
-from ...coding.coders import OMP, ORMP
+from ...coding.coders import OMP, ORMP, SparseCoder
+from ...coding.elastic_net import ElasticNet
 from ...coding.errors import AlternatingErrors, resolve_error_search
 from ...coding.robust import Robustness
 from ...coding.scaling import Scaling, Standard, UnitNorm, Unscaled
@@ -22,7 +23,7 @@ from .ink import N_LOOKED_AT, UNKNOWN_LOOK, measure_ink, measure_look, thin_out
 from .packing import Json, pack, tabulate_evidence
 from .samples import Data, describe_data
 
-_CODERS = {OMP, ORMP}  # those that pursuit.js implements; a subclass may do anything
+_PURSUITS = {OMP, ORMP}  # those that pursuit.js implements; a subclass may do anything
 _SCALINGS = {Unscaled, UnitNorm, Standard}  # likewise scaling.js
 _DOUBLE_BYTES = 1_500_000  # up to this size the dictionary is stored in double precision
 _N_BINS = 31  # of the histogram of noise, an odd number to center noise that is the same everywhere
@@ -59,7 +60,7 @@ def collect_content(
 
 
 def _describe_model(model: DDLClassifier, image_shape: tuple[int, ...] | None) -> Json:
-    robustness, coder = resolve_robustness(model.robustness), model.sparse_coder_
+    robustness = resolve_robustness(model.robustness)
     search = resolve_error_search(robustness.error_search)
     alternating = search if isinstance(search, AlternatingErrors) else AlternatingErrors()
     budget = robustness.error_budget / (model.n_features_in_ if isinstance(robustness.error_budget, Integral) else 1)
@@ -76,13 +77,7 @@ def _describe_model(model: DDLClassifier, image_shape: tuple[int, ...] | None) -
         "coef": pack(model.coef_, "f8"),
         "intercept": pack(model.intercept_, "f8"),
         "class_cost": pack(fitted.weigh_labels(model.classification_weight).class_cost, "f8"),
-        "pursuit": {
-            "uses_residual_norm": coder.uses_residual_norm,
-            "tol": float(coder.tol or 0),
-            "n_swaps": int(coder.n_swaps),
-        }
-        if type(coder) in _CODERS and type(model.scaling_) in _SCALINGS
-        else None,
+        "pursuit": _describe_coder(model.sparse_coder_) if type(model.scaling_) in _SCALINGS else None,
         "errors": {
             "budget": float(budget or _USUAL_BUDGET),
             "trim": float(alternating.trim),
@@ -92,6 +87,19 @@ def _describe_model(model: DDLClassifier, image_shape: tuple[int, ...] | None) -
         },
         "settings": _describe_settings(model),
     }
+
+
+def _describe_coder(coder: SparseCoder) -> Json | None:
+    """Return what pursuit.js and elastic_net.js need to know; None for a coder that they do not implement."""
+    if type(coder) in _PURSUITS:
+        return {
+            "uses_residual_norm": coder.uses_residual_norm,  # type: ignore[attr-defined]
+            "tol": float(coder.tol or 0),  # type: ignore[attr-defined]
+            "n_swaps": int(coder.n_swaps),  # type: ignore[attr-defined]
+        }
+    if type(coder) is ElasticNet:
+        return {"lasso": coder.lasso, "ridge": coder.ridge, "positive": bool(coder.positive)}
+    return None
 
 
 def _describe_scaling(scaling: Scaling, n_features: int) -> Json:

@@ -30,7 +30,8 @@ from .packing import Json
 from .samples import Data
 
 _SCRIPTS = (  # in the order of their dependencies
-    *("unpack", "scaling", "pursuit", "gross_errors", "classify", "drawing", "elements", "pictures", "charts"),
+    *("unpack", "scaling", "elastic_net", "pursuit", "gross_errors", "classify", "drawing"),
+    *("elements", "pictures", "charts"),
     *("summary", "training", "gallery", "explorer", "chooser", "pad", "results", "main"),
 )
 

@@ -11,6 +11,7 @@ const SMALLEST_GAIN = 1e-6;
 // isKept: bytes of 0 and 1, or null for all. Returns atoms in ascending order and their coefficients.
 function pursue(sample, isKept, budget) {
   const { nAtoms, dictionary, squaredNorms, pursuit } = model;
+  if ("lasso" in pursuit) return solveElasticNet(sample, isKept);
   const kept = isKept ? sample.map((value, f) => (isKept[f] ? value : 0)) : sample;
   const correlation = multiply(dictionary, kept);
   const first = correlation.slice();
