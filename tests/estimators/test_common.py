@@ -32,7 +32,8 @@ def make_estimators():
     shared = ConjugateScales("shared")
     yield DDLClassifier(classifier_trainer="newton", scales=shared, refine=None, scale="standard", **QUICK)
     yield DDLClassifier(scales="jeffreys", scale=None, **QUICK)
-    yield DDLClassifier(scale=StandardScaler(), refine=1, **QUICK)
+    yield DDLClassifier(scale=StandardScaler(), refine=None, **QUICK)
+    yield DDLClassifier(refine=1, **QUICK)
     yield KSVD(**QUICK)
     yield CodeClassifier()
 
@@ -49,8 +50,6 @@ def list_refused(estimator):
     if isinstance(estimator, DDLClassifier):  # tests/fitting/test_weights.py compares fits from the same atoms
         repeated = "the number of atoms, and which samples are drawn as such, depend on the number of samples"
         others["check_sample_weight_equivalence_on_dense_data"] = repeated
-        if estimator.refine == 1:
-            others["check_class_weight_classifiers"] = "one epoch is too few for weights of 1000 and 0.0001"
     if isinstance(estimator, DDLClassifier) and estimator.max_iter == QUICK["max_iter"]:
         checks |= {"check_n_features_in_after_fitting", "check_estimators_partial_fit_n_features"}
         if estimator.refine == 1 or estimator.dictionary_update not in ("auto", "atom", "block_coordinate"):
