@@ -33,7 +33,8 @@ def make_estimators():
     shared = ConjugateScales("shared")
     yield DDLClassifier(classifier_trainer="newton", scales=shared, refine=None, scale="standard", **QUICK)
     yield DDLClassifier(scales="jeffreys", scale=None, refine="classifiers", **QUICK)
-    yield DDLClassifier(scale=StandardScaler(), refine=1, **QUICK)
+    yield DDLClassifier(scale=StandardScaler(), refine=None, **QUICK)
+    yield DDLClassifier(refine=1, **QUICK)
     yield KSVD(**QUICK)
     yield CodeClassifier()
 
