@@ -4,7 +4,7 @@ Few labels, many samples
 
 Labels cost time, samples often do not.  Samples without a label can still shape the
 dictionary: mark them in ``y`` and say so by ``unlabeled``.  How much does it bring?
-Here a hundred of a thousand of scikit-learn's digits have a label, over ten random
+Here a hundred of a thousand of scikit-learn's digits have a label, over five random
 splits, since one split would say nothing.
 """
 
@@ -18,7 +18,7 @@ from sklearn.preprocessing import normalize
 
 from ddlearn import DDLClassifier
 
-N_SPLITS, N_TRAINING, N_LABELLED = 10, 1000, 100
+N_SPLITS, N_TRAINING, N_LABELLED = 5, 1000, 100
 NO_LABEL = -1
 
 X, y = load_digits(return_X_y=True)
