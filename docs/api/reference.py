@@ -88,7 +88,7 @@ TOPICS = (
         "Refinement",
         "The parameter ``refine``: after the fit, dictionary and classifiers follow the gradient of the classification "
         "cost. See :doc:`/refinement`.",
-        ("fitting.refine", "coding.jitter"),
+        ("fitting.refine", "fitting.search", "coding.jitter"),
     ),
     Topic(
         "inference",
