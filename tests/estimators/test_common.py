@@ -24,17 +24,17 @@ QUICK = {"max_iter": 3, "random_state": 0}
 
 
 def make_estimators():
-    """Yield models that have every loss, update, coder and kind of option between them."""
+    """Yield models that have every loss, update, coder and kind of option between them; refinement takes longest."""
     yield DDLClassifier(random_state=0)
-    for update, loss, coder in zip(DICTIONARY_UPDATES, cycle(LOSSES), cycle(SPARSE_CODERS), strict=False):
-        joint = {"dictionary_update": update, "loss": loss, "sparse_coder": coder, "refine": "classifiers"}
-        yield DDLClassifier(**joint, **QUICK)
+    yield DDLClassifier(refine=1, **QUICK)
+    pursuits = sorted(set(SPARSE_CODERS) - {DDLClassifier().sparse_coder})
+    for update, loss, coder in zip(DICTIONARY_UPDATES, cycle(LOSSES), cycle(pursuits), strict=False):
+        yield DDLClassifier(dictionary_update=update, loss=loss, sparse_coder=coder, refine=None, **QUICK)
     # "auto" has chosen all trainers above but the general one, which is there for losses of one's own.
     shared = ConjugateScales("shared")
     yield DDLClassifier(classifier_trainer="newton", scales=shared, refine=None, scale="standard", **QUICK)
-    yield DDLClassifier(scales="jeffreys", scale=None, refine="classifiers", **QUICK)
+    yield DDLClassifier(scales="jeffreys", scale=None, refine=None, **QUICK)
     yield DDLClassifier(scale=StandardScaler(), refine=None, **QUICK)
-    yield DDLClassifier(refine=1, **QUICK)
     yield KSVD(**QUICK)
     yield CodeClassifier()
 
