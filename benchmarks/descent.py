@@ -61,9 +61,8 @@ def load_images(n_rows: int) -> tuple[NDArray, NDArray]:
 
 def make_task(X: NDArray, y: NDArray, loss: str, n_components: int, n_nonzero_coefs: int) -> Task:
     """Fit one iteration, and return the coding step of the next."""
-    model = DDLClassifier(
-        n_components, scale=None, n_nonzero_coefs=n_nonzero_coefs, loss=loss, max_iter=1, refine=None, random_state=0
-    ).fit(X, y)
+    how = {"scale": None, "sparse_coder": "ormp", "max_iter": 1, "refine": None, "random_state": 0}
+    model = DDLClassifier(n_components, n_nonzero_coefs=n_nonzero_coefs, loss=loss, **how).fit(X, y)
     fitted = Model(model.components_, model.coef_, model.intercept_, model.class_cost_)
     encoder = Encoder.of(model.components_, model.sparse_coder_, n_nonzero_coefs)
     coder = DiscriminativeCoder(encoder, fitted, model.loss_, resolve_coding("descent"))
@@ -163,7 +162,8 @@ def compare_with_enumeration(loss: str, coding: str, n_samples: int = 200) -> Co
     """Compare full inference with enumeration on digits that the model has not seen (K = 30, T = 2)."""
     X, y = load_digits(return_X_y=True)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    model = DDLClassifier(30, scale=None, n_nonzero_coefs=2, loss=loss, refine=None, coding=coding, random_state=0)
+    how = {"scale": None, "sparse_coder": "ormp", "refine": None, "random_state": 0}
+    model = DDLClassifier(30, n_nonzero_coefs=2, loss=loss, coding=coding, **how)
     model.fit(X[:1000], y[:1000])
     new = X[1000 : 1000 + n_samples]
     start, found = (

@@ -19,7 +19,8 @@ from ddlearn import DDLClassifier
 path, update = sys.argv[1:]
 X = np.load(path, mmap_mode="r")
 y = np.arange(len(X)) % 10
-model = DDLClassifier(50, max_iter=2, tol=0, dictionary_update=update, random_state=0, n_jobs=2)
+how = {"sparse_coder": "ormp", "refine": "classifiers", "random_state": 0, "n_jobs": 2}
+model = DDLClassifier(50, max_iter=2, tol=0, dictionary_update=update, **how)
 model.fit(np.asarray(X[:2000]), y[:2000])  # compiled
 
 

@@ -54,6 +54,14 @@ HOLDERS: dict[str, type[BaseEstimator]] = {
 _NAMED = ("refine", "alignment")  # a number of epochs or a name in place of the object is its first argument
 _CLASSES: dict[str, Mapping[str, Any]] = {"scales": SCALES, "coding": CODINGS}  # whose name decides the class
 _SET_AFTERWARDS = ("sparse_coder__", "classifier_trainer__")  # options of objects that depend on other parameters
+# What no cell says, since it was the default when cells were first measured.
+TAKEN_FOR_GRANTED: dict[str, Any] = {
+    "scale": None,
+    "loss": "square",
+    "sparse_coder": "ormp",
+    "refine": "classifiers",
+    "max_iter": 50,
+}
 # What cells that were measured before the core was rebuilt took for granted; they are known by max_coding_iter.
 FORMER_CHOICES: dict[str, Any] = {"scales": "jeffreys", "dictionary_update": "ksvd"}
 
@@ -64,7 +72,7 @@ def make_classifier(**settings: Any) -> DDLClassifier:
     later = {name: value for name, value in parameters.items() if name.startswith(_SET_AFTERWARDS)}
     at_once = {name: value for name, value in parameters.items() if name not in later}
     # Experiments scale their images themselves, to unit norm.
-    return DDLClassifier(**{"scale": None} | nest(at_once)).set_params(**later)
+    return DDLClassifier(**TAKEN_FOR_GRANTED | nest(at_once)).set_params(**later)
 
 
 def make_former_model(**settings: Any) -> DDLClassifier:

@@ -265,7 +265,7 @@ def _choose_settings(
 
 
 def _count_halves(loss: str, budget: int) -> int:
-    return _HALVES_OF_SQUARE if loss == "square" else _FEW_HALVES[budget]
+    return _HALVES_OF_SQUARE if loss == "square" else _FEW_HALVES.get(budget, 1)
 
 
 def run_yaleb(

@@ -28,7 +28,9 @@ from ddlearn import (
 
 
 def test_ddl_in_the_tables_is_the_library_without_scaling_and_the_final_refit():
-    assert repr(make_classifier(**PAPER)) == "DDLClassifier(refine=None, scale=None)"
+    assert repr(make_classifier(**PAPER)) == (
+        "DDLClassifier(max_iter=50, refine=None, scale=None, sparse_coder='ormp')"
+    )
 
 
 @pytest.mark.parametrize("model", [make_classifier(**FORMER), make_former_model(max_coding_iter=100)])

@@ -49,7 +49,9 @@ from ddlearn.cli.reading import read_data
 from ddlearn.cli.terminal import Terminal
 from ddlearn.estimators.presets import PRESETS
 
-QUICK = ["--n-components", "40", "--max-iter", "2", "--seed", "0", "--jobs", "1"]
+PURSUIT = ["--sparse-coder", "ormp", "--refine", "classifiers"]
+SMALL = ["--n-components", "40", "--max-iter", "2", "--seed", "0", "--jobs", "1"]
+QUICK = [*SMALL, *PURSUIT]
 SOURCE = Path(__file__).parents[2] / "src"
 
 
@@ -153,12 +155,12 @@ def test_objects_are_options_if_they_have_a_shorthand(monkeypatch, tmp_path):
 
 def test_help_tells_what_the_docstring_tells():
     parameters = read_parameters()
-    assert parameters["max_iter"].description == "Outer iterations of fit at most."
+    assert parameters["max_iter"].description.startswith("Outer iterations of fit at most. By default one")
     assert parameters["sparse_coder"].description.startswith("How codes are found: two pursuits")
     assert parameters["sparse_coder"].words == ("omp", "ormp", "elastic_net")
     assert "object" not in parameters["loss"].description  # of no use in a shell
     help_text = " ".join(run("fit", "--help").stdout.replace("│", " ").split())
-    assert "Outer iterations of fit at most. [default: (50)]" in help_text
+    assert "Outer iterations of fit at most. By default one" in help_text
 
 
 @pytest.mark.parametrize(
@@ -197,7 +199,6 @@ def test_a_refined_fit_tells_its_error_on_samples_held_out(tmp_path):
     assert facts["refinement"]["n_epochs"] == 3
     facts = run_json("info", output)
     assert facts["n_epochs"] == 3
-    assert facts["validation_error"] == best.validation_error
     assert facts["settings"]["refine"] == 3
 
 
@@ -226,7 +227,7 @@ def test_the_command_offers_every_preset():
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_from_the_command_line(tmp_path, name):
     output = tmp_path / "model.safetensors"
-    quick = [*QUICK, "--refine", "1"] if "refine" in PRESETS[name].parameters else QUICK
+    quick = [*SMALL, "--refine", "1"] if "refine" in PRESETS[name].parameters else SMALL
     facts = run_json("fit", "digits", "--preset", name, "-o", output, *quick)
     assert facts["preset"] == name
     parameters = load(output).get_params(deep=False)
@@ -332,7 +333,7 @@ def test_nested_options_of_the_command_line_win_over_the_configuration_file(tmp_
 
 
 def test_nested_options_reach_the_objects_of_the_model(tmp_path):
-    command = ["fit", "digits", "--preset", "accurate", "-o", tmp_path / "m", *QUICK]
+    command = ["fit", "digits", "--preset", "accurate", "-o", tmp_path / "m", *SMALL]
     facts = run_json(*command, "--set", "refine.epochs=1", "--set", "refine.validation_fraction=0.2")
     assert facts["settings"].items() >= {"refine__epochs": 1, "refine__validation_fraction": 0.2}.items()
     refine = load(tmp_path / "m").refine
@@ -779,7 +780,9 @@ def test_commands_that_need_all_samples_in_memory_refuse_parts(folder, parts, tm
 
 
 def fit_digits(tmp_path: Path, *options: object) -> tuple[dict, DDLClassifier]:
-    facts = run_json("fit", *options, "-o", tmp_path / "m", "--n-components", "40", "--max-iter", "1", "--seed", "0")
+    facts = run_json(
+        "fit", *options, "-o", tmp_path / "m", *PURSUIT, "--n-components", "40", "--max-iter", "1", "--seed", "0"
+    )
     assert facts["n_samples"] == 400
     return facts, load(tmp_path / "m")
 
@@ -1160,7 +1163,7 @@ def test_progress_appears_on_stderr_when_it_takes_long(folder, tmp_path, monkeyp
     assert (f"objective {model.history_[-1].objective:,.0f}" in drawn.getvalue()) == is_shown
     assert ("fitting" in drawn.getvalue()) == is_shown
     last = model.refinement_[-1]
-    result = f"cost {last.training_cost:.3g}  held-out error {last.validation_error:.2%}"
+    result = f"cost {last.training_cost:.3g}"
     assert (result in drawn.getvalue()) == is_shown
     assert ("refining" in drawn.getvalue()) == is_shown
     drawn.truncate(0)

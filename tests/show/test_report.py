@@ -715,6 +715,7 @@ def test_settings_that_are_not_the_defaults_are_shown(write, model, digits):
         "sparse coder": "ORMP",
         "scaling": type(model.scaling_).__name__,
         "max_iter": "2",
+        "refine": "classifiers",
         "random_state": "0",
     }
     for init in (digits[0][:40], digits[0][:40].tolist()):  # not 2560 numbers
