@@ -227,6 +227,17 @@ def test_a_budget_that_is_too_small_is_kept_and_what_is_in_it_is_optimal(budget)
         )
 
 
+def test_kernel_has_room_for_more_classes_and_directions_than_atoms():
+    # It wrote behind the end of an array: run with bounds checks or without compilation.
+    rows = Rows(5, 12, 20, 4, 3, np.random.default_rng(8))
+    rows.weight = np.ones_like(rows.weight)
+    codes, _ = rows.solve(0.02, 0.01, budget=1)
+    for i in range(5):
+        Q, c = rows.dense(i)
+        used = codes.indices[i][codes.values[i] != 0]
+        np.testing.assert_allclose(codes.values[i][: len(used)], solve(Q[np.ix_(used, used)], c[used], 0.02, 0.01))
+
+
 def test_zero_atoms_and_zero_samples_get_nothing():
     rows = Rows(3, 8, 5, 0, 0, np.random.default_rng(7))
     rows.gram[2] = rows.gram[:, 2] = rows.correlations[:, 2] = 0

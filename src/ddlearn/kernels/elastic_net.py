@@ -112,7 +112,7 @@ class ElasticNetWorkspace(NamedTuple):
 
 def make_elastic_net_workspace(budget, n_atoms, n_classes, n_directions, n_features, dtype):
     """Allocate the workspace of one thread; ``n_features`` is 0 where features are not used."""
-    n_factors = max(budget, n_classes, n_directions, 4, n_atoms if n_features else 0)
+    n_factors = max(budget, n_classes + n_directions, 4, n_atoms if n_features else 0)
     correlation, slope, next_slope = allocate_rows(3, n_atoms, dtype)[:, :n_atoms]
     factor, hessian, hessian_factor = (allocate_rows(size, size, dtype) for size in (budget, n_features, n_features))
     kept, factored, active = np.empty((3, budget), np.int32)
