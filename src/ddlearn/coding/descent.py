@@ -333,7 +333,8 @@ class Descent(DiscriminativeCoding):
         if problems.are_rivals:
             labelled = labelled[_measure_lead(rows, labelled) <= _CLOSE * rows.objective[labelled]]
         self._refit(problems, rows, labelled, self.tol / 100, _MAX_NEWTON_STEPS, moves)
-        return settle(problems, rows, start, before), moves
+        # Of hypotheses only the objective counts, to fewer digits than rounding has touched.
+        return (rows if problems.are_rivals else settle(problems, rows, start, before)), moves
 
     def _refit(
         self, problems: RowProblems, rows: Rows, active: Positions, tol: float, max_steps: int, moves: Moves

@@ -130,7 +130,7 @@ def store_row(i, atoms, coefficients, n_atoms, indices, values):
         values[i, t] = 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})  # a product and a sum are one instruction
 def add_combination(factors, chosen, n_chosen, rows, out):
     """Add factors[:n_chosen] @ rows[chosen[:n_chosen]] to ``out``.
 

@@ -123,7 +123,7 @@ def expand_rows(active, shared, rows, slopes, curvatures, weight, pull):
 
 
 # Additions may be reordered, as in `square_vector`: sums over classes do not vectorise otherwise.
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc"})
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
 def find_newton_steps(active, shared, rows, slopes, curvatures, pivot_floor, matrix, vectors, steps):
     """Newton's step on the support of each active row, inv(Q[S, S]) (c - Gx - sum_j s_j w_j)[S].
 
