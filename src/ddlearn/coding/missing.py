@@ -3,7 +3,8 @@ r"""Missing features of training samples, marked by NaN.
 The objective sums over known features only.  Its minimum is also that of the whole sum over the missing features
 :math:`y_f` as well, which are :math:`(D^T x)_f` at the minimum.  So updates that know nothing of missing features
 minimise it, too, if samples are filled with their reconstructions after each round (block coordinate descent): none of
-the steps raises the objective, and where they end, codes of filled samples are those of the known features.
+the steps raises the objective, and where they end, codes of filled samples are those of the known features.  Noise
+variances count known features, :math:`M_i` in place of M.
 
 The first fill, before there is a dictionary, is what a Gaussian model of the samples expects: with mean m and
 covariance C, and noise of variance s, :math:`y = m + C (C + s I)^{-1} (y - m)` at missing features, repeated from
@@ -23,8 +24,8 @@ from ..parallel import map_blocks, single_threaded_blas, split_rows
 from .encoder import check_finite
 
 _REMEDY = (
-    'leave missing values out by robustness=Robustness(missing="mask"), or put an imputer before the classifier in a '
-    "pipeline"
+    'leave missing values out by robustness=Robustness(missing="mask") (on the command line --set '
+    "robustness.missing=mask), or put an imputer before the classifier in a pipeline"
 )
 # The Gaussian model is estimated from about this many samples, in so many rounds, with so much noise relative to the
 # mean variance of features.

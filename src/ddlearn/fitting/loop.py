@@ -25,7 +25,7 @@ from ..codes import Flags, Floats, Model, RowCodes, measure_residuals
 from ..coding.alignment import Registration
 from ..coding.coders import SparseCoder
 from ..coding.descent import DiscriminativeCoding
-from ..coding.discriminative import DiscriminativeCoder
+from ..coding.discriminative import CodingRecord, DiscriminativeCoder
 from ..coding.encoder import Encoder, count_stride
 from ..coding.masked import MaskedCoder
 from ..coding.missing import fill_with_codes
@@ -114,17 +114,49 @@ def code_discriminatively(
 ) -> tuple[TrainingPart, CodingCounts]:
     """Discriminative sparse coding (Algorithm 1), starting from the current codes."""
     part = register(part, settings, encoder, n_rounds=1)
-    part = fill(part, settings, model.dictionary)  # as it is already, unless the fit has just been resumed
     dtype = part.X.dtype
     coder = DiscriminativeCoder(
         encoder, model.weigh_labels(settings.classification_weight).astype(dtype), settings.loss, settings.coding
     )
     labels = part.labels.astype(dtype)
-    codes, record = coder.encode(part.X, labels, part.noise_variance, part.codes, n_jobs=settings.n_jobs)
+
+    def descend(part: TrainingPart) -> tuple[RowCodes, CodingRecord]:
+        return coder.encode(part.X, labels, part.noise_variance, part.codes, n_jobs=settings.n_jobs)
+
+    if part.is_known is not None:
+        part, record = _code_known(part, settings, encoder, descend)
+    else:
+        codes, record = descend(part)
+        part = replace(part, codes=codes)
     decrease = sum_rows(record.decrease, part.weights) / 2  # F is twice what the sample adds to the objective
     n_refitted, n_reselected, n_swapped = record.n_moved.values()
     counts = CodingCounts(n_refitted, n_reselected, n_swapped, int(record.n_rejected.sum()), decrease)
-    return replace(part, codes=codes), counts
+    return part, counts
+
+
+def _code_known(
+    part: TrainingPart,
+    settings: FitSettings,
+    encoder: Encoder,
+    descend: Callable[[TrainingPart], tuple[RowCodes, CodingRecord]],
+) -> tuple[TrainingPart, CodingRecord]:
+    """Code samples with missing features, and fill them.
+
+    A fill by the current codes holds on to these: a pursuit would hardly ever select other atoms.  So there is a second
+    start, from label-free codes of the known features, which no fill takes part in.  The better codes are kept.
+    """
+    codes, record = descend(fill(part, settings, encoder.dictionary))
+    others, other = descend(fill(code_label_free(part, settings, encoder), settings, encoder.dictionary))
+    is_better = other.objective_after < record.objective_after
+    other.n_steps[:, 1] += 1  # to start with them is to select atoms anew
+    other.decrease[:, 1] += record.objective_before - other.objective_before
+
+    def choose(mine: NDArray, theirs: NDArray) -> NDArray:
+        return np.where(is_better if mine.ndim == 1 else is_better[:, None], theirs, mine)
+
+    codes = RowCodes(*map(choose, codes, others))
+    record = CodingRecord(*map(choose, vars(record).values(), vars(other).values()))
+    return fill(replace(part, codes=codes), settings, encoder.dictionary), record
 
 
 def sum_statistics(
