@@ -92,7 +92,7 @@ QUESTIONS = [
         "faces half hidden: 25 to 97 % right; clean digits: harm",
     ),
     (
-        ["Are values of new", "samples missing?"],
+        ["Are values of samples", "missing?"],
         ['robustness=Robustness(missing="mask")'],
         "digits, half of the pixels missing: 8.8 % error",
     ),

@@ -13,7 +13,7 @@ from conftest import make_pursuit, normalise
 from scipy.sparse import csr_array
 from sklearn.preprocessing import MinMaxScaler
 
-from ddlearn import Alignment, ConjugateScales, DDLClassifier, PrintedCoding, SquareLev
+from ddlearn import Alignment, ConjugateScales, DDLClassifier, PrintedCoding, Robustness, SquareLev
 
 MODES = ("memory", "batches", "dask")
 REFUSED = "refused"  # by an error that names the parameter
@@ -75,6 +75,7 @@ CASES = [
     Case("refine", "auto", "refinement_", NOTHING, NOTHING),
     Case("inference", "full", *[EVIDENCE] * 3),
     Case("robustness", 1, *[EVIDENCE] * 3),
+    Case("robustness", Robustness(missing="mask"), *[NOTHING] * 3),  # of complete samples; coding/test_missing.py
     Case("alignment", "translation", *[EVIDENCE] * 3, IMAGES),
     Case("alignment", Alignment("translation", training=True), "components_", REFUSED, "components_", IMAGES),
     Case("image_shape", (2, 6), *[EVIDENCE] * 3, IMAGES | {"n_views": 3}),

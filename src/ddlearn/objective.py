@@ -126,7 +126,7 @@ class Priors(NamedTuple):
         """Return those of the paper, which add nothing to Eq. 3."""
         return cls(0.0, 1.0, 0.0, 0.0, np.ones(n_classes), 0.0, np.zeros(n_classes))
 
-    def estimate_noise(self, misfits: Floats, n_features: int) -> Floats:
+    def estimate_noise(self, misfits: Floats, n_features: float | NDArray) -> Floats:
         r"""Return :math:`\sigma_i^2 = (r_i^2 + d_0 s_0^2) / (M + 2 + d_0)` for misfits :math:`r_i^2`, or the floor."""
         variance = (misfits + self.noise_weight * self.noise_variance) / (n_features + 2 + self.noise_weight)
         return np.maximum(variance, self.noise_floor).astype(misfits.dtype)
@@ -152,7 +152,7 @@ def sum_costs(
 def sum_noise_terms(
     misfits: Floats,
     noise_variance: Floats,
-    n_features: int,
+    n_features: float | NDArray,
     priors: Priors,
     weights: NDArray[np.float64] | None = None,
 ) -> Terms:
@@ -162,9 +162,9 @@ def sum_noise_terms(
     def add_up(terms: Floats) -> float:
         return float(np.sum(terms) if weights is None else weights @ terms)
 
-    log_variance, weight = add_up(np.log(variance)), priors.noise_weight
-    prior = weight / 2 * (priors.noise_variance * add_up(1 / variance) + log_variance)
-    return add_up(misfits / (2 * variance)), (n_features + 2) / 2 * log_variance, prior
+    logs, weight = np.log(variance), priors.noise_weight
+    prior = weight / 2 * (priors.noise_variance * add_up(1 / variance) + add_up(logs))
+    return add_up(misfits / (2 * variance)), add_up((n_features + 2) / 2 * logs), prior
 
 
 def scale_classes(
@@ -214,7 +214,7 @@ class FirstNoise:
     """What is known of the misfits of the first codes."""
 
     n_samples: float
-    n_features: int
+    n_features: float  # that are known of a sample, on average
     eps: float  # a misfit that is a smaller share of the squared norm of its sample is rounding
     unit: float  # of misfits in logarithms: a power of two, so that the unit of the samples changes no other digit
     sums: LogSums
@@ -251,7 +251,7 @@ def invert_trigamma(value: float) -> float:
     return place
 
 
-def fit_noise_prior(sums: LogSums, n_features: int) -> tuple[float, float]:
+def fit_noise_prior(sums: LogSums, n_features: float) -> tuple[float, float]:
     r"""Return the weight :math:`d_0` and the logarithm of :math:`s_0^2` by empirical Bayes, from at least one misfit.
 
     If :math:`\sigma_i^2` has a scaled inverse chi-squared distribution, misfits over their number M of features have
@@ -322,9 +322,11 @@ class Scales(BaseEstimator, ABC):
         """
 
     def estimate_noise(
-        self, misfits: Floats, mean: float, n_features: int, priors: Priors, is_copy: Flags | None = None
+        self, misfits: Floats, mean: float, n_features: float | NDArray, priors: Priors, is_copy: Flags | None = None
     ) -> tuple[Floats, Terms]:
         """Return the noise variances of some samples, given the mean misfit of all, and the terms that they are in.
+
+        ``n_features`` are the known ones, of each sample or for a variance that all share of a sample on average.
 
         Copies of an atom, if they are named, have the typical variance.
         """
@@ -332,7 +334,8 @@ class Scales(BaseEstimator, ABC):
         if self.noise == "shared":
             used = np.full_like(misfits, mean)
         elif is_copy is not None:
-            used = np.where(is_copy, misfits.dtype.type((n_features + 2) * priors.noise_variance), misfits)
+            typical = (n_features + 2) * priors.noise_variance
+            used = np.where(is_copy, typical, misfits).astype(misfits.dtype)
         variance = priors.estimate_noise(used, n_features)
         return variance, sum_noise_terms(misfits, variance, n_features, priors)
 

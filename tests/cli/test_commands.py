@@ -86,6 +86,14 @@ def folder(tmp_path_factory, digits):
     return path
 
 
+def write_csv(path: Path, X: np.ndarray, y: np.ndarray) -> None:
+    """Write a table with empty cells for NaN."""
+    names = [f"pixel {number}" for number in range(X.shape[1])]
+    rows = [["" if np.isnan(value) else value for value in row] for row in X]
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([[*names, "label"], *([*row, label] for row, label in zip(rows, y, strict=True))])
+
+
 def write_images(folder: Path, X: np.ndarray, y: np.ndarray) -> None:
     for number, (row, label) in enumerate(zip(X, y, strict=True)):
         path = folder / f"digit {label}" / f"{number:03}.png"
@@ -107,6 +115,18 @@ def test_options_are_the_parameters_of_the_constructor():
         assert len(parameter.description) > 10
     flags = {flag for option in get_command(app).commands["fit"].params for flag in option.opts}
     assert {f"--{name.replace('_', '-')}" for name in read_options()} | {"--seed", "--jobs"} <= flags
+
+
+def test_empty_cells_are_missing_if_the_model_says_so(digits, tmp_path):
+    X, y = digits[0][:200].copy(), digits[1][:200]
+    X[::3, 20], X[5, 30] = np.nan, np.nan
+    write_csv(tmp_path / "table.csv", X, y)
+    fit = ["fit", tmp_path / "table.csv", "-o", tmp_path / "model.safetensors", *QUICK]
+    message = " ".join(run(*fit, code=1).stderr.split())
+    assert "X contains NaN in row 0, feature 20" in message
+    assert "--set robustness.missing=mask" in message
+    run(*fit, "--set", "robustness.missing=mask")
+    assert run_json("evaluate", tmp_path / "model.safetensors", tmp_path / "table.csv")["error"] < 0.2
 
 
 CONSTRUCTOR = '''

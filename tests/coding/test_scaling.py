@@ -117,6 +117,40 @@ def test_a_feature_that_varies_by_rounding_alone_says_nothing(dtype):
     np.testing.assert_array_equal(scaling.apply(new), scaling.apply(X))
 
 
+@pytest.mark.parametrize("scale", ["unit", "standard"])
+def test_scaling_is_learned_from_known_features(scale):
+    X, y = draw_table(3000)
+    X = np.abs(X) if scale == "unit" else X
+    gaps = np.where(np.random.default_rng(1).random(X.shape) < 0.3, np.nan, X)
+    gaps[:50, 2] = np.nan  # in the whole first part
+    whole, known = learn(scale, X, y), learn(scale, gaps, y)
+    if scale == "standard":
+        np.testing.assert_allclose(known.mean, np.nanmean(gaps, axis=0), rtol=1e-12)
+        np.testing.assert_allclose(known.deviation, np.nanstd(gaps, axis=0), rtol=1e-12)
+    else:
+        np.testing.assert_allclose(known.energy.sum(), 1, rtol=1e-12)
+        assert np.abs(known.energy - whole.energy).max() < 0.1
+
+
+def test_training_samples_with_missing_features_are_scaled_as_new_ones():
+    X, y = draw_table()
+    X[3, 2] = X[5, 0] = np.nan
+    model = quick(scale="unit", robustness=Robustness(missing="mask")).fit(X, y)
+    scaled, is_known = model.scaling_.apply_and_fill(X)
+    new = np.where(is_known, X, 0)
+    expected, _ = model.scaling_.apply_to_known(new, is_known, model.scaling_.measure(new, is_known))
+    np.testing.assert_array_equal(is_known, ~np.isnan(X))
+    np.testing.assert_array_equal(scaled[is_known], expected[is_known])
+
+
+def test_outliers_are_named_among_missing_features():
+    X, y = draw_table()
+    X[::3, 4] = np.nan
+    X[7, 4] = 1e12
+    with pytest.warns(UserWarning, match=r"X is 1e\+12 in row 7, feature 4"):
+        learn("standard", X, y)
+
+
 def test_the_norm_of_a_sample_with_missing_features_is_estimated_from_the_others():
     rng = np.random.default_rng(0)
     X = rng.gamma(2.0, 1.0, (400, 30)) * np.linspace(1, 3, 30)

@@ -16,6 +16,7 @@ from ddlearn import (
     CodeClassifier,
     ConjugateScales,
     DDLClassifier,
+    Robustness,
 )
 from ddlearn.classifiers import resolve_trainer
 
@@ -33,7 +34,7 @@ def make_estimators():
     # "auto" has chosen all trainers above but the general one, which is there for losses of one's own.
     shared = ConjugateScales("shared")
     yield DDLClassifier(classifier_trainer="newton", scales=shared, refine=None, scale="standard", **QUICK)
-    yield DDLClassifier(scales="jeffreys", scale=None, refine=None, **QUICK)
+    yield DDLClassifier(scales="jeffreys", scale=None, refine=None, robustness=Robustness(missing="mask"), **QUICK)
     yield DDLClassifier(scale=StandardScaler(), refine=None, **QUICK)
     yield KSVD(**QUICK)
     yield CodeClassifier()

@@ -52,6 +52,11 @@ def path(tmp_path):
     return tmp_path / "fit.checkpoint"
 
 
+def leave_out(X):
+    """Return samples with missing features."""
+    return np.where(np.random.default_rng(0).random(X.shape) < 0.2, np.nan, X)
+
+
 def quick(**parameters) -> DDLClassifier:
     fixed = {"n_components": 30, "scale": "unit", "max_iter": 5, "tol": 0, "random_state": 0}
     return make_pursuit(**fixed | parameters)
@@ -179,6 +184,7 @@ def test_other_samples_and_targets(digits, path):
         (X, Y, {}),
         (digits[0], digits_y, {"unlabeled": "?"}),
         (digits[0].astype(np.float32), digits[1], CASES["aligned"]),
+        (leave_out(digits[0]), digits[1], {"robustness": Robustness(missing="mask")}),
     ):
         expected = quick(**parameters).fit(samples, target)
         interrupt(quick(**parameters), samples, target, Checkpoint(path))
@@ -195,6 +201,15 @@ def test_a_resumed_refinement_ends_bitwise_as_one_that_was_never_stopped(digits,
     assert iterations.iterations == []  # the end of the loop was in the file
     assert epochs.iterations == [3]  # and two epochs
     assert_same_model(resumed, expected)
+
+
+@pytest.mark.parametrize("task", ["iteration", "epoch"])
+def test_a_resumed_refinement_of_samples_with_missing_features(digits, path, task):
+    X, y = leave_out(digits[0]), digits[1]
+    parameters = {"refine": Refiner(3, batch_size=32), "robustness": Robustness(missing="mask")}
+    expected = quick(**parameters).fit(X, y)
+    interrupt(quick(**parameters), X, y, Checkpoint(path), task=task)
+    assert_same_model(quick(**parameters).set_callbacks(Checkpoint(path, resume=True)).fit(X, y), expected)
 
 
 def test_a_refined_fit_that_was_interrupted_in_the_loop_is_refined_as_if_it_had_not_been(digits, path):

@@ -28,6 +28,7 @@ from ddlearn import (
     CodeClassifier,
     ConjugateScales,
     LostClusterError,
+    Robustness,
     load,
     save,
 )
@@ -269,8 +270,8 @@ def test_nothing_is_left_on_the_workers_when_a_fit_cannot_begin(client, digits):
     broken = X.copy()
     broken[600, 3] = np.nan
     before = list_keys(client)
-    with pytest.raises(ValueError, match="X contains NaN in row 600, feature 3"):
-        make_model().fit(*on_dask(broken, y))
+    with pytest.raises(ValueError, match="X contains NaN in row 600, feature 3: a Dask array must be complete"):
+        make_model(robustness=Robustness(missing="mask")).fit(*on_dask(broken, y))
     wait_until_only(client, before)
 
 

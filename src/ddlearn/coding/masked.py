@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from ..codes import Flags, Floats, RowCodes
 from ..kernels.warp import factor_rows, pull_rows, solve_rows
-from ..parallel import TILE_ROWS
-from .encoder import Encoder
+from ..parallel import TILE_ROWS, map_blocks, split_rows
+from .encoder import Encoder, measure_energies
 
 
 class Tangents(NamedTuple):
@@ -82,6 +82,15 @@ class MaskedCoder:
     def encode(self, samples: Floats, is_kept: Flags) -> RowCodes:
         """Return only the codes, of samples that do not move."""
         return self._encode(self.encoder, samples, is_kept, None)[0]
+
+    def encode_all(self, samples: Floats, is_kept: Flags, *, n_jobs: int | None = None, first_row: int = 0) -> RowCodes:
+        """Return the codes of any number of rows; ``first_row`` is added to row numbers in error messages."""
+
+        def encode_rows(rows: slice, _: None) -> RowCodes:
+            measure_energies(samples[rows], first_row + rows.start)  # raises if one cannot be coded
+            return self.encode(samples[rows], is_kept[rows])
+
+        return RowCodes.join(map_blocks(encode_rows, split_rows(len(samples)), lambda: None, n_jobs=n_jobs))
 
     def _encode(
         self, encoder: Encoder, samples: Floats, is_kept: Flags, tangents: Tangents | None

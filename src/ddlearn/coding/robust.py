@@ -25,7 +25,7 @@ MISSING = ("error", "mask")
 
 
 class Robustness(BaseEstimator):
-    """Errors and missing values in new samples.  Training samples must be complete and correct.
+    """Errors in new samples, and missing values in new samples and in those of :meth:`DDLClassifier.fit`.
 
     Parameters
     ----------
@@ -35,13 +35,25 @@ class Robustness(BaseEstimator):
     error_search : {"alternating", "greedy"} or ErrorSearch, default="alternating"
         How to find them.  "greedy" is matching pursuit in the dictionary augmented by the identity, as in the paper.
     missing : {"error", "mask"}, default="error"
-        Whether NaN raises an error or marks a missing feature.
+        Whether NaN raises an error or marks a missing feature, which is left out.  Training samples in memory may have
+        missing features too, but must be correct.
 
     Examples
     --------
     >>> from ddlearn import DDLClassifier, Robustness
     >>> DDLClassifier(robustness=Robustness(0.2, missing="mask"))
     DDLClassifier(robustness=Robustness(error_budget=0.2, missing='mask'))
+
+    A fifth of the values is missing, of samples to learn from and of new ones:
+
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> X[np.random.default_rng(0).random(X.shape) < 0.2] = np.nan
+    >>> is_known = ~np.isnan(X).all(axis=1)  # a sample of which nothing is known cannot be learned from
+    >>> model = DDLClassifier(robustness=Robustness(missing="mask"), random_state=0)
+    >>> model.fit(X[is_known], y[is_known]).score(X[is_known], y[is_known]) > 0.85
+    True
     """
 
     def __init__(

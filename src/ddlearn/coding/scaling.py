@@ -3,7 +3,8 @@ r"""Scaling: samples in units of their own become samples of about unit norm, in
 "unit" divides a sample by its norm, :math:`z = y / \|y\|`.  Of a sample with missing features the norm is not known.
 It is estimated from the known ones, by the share of the energy that these have in training samples:
 :math:`\|y\|^2 \approx \sum_f y_f^2 / \sum_f e_f` over the known features f, where :math:`e_f` is the mean of
-:math:`z_f^2`.
+:math:`z_f^2` over the training samples of which feature f is known.  Whatever is learned from training samples is
+learned from their known features; NaN marks the others.
 
 "standard" takes mean :math:`m_f` and standard deviation :math:`s_f` of each feature out of the samples,
 
@@ -35,6 +36,7 @@ from ..codes import Flags, Floats
 from ..losses import check_number, resolve
 from ..parallel import LocalParts, Parts, single_threaded_blas, split_rows
 from .encoder import check_finite, measure_energies
+from .missing import fill_first, has_missing
 
 # A feature whose deviation is at most so many rounding errors of its size is constant.
 _ROUNDING_ERRORS = 100
@@ -42,6 +44,8 @@ _ROUNDING_ERRORS = 100
 _OUTLYING, _MOST_VALUES = 1e3, 0.9
 # "auto" and the search for outliers look at about this many samples.
 _MOST_LOOKED_AT = 1000
+# Shares of energy and the norms of samples with missing features depend on each other, and settle in so many rounds.
+_ENERGY_ROUNDS = 5
 
 
 class Rows(Protocol):
@@ -85,7 +89,7 @@ class Scaling(BaseEstimator, ABC):
 
     @abstractmethod
     def learn(self, parts: Parts[Rows]) -> Scaling:
-        """Return the scaling with what it needs to know of the samples; raise if a sample is not finite."""
+        """Return the scaling with what it needs to know of the samples; raise if one has infinite values."""
 
     def warn_of_outliers(self, parts: Parts[Rows], n_samples: int) -> None:
         """Warn of samples by which all others are scaled."""
@@ -105,6 +109,15 @@ class Scaling(BaseEstimator, ABC):
     def apply_to_known(self, X: Floats, is_known: Flags, sizes: Floats) -> tuple[Floats, Flags]:
         """Return scaled samples with zeros in place of missing features, and which scaled features are known."""
         return self.apply(X, sizes), is_known
+
+    def apply_and_fill(self, X: Floats) -> tuple[Floats, Flags | None]:
+        """Return scaled training samples with missing features filled, and which are known; None if all are."""
+        if not has_missing(X):
+            return self.apply(X), None
+        is_known = ~np.isnan(X)
+        samples = np.where(is_known, X, X.dtype.type(0))
+        scaled, is_known = self.apply_to_known(samples, is_known, self.measure(samples, is_known))
+        return fill_first(scaled, is_known), is_known
 
     @abstractmethod
     def invert(self, scaled: Floats, sizes: Floats | None = None) -> Floats:
@@ -135,16 +148,29 @@ class Unscaled(Scaling):
         return scaled
 
 
-def _sum_shares(rows: Rows) -> tuple[int, NDArray[np.float64]]:
-    """Return the number of samples that are not zero, and the sum of their squares after scaling to unit norm."""
-    total, n_samples = np.zeros(rows.X.shape[1]), 0
+def _take_known(rows: Rows, tile: slice) -> tuple[Floats, Flags]:
+    """Return samples with zeros in place of missing features, and which features are known."""
+    samples = np.asarray(rows.X[tile])
+    is_known = ~np.isnan(samples)
+    samples = samples if is_known.all() else np.where(is_known, samples, samples.dtype.type(0))
+    check_finite(samples, rows.first_row + tile.start)
+    return samples, is_known
+
+
+def _sum_shares(rows: Rows, energy: NDArray[np.float64] | None) -> tuple[NDArray[np.intp], NDArray[np.float64], int]:
+    """Return of how many samples that are not zero each feature is known, its squares, and how many values are missing.
+
+    The squares are those after scaling to unit norm, by what is known of the energy so far.
+    """
+    n_features, n_missing = rows.X.shape[1], 0
+    total, n_known, scaling = np.zeros(n_features), np.zeros(n_features, np.intp), UnitNorm(energy)
     for tile in split_rows(len(rows.X)):
-        samples = np.asarray(rows.X[tile])
-        check_finite(samples, rows.first_row + tile.start)
-        scaled = samples / _measure_norms(samples)
+        samples, is_known = _take_known(rows, tile)
+        scaled = samples / scaling.measure(samples, is_known)
         total += np.sum(np.square(scaled, dtype=np.float64), axis=0)
-        n_samples += int(np.count_nonzero(samples.any(axis=1)))
-    return n_samples, total
+        n_known += is_known[samples.any(axis=1)].sum(axis=0)
+        n_missing += int(np.count_nonzero(~is_known))
+    return n_known, total, n_missing
 
 
 def _measure_norms(X: Floats) -> Floats:
@@ -184,14 +210,20 @@ class UnitNorm(Scaling):
     def learn(self, parts: Parts[Rows]) -> UnitNorm:
         if self.energy is not None:
             return self
-        n_samples, total = parts.add_up(_sum_shares)
-        return UnitNorm(total / n_samples if n_samples else np.full(len(total), 1 / len(total)))
+        energy = None
+        for _ in range(_ENERGY_ROUNDS):
+            n_known, total, n_missing = parts.add_up(_sum_shares, energy)
+            energy = total / np.maximum(n_known, 1) if n_known.any() else np.full(len(total), 1 / len(total))
+            if not n_missing:
+                break
+            energy /= energy.sum() or 1.0
+        return UnitNorm(energy)
 
     def measure(self, X: Floats, is_known: Flags | None = None) -> Floats:
         norms = _measure_norms(X)
-        if is_known is None or self.energy is None or is_known.all():
+        if is_known is None or is_known.all():
             return norms
-        share = is_known @ self.energy
+        share = is_known.mean(axis=1) if self.energy is None else is_known @ self.energy
         share = np.where((share > 0) & ~is_known.all(axis=1), np.minimum(share, 1), 1)
         return norms / np.sqrt(share).astype(X.dtype)[:, None]
 
@@ -205,12 +237,12 @@ class UnitNorm(Scaling):
 
 @dataclass(frozen=True)
 class _Moments:
-    """Number, mean and sum of squared deviations of samples; the sum of two is that of all their samples.
+    """Number, mean and sum of squared deviations of known features; the sum of two is that of all their samples.
 
     Added as by Chan, Golub and LeVeque (1979), which loses no digits where the mean is large.
     """
 
-    n_samples: int
+    n_known: NDArray[np.intp]
     mean: NDArray[np.float64]
     deviations: NDArray[np.float64]
     eps: float  # of the precision of the samples
@@ -218,19 +250,20 @@ class _Moments:
     @classmethod
     def of(cls, rows: Rows) -> _Moments:
         def measure(tile: slice) -> _Moments:
-            samples = np.asarray(rows.X[tile])
+            samples, is_known = _take_known(rows, tile)
             measure_energies(samples, rows.first_row + tile.start)  # raises if squares are out of range
-            mean = samples.mean(axis=0, dtype=np.float64)
-            deviations = np.sum(np.square(samples - mean), axis=0)
-            return cls(len(samples), mean, deviations, float(np.finfo(samples.dtype).eps))
+            n_known = is_known.sum(axis=0)
+            mean = samples.sum(axis=0, dtype=np.float64) / np.maximum(n_known, 1)
+            deviations = np.sum(np.square(np.where(is_known, samples - mean, 0)), axis=0)
+            return cls(n_known, mean, deviations, float(np.finfo(samples.dtype).eps))
 
         return reduce(add, map(measure, split_rows(len(rows.X))))
 
     def __add__(self, other: _Moments) -> _Moments:
-        n_samples = self.n_samples + other.n_samples
-        shift, share = other.mean - self.mean, other.n_samples / n_samples
-        deviations = self.deviations + other.deviations + np.square(shift) * (self.n_samples * share)
-        return _Moments(n_samples, self.mean + share * shift, deviations, self.eps)
+        n_known = self.n_known + other.n_known
+        shift, share = other.mean - self.mean, other.n_known / np.maximum(n_known, 1)
+        deviations = self.deviations + other.deviations + np.square(shift) * (self.n_known * share)
+        return _Moments(n_known, self.mean + share * shift, deviations, self.eps)
 
 
 class Standard(Scaling):
@@ -276,16 +309,17 @@ class Standard(Scaling):
         if self.mean is not None and self.deviation is not None:
             return self
         moments = parts.add_up(_Moments.of)
-        if moments.n_samples == 1:
+        if moments.n_known.max() == 1:
             raise ValueError("scale='standard' cannot be learned from 1 sample: begin with more, or use scale='unit'.")
-        deviation = np.sqrt(moments.deviations / moments.n_samples)
+        deviation = np.sqrt(moments.deviations / np.maximum(moments.n_known, 1))
         deviation[deviation <= _ROUNDING_ERRORS * moments.eps * np.hypot(moments.mean, deviation)] = 0
         return Standard(self.constant, mean=moments.mean, deviation=deviation)
 
     def warn_of_outliers(self, parts: Parts[Rows], n_samples: int) -> None:
         X, _ = take_some(parts, n_samples)
-        median = np.median(X, axis=0)
-        usual = np.quantile(np.abs(X - median), _MOST_VALUES, axis=0)
+        X = np.where(np.isnan(X).all(axis=0), self.mean.astype(X.dtype), X)
+        median = np.nanmedian(X, axis=0)
+        usual = np.nanquantile(np.abs(X - median), _MOST_VALUES, axis=0)
         has_outliers = (usual > 0) & (self.deviation > _OUTLYING * usual)
         if has_outliers.any():
             feature = int(has_outliers.argmax())
@@ -367,8 +401,7 @@ class Transformed(Scaling):
 
     def learn(self, parts: Parts[Rows]) -> Transformed:
         X = np.concatenate([rows.X for rows in parts.gather()])
-        check_finite(X, 0)
-        return Transformed(clone(self.transformer).fit(X))
+        return Transformed(clone(self.transformer).fit(X))  # which takes NaN, or says that it does not
 
     def count_features(self, n_features: int) -> int:
         return self.apply(np.zeros((1, n_features))).shape[1]
@@ -400,7 +433,9 @@ class _SomeRows(NamedTuple):
 def _count_strange_neighbours(scaling: Scaling, some: LocalParts[Rows]) -> int:
     """Return how many samples have other labels than the nearest of the other samples."""
     (rows,) = some.gather()
-    scaled = scaling.learn(some).apply(rows.X).astype(np.float64) if len(rows.X) > 1 else rows.X[:0]
+    scaled = rows.X[:0]
+    if len(rows.X) > 1:
+        scaled = scaling.learn(some).apply_and_fill(rows.X)[0].astype(np.float64)
     with single_threaded_blas():
         distances = np.vecdot(scaled, scaled) - 2 * scaled @ scaled.T  # less the squared norm of the sample itself
     np.fill_diagonal(distances, np.inf)
@@ -451,6 +486,6 @@ def fit_scaling(scale: Any, parts: Parts[Rows], n_samples: int, are_images: bool
 
 def _find_extreme(rows: Rows, feature: int, median: float) -> tuple[float, float, int]:
     """Return by how much a value differs from the median most, the value, and its row."""
-    distance = np.abs(np.asarray(rows.X[:, feature], np.float64) - median)
+    distance = np.nan_to_num(np.abs(np.asarray(rows.X[:, feature], np.float64) - median), nan=-1.0)
     place = int(distance.argmax())
     return float(distance[place]), float(rows.X[place, feature]), rows.first_row + place

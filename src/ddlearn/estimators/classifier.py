@@ -22,7 +22,7 @@ from ..codes import Flags, Floats, Model, RowCodes
 from ..coding.alignment import Alignment
 from ..coding.coders import SparseCoder
 from ..coding.descent import DiscriminativeCoding
-from ..coding.encoder import Encoder
+from ..coding.encoder import Encoder, check_finite
 from ..coding.robust import Robustness, check_mask
 from ..coding.scaling import Scaling
 from ..dictionary import DictionaryUpdate, draw_dictionary
@@ -42,6 +42,7 @@ from ..parallel import is_on_dask, refuse_dask
 from .presets import collect_parameters
 from .settings import (
     Mode,
+    check_missing,
     check_mode,
     count_components,
     drop_weightless,
@@ -55,6 +56,7 @@ from .settings import (
     resolve_plan,
     scale_atoms,
     searches_size,
+    takes_missing,
 )
 from .transformer import DictionaryTransformer
 
@@ -135,7 +137,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         were of that class and comparing the costs (Eq. 5 of the paper).  "full" does not support multilabel targets.
     robustness : float, Robustness or None, default=None
         What may be wrong with a new sample: a number, or for a float the share, of its features that may be grossly
-        wrong, or an object that also says how missing features are marked.
+        wrong, or an object that also says how missing features are marked, of samples to learn from too.
     alignment : {"translation", "euclidean", "similarity", "affine"}, Alignment or None, default=None
         Whether new images are registered to the dictionary while they are coded, and by which maps.
     image_shape : tuple of int or None, default=None
@@ -376,7 +378,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         ----------
         X : array-like of shape (n_samples, n_features)
             Training samples; float32 stays float32.  A memory-mapped array is read a few rows at a time.  A Dask array
-            is fitted on the workers of the current client, and stays there.
+            is fitted on the workers of the current client, and stays there.  NaN is a missing feature, which is left
+            out, if ``robustness`` says so; not on Dask.
         y : array-like of shape (n_samples,) or (n_samples, n_classes)
             The class of each sample, of any type, or for multilabel targets a matrix of zeros and ones.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -403,7 +406,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 self.n_features_in_ = X.shape[1]
                 self.__dict__.pop("feature_names_in_", None)  # of an earlier fit; a Dask array has none
             else:
-                X = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
+                X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False)
+                check_missing(self, X)
                 check_consistent_length(X, y)
                 if sample_weight is not None:
                     X, y, sample_weight = drop_weightless(X, y, sample_weight)
@@ -507,7 +511,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             check_mode(self, "batches")
             is_new = not hasattr(self, "components_")
             dtype = [np.float64, np.float32] if is_new else self.components_.dtype
-            X = validate_data(self, X, dtype=dtype, order="C", reset=is_new)
+            X = validate_data(self, X, dtype=dtype, order="C", reset=is_new, ensure_all_finite=False)
+            check_finite(X, 0, remedy="partial_fit takes complete samples only, so remove or impute such values")
             check_consistent_length(X, y)
             known = None if is_new else Targets(self.classes_, self.is_multilabel_)
             if sample_weight is not None:
@@ -754,4 +759,5 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.input_tags.allow_nan = takes_missing(self)
         return tags

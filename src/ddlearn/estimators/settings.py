@@ -24,6 +24,7 @@ from ..coding.discriminative import DiscriminativeCoder, resolve_coding
 from ..coding.encoder import Encoder, resolve_sparse_coder
 from ..coding.jitter import resolve_jitter
 from ..coding.masked import MaskedCoder
+from ..coding.missing import check_training, has_missing
 from ..coding.robust import RobustCoder, Robustness
 from ..coding.scaling import Scaling, Standard, UnitNorm, resolve_scaling
 from ..dictionary import DICTIONARY_UPDATES, DictionaryUpdate, resolve_dictionary_update
@@ -150,6 +151,21 @@ def check_mode(model: Estimator, mode: Mode) -> None:
         refuse("n_components", "use a number, such as that of a fit to some of them in memory")
     if mode == "batches":
         _check_batches(model, refuse)
+
+
+def takes_missing(model: Estimator) -> bool:
+    """Whether NaN marks missing features."""
+    return getattr(model.robustness, "missing", None) == "mask"
+
+
+def check_missing(model: Estimator, X: Any) -> None:
+    """Raise unless all training samples, in memory, have what the parameters need."""
+    check_training(X, takes_missing(model), getattr(model, "feature_names_in_", None))
+    if isinstance(model.alignment, Alignment) and model.alignment.training and has_missing(X):
+        raise ValueError(
+            f"alignment={model.alignment!r} moves training images, which must be complete, but X contains NaN: use "
+            "Alignment(training=False), or impute missing pixels."
+        )
 
 
 def drop_weightless(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:

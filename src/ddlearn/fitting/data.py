@@ -20,8 +20,9 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..classifiers.problem import LabelledCodes, sum_weights
-from ..codes import Floats, RowCodes
+from ..codes import Flags, Floats, RowCodes
 from ..coding.encoder import check_finite
+from ..coding.missing import has_missing
 from ..coding.scaling import UNSCALED, Scaling, Unscaled, fit_scaling
 from ..dictionary import order_candidates
 from ..parallel import PART_ROWS, DaskParts, LocalParts, Parts, is_on_dask, pair_chunks, split_rows
@@ -216,6 +217,7 @@ class TrainingPart(LabelledCodes):
     noise_variance: Floats  # (n,)
     positions: Floats | None = None  # parameters of the maps found by registration
     first_row: int = 0  # the number of the part's first row
+    is_known: Flags | None = None  # (n, n_features) where features are not missing, None if none is; X is filled there
 
     @classmethod
     def of(cls, X: Floats, labels: Labels, first_row: int = 0, weights: Weights | None = None) -> TrainingPart:
@@ -227,6 +229,11 @@ class TrainingPart(LabelledCodes):
 
     def __len__(self) -> int:
         return len(self.X)
+
+    @property
+    def n_known(self) -> int | NDArray[np.intp]:
+        """The number of known features of each sample, or of all if none is missing."""
+        return self.X.shape[1] if self.is_known is None else self.is_known.sum(axis=1)
 
     def __sizeof__(self) -> int:
         # A cluster moves work to where the larger part of its data is.
@@ -250,6 +257,12 @@ class TrainingFacts(NamedTuple):
     n_with_label: int  # samples with a known label for at least one class
     label_weight: float  # the weight of these
     weight: float  # of all samples
+    n_missing: float = 0.0  # missing features of a sample, the mean by weight
+
+    @property
+    def n_known(self) -> float:
+        """Known features of a sample, the mean by weight."""
+        return self.n_features - self.n_missing
 
     @property
     def row_slices(self) -> list[slice]:
@@ -282,6 +295,7 @@ class TrainingSet:
     labels: Labels | None  # all labels, if the samples are in this process
     scaling: Scaling = UNSCALED  # by which the samples were scaled
     weights: Weights | None = None  # all weights, if the samples are in this process; None if all are 1
+    is_known: Flags | None = None  # which features of scaled samples are; None if all are
 
     @classmethod
     def of_arrays(
@@ -291,6 +305,7 @@ class TrainingSet:
         part_rows: int | None = None,
         scaling: Scaling = UNSCALED,
         weights: Weights | None = None,
+        is_known: Flags | None = None,
     ) -> TrainingSet:
         """Cut arrays in this process, which may be memory-mapped, into parts without a copy."""
         labels, part_rows = labels.astype(np.int8, copy=False), part_rows or PART_ROWS
@@ -302,10 +317,14 @@ class TrainingSet:
                 for rows in blocks
             ]
         )
+        n_missing = 0.0
+        if is_known is not None:
+            parts = parts.map_each(_mark_known, [is_known[rows] for rows in blocks])
+            n_missing = float(np.average((~is_known).sum(axis=1), weights=weights))
         n_rows = tuple(np.diff([*starts, len(X)]).tolist())
         counts = parts.add_up(count_labels)
-        facts = TrainingFacts(n_rows, len(X), X.shape[1], labels.shape[1], X.dtype, *counts)
-        return cls(parts, facts, X, labels, scaling, weights)
+        facts = TrainingFacts(n_rows, len(X), X.shape[1], labels.shape[1], X.dtype, *counts, n_missing=n_missing)
+        return cls(parts, facts, X, labels, scaling, weights, is_known)
 
     def weigh(self, sample_weight: Weights | None, class_weight: Any, targets: Targets) -> TrainingSet:
         """Return the set with weights of samples, which must be in this process, times those of their classes."""
@@ -325,8 +344,14 @@ class TrainingSet:
         return replace(training, parts=parts, facts=facts)
 
     def scale(self, scaling: Any, are_images: bool) -> TrainingSet:
-        """Return the set with scaled samples; a scaling that is not fitted yet is fitted to them."""
+        """Return the set with scaled samples; a scaling that is not fitted yet is fitted to them.
+
+        Missing features, which were NaN, are filled.
+        """
         scaling, facts = fit_scaling(scaling, self.parts, self.facts.n_samples, are_images), self.facts
+        if self.labels is not None and has_missing(self.X):
+            X, is_known = scaling.apply_and_fill(np.asarray(self.X))
+            return TrainingSet.of_arrays(X, self.labels, scaling=scaling, weights=self.weights, is_known=is_known)
         if isinstance(scaling, Unscaled):
             return self
         n_features = scaling.count_features(facts.n_features)
@@ -355,6 +380,10 @@ def list_class_weights(class_weight: Any, targets: Targets, facts: TrainingFacts
         if not isinstance(weight, Real) or not 0 < float(weight) < np.inf:
             raise ValueError(f"class_weight is {weight!r} for the class {name!r}: weights are numbers above 0.")
     return np.array([*(float(class_weight.get(name, 1)) for name in targets.classes.tolist()), 1.0])
+
+
+def _mark_known(part: TrainingPart, is_known: Flags) -> TrainingPart:
+    return replace(part, is_known=is_known)
 
 
 def _weigh_part(part: TrainingPart, class_weights: Weights) -> TrainingPart:
@@ -421,7 +450,7 @@ def _count_rows(pair: tuple[Any, Any]) -> int:
 def _make_part(pair: tuple[Any, Any], how: tuple[int, np.dtype, NDArray[Any], Any, bool]) -> TrainingPart:
     first_row, dtype, *target = how
     samples = np.ascontiguousarray(pair[0], dtype=dtype)
-    check_finite(samples, first_row)
+    check_finite(samples, first_row, remedy="a Dask array must be complete, so remove or impute such values")
     return TrainingPart.of(samples, encode_labels(pair[1], *target), first_row)
 
 

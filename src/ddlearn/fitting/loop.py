@@ -25,9 +25,10 @@ from ..codes import Flags, Floats, Model, RowCodes, measure_residuals
 from ..coding.alignment import Registration
 from ..coding.coders import SparseCoder
 from ..coding.descent import DiscriminativeCoding
-from ..coding.discriminative import DiscriminativeCoder
+from ..coding.discriminative import CodingRecord, DiscriminativeCoder
 from ..coding.encoder import Encoder, count_stride
 from ..coding.masked import MaskedCoder
+from ..coding.missing import fill_with_codes
 from ..coding.robust import RobustCoder, Robustness
 from ..dictionary import DictionaryUpdate, WorstSamples, count_users, rank_of_worst
 from ..losses import Loss, compute_evidence, count_errors
@@ -74,6 +75,9 @@ class FitSettings:
 
 def code_label_free(part: TrainingPart, settings: FitSettings, encoder: Encoder) -> TrainingPart:
     """Code samples as new ones are, without their labels."""
+    if part.is_known is not None:
+        how: Any = {"n_jobs": settings.n_jobs, "first_row": part.first_row}
+        return replace(part, codes=MaskedCoder(encoder).encode_all(part.X, part.is_known, **how))
     return replace(part, codes=encoder.encode(part.X, n_jobs=settings.n_jobs, first_row=part.first_row))
 
 
@@ -85,6 +89,14 @@ def register(part: TrainingPart, settings: FitSettings, encoder: Encoder, n_roun
     positions = None if n_rounds is None else part.positions
     X, positions = settings.registration.register_all(part.original, coder, positions, n_rounds, settings.n_jobs)
     return replace(part, X=X, positions=positions)
+
+
+def fill(part: TrainingPart, settings: FitSettings, dictionary: Floats) -> TrainingPart:
+    """Put reconstructions in place of missing features, with which the others alone make the objective."""
+    if part.is_known is None:
+        return part
+    X = fill_with_codes(part.X, part.is_known, part.codes, dictionary, settings.n_jobs)
+    return replace(part, X=X)
 
 
 class CodingCounts(NamedTuple):
@@ -107,11 +119,44 @@ def code_discriminatively(
         encoder, model.weigh_labels(settings.classification_weight).astype(dtype), settings.loss, settings.coding
     )
     labels = part.labels.astype(dtype)
-    codes, record = coder.encode(part.X, labels, part.noise_variance, part.codes, n_jobs=settings.n_jobs)
+
+    def descend(part: TrainingPart) -> tuple[RowCodes, CodingRecord]:
+        return coder.encode(part.X, labels, part.noise_variance, part.codes, n_jobs=settings.n_jobs)
+
+    if part.is_known is not None:
+        part, record = _code_known(part, settings, encoder, descend)
+    else:
+        codes, record = descend(part)
+        part = replace(part, codes=codes)
     decrease = sum_rows(record.decrease, part.weights) / 2  # F is twice what the sample adds to the objective
     n_refitted, n_reselected, n_swapped = record.n_moved.values()
     counts = CodingCounts(n_refitted, n_reselected, n_swapped, int(record.n_rejected.sum()), decrease)
-    return replace(part, codes=codes), counts
+    return part, counts
+
+
+def _code_known(
+    part: TrainingPart,
+    settings: FitSettings,
+    encoder: Encoder,
+    descend: Callable[[TrainingPart], tuple[RowCodes, CodingRecord]],
+) -> tuple[TrainingPart, CodingRecord]:
+    """Code samples with missing features, and fill them.
+
+    A fill by the current codes holds on to these: a pursuit would hardly ever select other atoms.  So there is a second
+    start, from label-free codes of the known features, which no fill takes part in.  The better codes are kept.
+    """
+    codes, record = descend(fill(part, settings, encoder.dictionary))
+    others, other = descend(fill(code_label_free(part, settings, encoder), settings, encoder.dictionary))
+    is_better = other.objective_after < record.objective_after
+    other.n_steps[:, 1] += 1  # to start with them is to select atoms anew
+    other.decrease[:, 1] += record.objective_before - other.objective_before
+
+    def choose(mine: NDArray, theirs: NDArray) -> NDArray:
+        return np.where(is_better if mine.ndim == 1 else is_better[:, None], theirs, mine)
+
+    codes = RowCodes(*map(choose, codes, others))
+    record = CodingRecord(*map(choose, vars(record).values(), vars(other).values()))
+    return fill(replace(part, codes=codes), settings, encoder.dictionary), record
 
 
 def sum_statistics(
@@ -137,6 +182,7 @@ def measure_part(
     part: TrainingPart, settings: FitSettings, model: Model
 ) -> tuple[TrainingPart, tuple[float, NDArray[np.float64]]]:
     """Measure misfits; return their sum, and the sum of costs per class."""
+    part = fill(part, settings, model.dictionary)
     misfits, scores = model.measure(part.X, part.codes, settings.n_jobs)
     if settings.sparse_coder.has_penalty:
         misfits = settings.sparse_coder.measure_misfit(misfits, part.codes)
@@ -149,10 +195,12 @@ def find_copies(part: TrainingPart) -> Flags:
     return part.misfits <= np.finfo(part.X.dtype).eps * np.vecdot(part.X, part.X)
 
 
-def sum_log_misfits(part: TrainingPart, unit: float) -> LogSums:
-    """Return the sums from which the prior of the noise is estimated."""
+def sum_log_misfits(part: TrainingPart, unit: float, mean_known: float | None = None) -> LogSums:
+    """Return the sums from which the prior of the noise is estimated, as if all samples had as many known features."""
     is_noisy = ~find_copies(part)
     logs = np.log(part.misfits[is_noisy].astype(np.float64) / unit)
+    if part.is_known is not None:
+        logs += np.log(mean_known / part.is_known.sum(axis=1)[is_noisy])
     weights, energy = part.weights, sum_rows(np.vecdot(part.X, part.X), part.weights)
     if weights is None:
         return LogSums(logs.size, float(logs.sum()), float(logs @ logs), energy)
@@ -161,17 +209,26 @@ def sum_log_misfits(part: TrainingPart, unit: float) -> LogSums:
 
 
 def estimate_noise(
-    part: TrainingPart, settings: FitSettings, mean_misfit: float, priors: Priors, is_first: bool = False
+    part: TrainingPart,
+    settings: FitSettings,
+    mean_misfit: float,
+    priors: Priors,
+    is_first: bool = False,
+    mean_known: float | None = None,
 ) -> tuple[TrainingPart, Terms]:
     """Set the noise variances from the misfits of the samples, or from their mean; return the terms they are in.
 
-    At first codes, copies of an atom get the typical variance.  With the one of least objective, which is tiny, they
-    would hold their atoms where they are.
+    Only known features count; a variance that all samples share counts as many as they have on average.  At first
+    codes, copies of an atom get the typical variance.  With the one of least objective, which is tiny, they would hold
+    their atoms where they are.
     """
     is_copy = find_copies(part) if is_first else None
-    variance, terms = settings.scales.estimate_noise(part.misfits, mean_misfit, part.X.shape[1], priors, is_copy)
+    n_features: Any = part.n_known
+    if mean_known is not None and settings.scales.noise == "shared":
+        n_features = mean_known
+    variance, terms = settings.scales.estimate_noise(part.misfits, mean_misfit, n_features, priors, is_copy)
     if part.weights is not None:
-        terms = sum_noise_terms(part.misfits, variance, part.X.shape[1], priors, part.weights)
+        terms = sum_noise_terms(part.misfits, variance, n_features, priors, part.weights)
     return replace(part, noise_variance=variance), terms
 
 
@@ -199,7 +256,9 @@ def count_part(
     """Count samples at the noise floor and misclassified ones; every ``stride``-th row is monitored."""
     monitored = slice(-part.first_row % stride, None, stride)  # a view: to draw samples would copy them
     weights = None if part.weights is None else part.weights[monitored]
+    is_known = None if part.is_known is None else part.is_known[monitored]
     some = replace(part, X=part.X[monitored], labels=part.labels[monitored], weights=weights, first_row=0)
+    some = replace(some, is_known=is_known)
     label_free = count_wrong(code_label_free(some, settings, encoder), settings, model) if len(some.X) else (0, 0)
     is_at_floor = part.noise_variance <= part.noise_variance.dtype.type(floor)
     return Counts(int(np.count_nonzero(is_at_floor)), *count_wrong(part, settings, model), *label_free)
@@ -504,7 +563,7 @@ def _has_settled(history: list[IterationRecord], settings: FitSettings, facts: T
     if len(history) < 3:  # the first iteration trades representation for classification, and they may cancel
         return False
     best = np.minimum.accumulate(list(map(attrgetter("objective"), history)))
-    n_places = facts.weight * (facts.n_features + 2) / 2
+    n_places = facts.weight * (facts.n_known + 2) / 2
     unit = n_places + settings.classification_weight * float(np.sum(facts.n_labelled + 1))
     return bool((best[-3] - best[-1]) / 2 <= settings.tol * unit)
 
@@ -630,7 +689,7 @@ def update_scales(
     class_cost, class_terms = scale_classes(costs, state.model.coef, facts.n_labelled, priors, weight)
     model = replace(state.model, class_cost=class_cost)
     parts, (noise_terms, counts) = parts.map_and_add_up(
-        _scale_part, settings, state.encoder, model, mean_misfit, priors, stride, is_first
+        _scale_part, settings, state.encoder, model, (mean_misfit, facts.n_known), priors, stride, is_first
     )
     objective = MapObjective(*noise_terms[:2], *class_terms[:2], prior=noise_terms[2] + class_terms[2])
     return ScaledState(replace(state, model=model, parts=parts), priors, objective, counts)
@@ -644,10 +703,10 @@ def _set_priors(
     unit, eps = float(np.ldexp(1.0, np.frexp(mean_misfit)[1])), float(np.finfo(facts.dtype).eps)
     noise = FirstNoise(
         facts.weight,
-        facts.n_features,
+        facts.n_known,
         eps,
         unit,
-        parts.add_up(sum_log_misfits, unit),
+        parts.add_up(sum_log_misfits, unit, facts.n_known),
         lambda: find_median(parts.map_attribute("misfits"), facts.n_samples, facts.dtype, eps),
     )
     summary = parts.add_up(methodcaller("summarise", len(model.dictionary)))
@@ -661,19 +720,20 @@ def _scale_part(
     settings: FitSettings,
     encoder: Encoder,
     model: Model,
-    mean_misfit: float,
+    means: tuple[float, float],  # misfit and number of known features
     priors: Priors,
     stride: int,
     is_first: bool,
 ) -> tuple[TrainingPart, tuple[Terms, Counts]]:
     """Set the noise variances; return the terms of the objective that depend on them, and the counts."""
-    part, noise_terms = estimate_noise(part, settings, mean_misfit, priors, is_first)
+    part, noise_terms = estimate_noise(part, settings, means[0], priors, is_first, means[1])
     return part, (noise_terms, count_part(part, settings, encoder, model, priors.noise_floor, stride))
 
 
 def collect_samples(state: FitState, settings: FitSettings, training: TrainingSet) -> Floats:
     """Return all samples as they are coded; they must be in this process."""
-    return training.X if settings.registration is None else np.concatenate(state.parts.gather("X"))
+    is_same = settings.registration is None and training.is_known is None
+    return training.X if is_same else np.concatenate(state.parts.gather("X"))
 
 
 _NOT_MEASURED: dict[str, Any] = {

@@ -20,8 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from ..codes import Floats
+from ..codes import Flags, Floats
+from ..coding.encoder import Encoder
 from ..coding.jitter import Jitter, displace
+from ..coding.masked import MaskedCoder
+from ..coding.missing import fill_with_codes
 from ..kernels.gradient import normalise_rows, step_rows
 from ..losses import Loss, check_number, count_errors
 from ..parallel import map_blocks, single_threaded_blas, split_rows
@@ -332,6 +335,7 @@ class Refinement:
         image_shape: tuple[int, int] | None,
         weights: NDArray[np.float64] | None = None,
         temperature: float | None = None,  # of evidence, as other held-out samples have told
+        is_known: Flags | None = None,  # which features are; None if all are
     ):
         self.temperature = temperature
         self.refiner = refiner
@@ -345,11 +349,12 @@ class Refinement:
         self.fit_intercept = fit_intercept
         self.image_shape = image_shape
         self.weights = weights
+        self.is_known = is_known
 
     def begin(self, dictionary: Floats, seed: int) -> RefinementProgress:
         """Train classifiers on label-free codes, and measure the model."""
         some = _spread(self.training, _MOST_STARTED)
-        codes, labels = self.gradient.encode(dictionary, self._take(some)), self._take_labels(some)
+        codes, labels = self.gradient.encode(dictionary, self._show(some, dictionary)), self._take_labels(some)
         weights = None if self.weights is None else self.weights[some]
         how = self.gradient.cost, self._decays, self.fit_intercept, weights
         model = train_on_codes(codes, labels, dictionary.copy(), *how)
@@ -392,7 +397,8 @@ class Refinement:
         with single_threaded_blas():
             for position, rows in enumerate(np.array_split(self._draw_order(rng), n_batches)):
                 labels = self._take_labels(rows)
-                gradient, scores = self.gradient.differentiate(model, self._distort(self._take(rows), rng), labels)
+                samples = self._distort(self._show(rows, model.dictionary), rng)
+                gradient, scores = self.gradient.differentiate(model, samples, labels)
                 share_done = (progress.n_epochs + position / n_batches) / self.refiner.epochs
                 moments = self._step(model, gradient, moments, share_done)
                 _move_average(average, model, self.refiner.averaging)
@@ -441,6 +447,22 @@ class Refinement:
     def _take(self, rows: Rows) -> Floats:
         return np.ascontiguousarray(self.X[rows])
 
+    def _show(self, rows: Rows, dictionary: Floats) -> Floats:
+        """Return samples with missing features filled by codes of the others, as new samples have them.
+
+        The codes of filled samples are then these.  The gradient takes the fill for constant.
+        """
+        X = self._take(rows)
+        if self.is_known is None:
+            return X
+        is_known, first, n_jobs = self.is_known[rows], self.gradient.encoder, self.gradient.n_jobs
+        gaps = np.flatnonzero(~is_known.all(axis=1))
+        if gaps.size:
+            encoder = Encoder.of(dictionary, first.sparse_coder, first.n_nonzero_coefs, n_jobs)
+            codes = MaskedCoder(encoder).encode_all(X[gaps], is_known[gaps], n_jobs=n_jobs)
+            X[gaps] = fill_with_codes(X[gaps], is_known[gaps], codes, dictionary, n_jobs)
+        return X
+
     def _take_labels(self, rows: Rows) -> Floats:
         return self.labels[rows].astype(self.X.dtype)
 
@@ -465,7 +487,7 @@ class Refinement:
     def _record(self, epoch: int, model: Parameters, training: tuple[float, float], start: float) -> EpochRecord:
         validation = float("nan"), float("nan")
         if len(self.held_out):
-            scores = self.gradient.measure(model, self._take(self.held_out)).scores
+            scores = self.gradient.measure(model, self._show(self.held_out, model.dictionary)).scores
             labels = self._take_labels(self.held_out)
             weights = None if self.weights is None else self.weights[self.held_out]
             n_wrong, n_counted = self._count_errors(scores, labels, weights)
@@ -476,7 +498,7 @@ class Refinement:
     def measure(self, model: Parameters) -> tuple[Floats, Floats]:
         """Return the class costs of a model and the misfits of some samples, held-out ones if there are any."""
         some = _spread(self.held_out if len(self.held_out) else self.training)
-        measured, temperature = self.gradient.measure(model, self._take(some)), self.temperature
+        measured, temperature = self.gradient.measure(model, self._show(some, model.dictionary)), self.temperature
         if len(self.held_out):
             temperature = self.gradient.cost.find_temperature(measured.scores, self._take_labels(some))
         return self.gradient.cost.set_class_cost(temperature), measured.misfit

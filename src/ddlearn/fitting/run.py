@@ -229,12 +229,14 @@ class FitRun:
         plan = self.plan
         assert plan.refiner is not None
         assert self.held_out is not None
+        is_known = self.training.is_known
         make_cost = plan.refiner.choose_cost(settings.is_multilabel, settings.loss)
         cost = make_cost(settings.loss, state.model.class_cost, settings.classification_weight)
         return Refinement(
             plan.refiner,
             TaskGradient(state.encoder, cost, settings.n_jobs),
-            collect_samples(state, settings, self.training),
+            # Refinement fills samples for itself, without the labels that the codes of the loop saw.
+            collect_samples(state, settings, self.training) if is_known is None else self.training.X,
             self.held_out.labels,
             self.held_out.rows,
             is_multilabel=settings.is_multilabel,
@@ -243,12 +245,13 @@ class FitRun:
             image_shape=plan.image_shape,
             temperature=plan.temperature,
             weights=self.training.weights,
+            is_known=is_known,
         )
 
     def _refined_attributes(self, refinement: Refinement, progress: RefinementProgress, priors: Priors) -> Attributes:
         best = progress.best
         class_cost, misfit = refinement.measure(best)
-        noise_variance = priors.estimate_noise(misfit, self.training.facts.n_features)
+        noise_variance = priors.estimate_noise(misfit, self.training.facts.n_known)
         return {
             "components_": best.dictionary,
             "coef_": np.ascontiguousarray(best.coef_by_atom.T),

@@ -18,9 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 from sklearn.base import clone
 
-from ..codes import Floats
+from ..codes import Flags, Floats
 from ..coding.coders import SparseCoder
 from ..coding.encoder import Encoder
+from ..coding.masked import MaskedCoder
 from ..coding.scaling import Scaling, Standard
 from ..dictionary import draw_dictionary
 from ..losses import count_errors
@@ -100,6 +101,8 @@ class _Fold(NamedTuple):
     X_left_out: Floats
     labels_left_out: Floats
     dictionary: Floats
+    is_known: Flags | None  # which features are; None if all are
+    is_known_left_out: Flags | None
     weights: NDArray[np.float64] | None
     weights_left_out: NDArray[np.float64] | None
 
@@ -228,7 +231,15 @@ class SettingsSearch:
     def _encode_fold(self, fold: _Fold, coder: SparseCoder) -> _Coded:
         encoder = Encoder.of(fold.dictionary, coder, self.settings.n_nonzero_coefs, self.settings.n_jobs)
         gradient = TaskGradient(encoder, self.cost, self.settings.n_jobs)
-        return _Coded(*(gradient.encode(fold.dictionary, X) for X in (fold.X, fold.X_left_out)))
+
+        def encode(X: Floats, is_known: Flags | None) -> csr_array:
+            """Code samples as new ones are, also those with missing features."""
+            if is_known is None:
+                return gradient.encode(fold.dictionary, X)
+            codes = MaskedCoder(encoder).encode_all(X, is_known, n_jobs=self.settings.n_jobs)
+            return codes.to_csr(len(fold.dictionary))
+
+        return _Coded(encode(fold.X, fold.is_known), encode(fold.X_left_out, fold.is_known_left_out))
 
     def _scale(
         self,
@@ -244,15 +255,18 @@ class SettingsSearch:
         for learned, left_out in rows:
             part = TrainingSet.of_arrays(np.ascontiguousarray(training.X[learned]), labels[learned])
             fitted = scaling.learn(part.parts)
-            part = TrainingSet.of_arrays(fitted.apply(part.X), labels[learned])
+            X, is_known = fitted.apply_and_fill(part.X)
+            part = TrainingSet.of_arrays(X, labels[learned])
             init, facts = draw_init(fitted), part.facts
             n_atoms = max(1, min(round(share * len(learned)), _MOST_ATOMS)) if isinstance(init, str) else n_components
             batches = fetch_candidates(part, n_atoms, rng)
             dictionary = draw_dictionary(init, batches, n_atoms, facts.n_features, facts.dtype, rng)
-            X_left_out = np.ascontiguousarray(fitted.apply(np.ascontiguousarray(training.X[left_out])))
+            X_left_out, is_known_left_out = fitted.apply_and_fill(np.ascontiguousarray(training.X[left_out]))
+            X_left_out = np.ascontiguousarray(X_left_out)
             labels_of = (labels[some].astype(facts.dtype) for some in (learned, left_out))
             weights = (None if training.weights is None else training.weights[some] for some in (learned, left_out))
-            folds.append(_Fold(part.X, next(labels_of), X_left_out, next(labels_of), dictionary, *weights))
+            samples = part.X, next(labels_of), X_left_out, next(labels_of)
+            folds.append(_Fold(*samples, dictionary, is_known, is_known_left_out, *weights))
         squared_unit = float(np.mean([np.mean(np.vecdot(fold.X, fold.X)) for fold in folds])) or 1.0
         return _View(scaling, folds, squared_unit, self.settings.sparse_coder.list_candidates(np.sqrt(squared_unit)))
 

@@ -198,4 +198,6 @@ def _split(training: TrainingSet, rng: np.random.RandomState) -> tuple[TrainingS
 def _take(training: TrainingSet, rows: NDArray[np.intp]) -> TrainingSet:
     rows = np.sort(rows)
     weights = None if training.weights is None else training.weights[rows]
-    return TrainingSet.of_arrays(np.asarray(training.X[rows]), collect_labels(training)[rows], weights=weights)
+    is_known = None if training.is_known is None else training.is_known[rows]
+    X, labels = np.asarray(training.X[rows]), collect_labels(training)[rows]
+    return TrainingSet.of_arrays(X, labels, weights=weights, is_known=is_known)
