@@ -69,8 +69,6 @@ class Loss(BaseEstimator, ABC):
     ----------
     is_quadratic : bool
         The cost is a parabola, so one Newton step of discriminative sparse coding is exact.
-    has_linear_evidence : bool
-        :math:`\Omega(-s) - \Omega(s)` grows no faster than the score, so that scores can be refined by softmax.
     trainer : str
         The classifier trainer that "auto" chooses, a key of ``CLASSIFIER_TRAINERS``; "square_lev" if quadratic.
 
@@ -90,7 +88,6 @@ class Loss(BaseEstimator, ABC):
     """
 
     is_quadratic = False
-    has_linear_evidence = True
     trainer = "newton"
 
     @abstractmethod
@@ -154,7 +151,6 @@ class Exponential(Loss):
     array([1. , 0.5])
     """
 
-    has_linear_evidence = False
     trainer = "ada_boost"
     largest_exponent = 30.0
 

@@ -36,7 +36,7 @@ from ..fitting.size import SizeSearch, choose_size
 from ..inference.lazy import predict_lazily, score_lazily
 from ..inference.predictor import Explanation, Predictor
 from ..inference.rules import InferenceRule, label_probabilities
-from ..losses import Loss, check_number, resolve_loss
+from ..losses import Loss, check_number
 from ..objective import Scales
 from ..parallel import is_on_dask, refuse_dask
 from .presets import collect_parameters
@@ -416,7 +416,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 training = training.weigh(sample_weight, self.class_weight, targets)
                 held_out = found = None
                 if (refiner := get_refiner(self, mode)) is not None:
-                    refiner.choose_cost(targets.is_multilabel, resolve_loss(self.loss))  # raises if it does not suit
+                    refiner.list_costs(targets.is_multilabel)  # raises if it does not suit
                     training, held_out = hold_out(training, refiner)
                 n_components = count_components(self, training.facts.n_with_label)
                 settings = resolve_fit(self, training.facts, n_components, targets.is_multilabel, mode)

@@ -8,6 +8,9 @@ where :math:`\bar e` is the mean squared norm of the samples, so that their unit
 votes of atoms have a Gaussian prior of covariance :math:`I/\rho + M D D^T/\tau`: atoms that look alike vote alike.
 The larger :math:`\rho`, the closer is the model to a linear classifier of reconstructed samples, for which
 :math:`\tau = 1` is the penalty of scikit-learn's logistic regression of features of unit size.
+
+If the cost is a parabola of each score, this is a least-squares problem with a closed form, which one factorisation
+solves for all classes; otherwise it is left to L-BFGS.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
@@ -52,11 +56,58 @@ def train_on_codes(
     weights: NDArray[np.float64] | None = None,  # of the samples
 ) -> Parameters:
     """Return the dictionary with the best classifiers."""
-    (n_samples, n_components), n_features, n_classes = codes.shape, dictionary.shape[1], labels.shape[1]
+    shares = np.full(codes.shape[0], 1 / codes.shape[0]) if weights is None else weights / weights.sum()
+    arrays = codes.astype(np.float64), labels.astype(np.float64), dictionary.astype(np.float64)
+    solve = _descend if cost.parabola is None or not labels.all() else _solve_least_squares
+    with single_threaded_blas():
+        classifiers = solve(*arrays, cost, decays, fit_intercept, shares)
+    return Parameters(dictionary, *(array.astype(dictionary.dtype) for array in classifiers))
+
+
+def _solve_least_squares(
+    codes: csr_array,
+    labels: Floats,
+    atoms: Floats,
+    cost: RefinementCost,
+    decays: Decays,
+    fit_intercept: bool,
+    shares: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], ...]:
+    """Minimise h sum_i share_i |W'x_i + b - m l_i|^2 + tr(W' inv(S) W) / 2, where S is the covariance of the votes."""
+    assert cost.parabola is not None
+    half_curvature, wanted = cost.parabola
+    own, linear = (max(decay, _SMALLEST_DECAY) for decay in decays)
+    weighted = codes.multiply(shares[:, None]).tocsr()
+    gram, products = (codes.T @ weighted).toarray(), weighted.T @ (wanted * labels)
+    mean_code, mean_target = shares @ codes, shares @ (wanted * labels)
+    if fit_intercept:  # it takes care of the means
+        gram -= np.outer(mean_code, mean_code)
+        products -= np.outer(mean_code, mean_target)
+    # With S = T T' and W = T Z the matrix is the unit matrix and something positive: well conditioned for any decays.
+    covariance = atoms @ atoms.T / linear
+    covariance.flat[:: len(atoms) + 1] += 1 / own
+    root = cholesky(covariance, lower=True)
+    matrix = 2 * half_curvature * (root.T @ gram @ root)
+    matrix.flat[:: len(atoms) + 1] += 1
+    votes = cho_solve(cho_factor(matrix, lower=True), 2 * half_curvature * (root.T @ products))
+    pressure = solve_triangular(root, votes, lower=True, trans="T")  # inv(S) W
+    intercept = mean_target - mean_code @ (root @ votes) if fit_intercept else np.zeros(labels.shape[1])
+    return pressure / own, atoms.T @ pressure / linear, intercept
+
+
+def _descend(
+    codes: csr_array,
+    labels: Floats,
+    atoms: Floats,
+    cost: RefinementCost,
+    decays: Decays,
+    fit_intercept: bool,
+    shares: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], ...]:
+    """Minimise any convex cost by L-BFGS."""
+    (n_components, n_features), n_classes = atoms.shape, labels.shape[1]
     sizes = n_components * n_classes, n_features * n_classes, n_classes
-    codes, atoms, labels = codes.astype(np.float64), dictionary.astype(np.float64), labels.astype(np.float64)
     by_atom = codes.T.tocsr()
-    shares = np.full(n_samples, 1 / n_samples) if weights is None else weights / weights.sum()
     # In units in which all penalties are alike, so that one step length suits all variables.
     own_unit, linear_unit = (1 / np.sqrt(max(decay, _SMALLEST_DECAY)) for decay in decays)
 
@@ -78,6 +129,5 @@ def train_on_codes(
         return float(shares @ cost.value(scores, labels) + penalty / 2), np.concatenate([g.ravel() for g in gradient])
 
     options: Any = {"maxiter": _MAX_ITER, "gtol": _GRADIENT_TOL, "ftol": _DECREASE_TOL}
-    with single_threaded_blas():
-        found = minimize(measure, np.zeros(sum(sizes)), jac=True, method="L-BFGS-B", options=options)
-    return Parameters(dictionary, *(array.astype(dictionary.dtype) for array in unpack(found.x)))
+    found = minimize(measure, np.zeros(sum(sizes)), jac=True, method="L-BFGS-B", options=options)
+    return unpack(found.x)

@@ -49,10 +49,15 @@ _SCALE_RANGE = (-7.0, 7.0)
 
 
 class RefinementCost(ABC):
-    """A cost of scores for given labels of -1, 0 (unknown) and +1; its methods work row by row."""
+    """A cost of scores for given labels of -1, 0 (unknown) and +1; its methods work row by row.
 
+    Class costs weigh the labels of a sample, which may be several.  Where each sample has one class they are equal, so
+    that the class of largest score has the largest evidence, and their size, the temperature, is the one that makes
+    held-out labels likeliest.
+    """
+
+    name: str  # in the registry
     takes_multilabel = True
-    keeps_class_cost = True  # whether the class costs are those of the classifiers before refinement
 
     def __init__(self, loss: Loss, class_cost: Floats, label_weight: float):
         self.loss = loss
@@ -67,21 +72,45 @@ class RefinementCost(ABC):
     def gradient(self, scores: Floats, labels: Floats) -> Floats:
         """Return the derivative of each row's cost by its scores."""
 
+    @property
     @abstractmethod
+    def usual_temperature(self) -> float:
+        """The temperature of evidence where no held-out sample tells it."""
+
+    @property
+    def parabola(self) -> tuple[float, float] | None:
+        """Half the curvature by a score, and the score that a label of +1 wants, if that is the whole cost."""
+        return None
+
     def evidence(self, scores: Floats) -> Floats:
         """Return the evidence for each class, from which errors are counted."""
+        return compute_evidence(scores, self.loss, self.class_cost)
+
+    def log_loss(self, scores: Floats, labels: Floats, temperature: float, doubt: float = 0.0) -> Floats:
+        """Return the negative logarithm of the probability of each row's class, which may be any with some doubt."""
+        evidence = compute_evidence(scores, self.loss, np.ones(scores.shape[1])) / temperature
+        right = np.take_along_axis(evidence, labels.argmax(axis=1)[:, None], axis=1)[:, 0]
+        return _log_sum_exp(evidence) - (1 - doubt) * right - doubt * np.mean(evidence, axis=1)
 
     def find_temperature(self, scores: Floats, labels: Floats) -> float:
-        """Return by what evidence with class costs of 1 must be divided for the likeliest probabilities."""
-        return 1.0
+        """Return by what evidence with class costs of 1 must be divided for the likeliest classes."""
+        # As if there were one more sample that could be of any class: a few without error are no reason for certainty.
+        doubt = 1 / (len(scores) + 1)
+        return 1 / _find_scale(lambda scale: self.log_loss(scores, labels, 1 / scale, doubt))
 
     def set_class_cost(self, temperature: float | None) -> Floats:
-        """Return the class costs of refined classifiers; None if no sample could tell the temperature."""
-        return self.class_cost
+        """Return the class costs of refined classifiers: those before, or one for all."""
+        if temperature is None:
+            return self.class_cost
+        # Prediction divides class costs by the weight of the labels.
+        return np.full_like(self.class_cost, temperature) * self.label_weight
 
 
 class OneVsAllCost(RefinementCost):
-    """The classification term of Eq. 3, for any loss; class costs do not change."""
+    """The classification term of Eq. 3, for any loss."""
+
+    name = "one_vs_all"
+    usual_temperature = 1.0
 
     def __init__(self, loss: Loss, class_cost: Floats, label_weight: float):
         super().__init__(loss, class_cost, label_weight)
@@ -93,19 +122,21 @@ class OneVsAllCost(RefinementCost):
     def gradient(self, scores: Floats, labels: Floats) -> Floats:
         return labels * self.loss.gradient(labels * scores) * self.weight.astype(scores.dtype)
 
-    def evidence(self, scores: Floats) -> Floats:
-        return compute_evidence(scores, self.loss, self.class_cost)
+    @property
+    def parabola(self) -> tuple[float, float] | None:
+        if not self.loss.is_quadratic or np.ptp(self.weight) > 0:
+            return None
+        slope, curvature = (
+            float(derivative(np.zeros(1))[0]) for derivative in (self.loss.gradient, self.loss.curvature)
+        )
+        return float(self.weight[0]) * curvature / 2, -slope / curvature
 
 
 class SoftmaxCost(RefinementCost):
-    """The cross-entropy of one class against all others.
+    """The cross-entropy of one class against all others; the label rule remains that of the loss."""
 
-    The label rule remains that of the loss; with one class cost for all classes, the class of largest score has the
-    largest evidence.  Its size is the one that makes the labels most probable.
-    """
-
+    name = "softmax"
     takes_multilabel = False
-    keeps_class_cost = False
 
     def value(self, scores: Floats, labels: Floats) -> Floats:
         right = np.take_along_axis(scores, labels.argmax(axis=1)[:, None], axis=1)[:, 0]
@@ -114,26 +145,10 @@ class SoftmaxCost(RefinementCost):
     def gradient(self, scores: Floats, labels: Floats) -> Floats:
         return np.exp(scores - _log_sum_exp(scores)[:, None]) - (labels > 0)
 
-    def evidence(self, scores: Floats) -> Floats:
-        return scores
-
-    def find_temperature(self, scores: Floats, labels: Floats) -> float:
-        evidence = compute_evidence(scores, self.loss, np.ones(scores.shape[1]))
-        # As if there were one more sample that could be of any class: a few without error are no reason for certainty.
-        doubt = 1 / (len(scores) + 1)
-
-        def doubtful_cost(scale: float) -> Floats:
-            scaled = scale * evidence
-            uniform_cost = _log_sum_exp(scaled) - np.mean(scaled, axis=1)
-            return (1 - doubt) * self.value(scaled, labels) + doubt * uniform_cost
-
-        return 1 / _find_scale(doubtful_cost)
-
-    def set_class_cost(self, temperature: float | None) -> Floats:
-        if temperature is None:  # as in training, where scores are the evidence
-            temperature = float(compute_evidence(np.ones(1), self.loss, np.ones(1))[0])
-        # Prediction divides class costs by the weight of the labels.
-        return np.full_like(self.class_cost, temperature) * self.label_weight
+    @property
+    def usual_temperature(self) -> float:
+        # As in training, where scores are the evidence.
+        return float(compute_evidence(np.ones(1), self.loss, np.ones(1))[0])
 
 
 def _log_sum_exp(scores: Floats) -> Floats:
@@ -151,7 +166,7 @@ def _find_scale(costs_at: Callable[[float], Floats]) -> float:
     return float(np.exp(minimize_scalar(mean_cost, bounds=_SCALE_RANGE, method="bounded").x))
 
 
-REFINEMENT_COSTS: dict[str, type[RefinementCost]] = {"softmax": SoftmaxCost, "one_vs_all": OneVsAllCost}
+REFINEMENT_COSTS: dict[str, type[RefinementCost]] = {cost.name: cost for cost in (OneVsAllCost, SoftmaxCost)}
 
 
 _BLOCK_ROWS = 128  # that one thread codes at a time, always the same, since products of matrices may depend on it

@@ -26,7 +26,7 @@ from ..coding.jitter import Jitter, displace
 from ..coding.masked import MaskedCoder
 from ..coding.missing import fill_with_codes
 from ..kernels.gradient import normalise_rows, step_rows
-from ..losses import Loss, check_number, count_errors
+from ..losses import check_number, count_errors
 from ..parallel import map_blocks, single_threaded_blas, split_rows
 from .convex import Decays, train_on_codes
 from .gradient import REFINEMENT_COSTS, Parameters, RefinementCost, TaskGradient
@@ -91,9 +91,9 @@ class Refiner(BaseEstimator):
     ----------
     epochs : int, default=10
         How often each training sample is seen.
-    cost : {"softmax", "one_vs_all"} or None, default=None
-        What is lowered: the cross-entropy of the classes, or the loss of the model for each class.  By default softmax
-        for samples of one class each, and one-vs-all for multilabel targets and the exponential loss.
+    cost : {"one_vs_all", "softmax"} or None, default=None
+        What is lowered: the loss of the model for each class, or the cross-entropy of the classes.  By default the one
+        that makes held-out training samples likelier, if settings are searched for, otherwise the first.
     batch_size : int or None, default=None
         Samples in a mini-batch; by default 256, or of fewer than 1024 samples a quarter.
     step_size : float, default=0.06
@@ -130,8 +130,8 @@ class Refiner(BaseEstimator):
     Examples
     --------
     >>> from ddlearn import Refiner
-    >>> Refiner(5, cost="one_vs_all")
-    Refiner(cost='one_vs_all', epochs=5)
+    >>> Refiner(5, cost="softmax")
+    Refiner(cost='softmax', epochs=5)
     """
 
     def __init__(
@@ -209,15 +209,16 @@ class Refiner(BaseEstimator):
         own, linear = (default if decay is None else decay for decay, default in zip(given, _DECAYS, strict=True))
         return own, linear
 
-    def choose_cost(self, is_multilabel: bool, loss: Loss) -> type[RefinementCost]:
-        """Return the cost that suits targets and loss."""
-        suits_softmax = not is_multilabel and loss.has_linear_evidence
-        name = self.cost or ("softmax" if suits_softmax else "one_vs_all")
-        if is_multilabel and not REFINEMENT_COSTS[name].takes_multilabel:
+    def list_costs(self, is_multilabel: bool) -> list[type[RefinementCost]]:
+        """Return the costs to choose from: the one that is given, or all that suit the targets."""
+        suitable = {name: cost for name, cost in REFINEMENT_COSTS.items() if cost.takes_multilabel or not is_multilabel}
+        if self.cost is None:
+            return list(suitable.values())
+        if self.cost not in suitable:
             raise ValueError(
-                f"cost={name!r} needs one class per sample, but targets are multilabel: use cost='one_vs_all'."
+                f"cost={self.cost!r} needs one class per sample, but targets are multilabel: use cost='one_vs_all'."
             )
-        return REFINEMENT_COSTS[name]
+        return [suitable[self.cost]]
 
 
 def resolve_refiner(refine: Any) -> Refiner | None:
@@ -497,11 +498,14 @@ class Refinement:
 
     def measure(self, model: Parameters) -> tuple[Floats, Floats]:
         """Return the class costs of a model and the misfits of some samples, held-out ones if there are any."""
-        some = _spread(self.held_out if len(self.held_out) else self.training)
-        measured, temperature = self.gradient.measure(model, self._show(some, model.dictionary)), self.temperature
-        if len(self.held_out):
-            temperature = self.gradient.cost.find_temperature(measured.scores, self._take_labels(some))
-        return self.gradient.cost.set_class_cost(temperature), measured.misfit
+        some, cost = _spread(self.held_out if len(self.held_out) else self.training), self.gradient.cost
+        measured = self.gradient.measure(model, self._show(some, model.dictionary))
+        temperature = None
+        if len(self.held_out) and not self.is_multilabel:
+            temperature = cost.find_temperature(measured.scores, self._take_labels(some))
+        elif not self.is_multilabel:
+            temperature = self.temperature or cost.usual_temperature
+        return cost.set_class_cost(temperature), measured.misfit
 
 
 def find_best(history: list[EpochRecord]) -> EpochRecord:

@@ -149,13 +149,13 @@ class FitRun:
     def _trains_on_label_free_codes(self) -> bool:
         """Whether classifiers are, after the loop.
 
-        Refinement trains its own, but may keep the class costs of these, and needs images registered as new ones are.
+        Refinement trains its own, but keeps the class costs of these where samples may have several classes, and needs
+        images registered as new ones are.
         """
         refiner, settings = self.plan.refiner, self.settings
         if refiner is None:
             return self.plan.refits
-        keeps_class_cost = refiner.choose_cost(settings.is_multilabel, settings.loss).keeps_class_cost
-        return keeps_class_cost or settings.registration is not None
+        return settings.is_multilabel or settings.registration is not None
 
     def _begin(self) -> FitProgress:
         """Return the state before the first iteration, or the one to resume from."""
@@ -230,8 +230,9 @@ class FitRun:
         assert plan.refiner is not None
         assert self.held_out is not None
         is_known = self.training.is_known
-        make_cost = plan.refiner.choose_cost(settings.is_multilabel, settings.loss)
-        cost = make_cost(settings.loss, state.model.class_cost, settings.classification_weight)
+        class_cost = state.model.class_cost if settings.is_multilabel else np.ones_like(state.model.class_cost)
+        make_cost = plan.refiner.list_costs(settings.is_multilabel)[0]
+        cost = make_cost(settings.loss, class_cost, settings.classification_weight)
         return Refinement(
             plan.refiner,
             TaskGradient(state.encoder, cost, settings.n_jobs),

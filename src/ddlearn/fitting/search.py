@@ -1,10 +1,14 @@
-r"""Settings from the samples: scaling, the penalty on codes, and those on classifiers, :math:`\rho` and :math:`\tau`.
+r"""Settings from the samples: scaling, penalties on codes and classifiers (:math:`\rho`, :math:`\tau`), and the cost.
 
 Samples are cut into four folds.  For each, or for as many as hold enough samples, atoms are drawn from the other folds,
 and codes found for each scaling and a few strengths of the penalty on codes, which takes most of the time.  The rest
 is a convex problem (:mod:`ddlearn.fitting.convex`), which is solved for one setting after the other: for each scaling,
 from strong to weak penalties on codes as long as that lowers the criterion, which is the mean cost of the samples that
 were left out; then, with the best, for smaller and larger :math:`\rho` and :math:`\tau` likewise.
+
+The first cost of refinement decides the scaling; the rest is done for each cost.  What is found with each is refined for
+a few epochs, and the probabilities of the samples that were left out decide, in doubt for the first.  That is also where
+the temperature of these probabilities comes from: before refinement scores are less certain.
 """
 
 from __future__ import annotations
@@ -27,9 +31,9 @@ from ..dictionary import draw_dictionary
 from ..losses import count_errors
 from .convex import Decays, train_on_codes
 from .data import Labels, TrainingSet, collect_labels, fetch_candidates, index_classes
-from .gradient import TaskGradient
+from .gradient import SoftmaxCost, TaskGradient
 from .loop import FitSettings
-from .refine import Refiner
+from .refine import Refinement, Refiner
 
 _SEED = 0
 _N_FOLDS = 4
@@ -40,6 +44,8 @@ _MOST_ATOMS = 500
 _FACTOR = 10.0  # between neighbouring decays
 _RANGES = {"weight_decay": (3e-4, 30.0), "linear_decay": (1e-2, 1e3)}
 _MAX_ROUNDS = 2
+_ENOUGH_REFINED = 250  # samples that are left out of trial refinements
+_MOST_EPOCHS = 10  # of a trial refinement
 
 
 class SearchRecord(NamedTuple):
@@ -55,12 +61,19 @@ class SearchRecord(NamedTuple):
         Penalty on what atoms say by themselves.
     linear_decay : float
         Penalty on the linear classifier that atoms have in common.
+    is_softmax : bool
+        Whether cross-entropy was lowered; otherwise the loss of the model for each class.
+    epochs : int
+        For how many epochs dictionary and classifiers were refined; 0 for all but the finalists.
     cost : float
-        The criterion: mean cost of a held-out sample.
+        Mean cost of a held-out sample, the criterion before refinement.
+    log_loss : float
+        Mean negative logarithm of the probability of a held-out label, by which finalists are compared; NaN for
+        multilabel targets.
     error : float
         Share of the held-out samples that were misclassified.
     temperature : float
-        By what evidence is divided for the likeliest probabilities of the held-out samples.
+        By what evidence is divided for the likeliest probabilities of the held-out samples; NaN for multilabel targets.
     seconds : float
         Duration.
 
@@ -69,26 +82,29 @@ class SearchRecord(NamedTuple):
     >>> from sklearn.datasets import load_iris
     >>> from ddlearn import DDLClassifier
     >>> model = DDLClassifier(sparse_coder="elastic_net", refine=1, random_state=0).fit(*load_iris(return_X_y=True))
-    >>> best = min(model.search_, key=lambda record: record.cost)
-    >>> best.alpha == model.sparse_coder_.alpha
-    True
+    >>> [(record.is_softmax, record.epochs) for record in model.search_ if record.epochs]
+    [(False, 1), (True, 1)]
     """
 
     is_standardised: bool
     alpha: float
     weight_decay: float
     linear_decay: float
+    is_softmax: bool
+    epochs: int
     cost: float
+    log_loss: float
     error: float
     temperature: float
     seconds: float
 
 
 class _Setting(NamedTuple):
-    """What can be chosen; view and coder are places in lists."""
+    """What can be chosen; view, coder and cost are places in lists."""
 
     view: int
     coder: int
+    cost: int
     weight_decay: float
     linear_decay: float
 
@@ -141,42 +157,55 @@ class SettingsSearch:
     ):
         self.settings = settings
         self.refiner = refiner
-        make_cost = refiner.choose_cost(settings.is_multilabel, settings.loss)
-        self.cost = make_cost(settings.loss, np.ones(training.facts.n_classes), settings.classification_weight)
+        self.costs = [
+            make_cost(settings.loss, np.ones(training.facts.n_classes), settings.classification_weight)
+            for make_cost in refiner.list_costs(settings.is_multilabel)
+        ]
         rows = list(_cut(collect_labels(training)))
         self.views = [self._scale(training, rows, scaling, n_components, draw_init) for scaling in scalings if rows]
         self.tried: dict[_Setting, SearchRecord] = {}
+        self.refined: dict[_Setting, SearchRecord] = {}
         self.coded: dict[tuple[int, int], list[_Coded]] = {}  # by view and coder
 
     def run(self) -> Found | None:
         """Try settings until none near the best is better; without enough samples there are none."""
         if not self.views:
             return None
-        best = min((self._follow_path(position) for position in range(len(self.views))), key=self._try)
+        first = min((self._follow_path(position, 0) for position in range(len(self.views))), key=self._try)
+        others = [self._follow_path(first.view, cost) for cost in range(1, len(self.costs))]
+        finalists = [self._improve(setting) for setting in (first, *others)]
+        best = finalists[0] if self.settings.is_multilabel else self._decide(finalists)
+        refiner = clone(self.refiner).set_params(
+            weight_decay=best.weight_decay, linear_decay=best.linear_decay, cost=self.costs[best.cost].name
+        )
+        return Found(
+            self.views[best.view].scaling,
+            self.views[best.view].coders[best.coder],
+            refiner,
+            self.refined[best].temperature if best in self.refined else None,
+            [*self.tried.values(), *self.refined.values()],
+        )
+
+    def _follow_path(self, view: int, cost: int) -> _Setting:
+        """Return the best penalty on codes for a scaling, from strong to weak, with which codes need more time."""
+        best = _Setting(view, 0, cost, *self.refiner.decay_precisions())
+        for coder in range(1, len(self.views[view].coders)):
+            weaker = best._replace(coder=coder)
+            if self._try(best) <= self._try(weaker):
+                break
+            best = weaker
+        return best
+
+    def _improve(self, best: _Setting) -> _Setting:
+        """Return the best setting that smaller and larger decays lead to."""
         open_names = [name for name in _RANGES if getattr(self.refiner, name) is None]
+        self._try(best)
         for _ in range(_MAX_ROUNDS):
             before = best
             for name in open_names:
                 best = self._move(best, name)
             if best == before:
                 break
-        decays = {"weight_decay": best.weight_decay, "linear_decay": best.linear_decay}
-        return Found(
-            self.views[best.view].scaling,
-            self.views[best.view].coders[best.coder],
-            clone(self.refiner).set_params(**decays),
-            self.tried[best].temperature,
-            list(self.tried.values()),
-        )
-
-    def _follow_path(self, position: int) -> _Setting:
-        """Return the best penalty on codes for a scaling, from strong to weak, with which codes need more time."""
-        best = _Setting(position, 0, *self.refiner.decay_precisions())
-        for coder in range(1, len(self.views[position].coders)):
-            weaker = best._replace(coder=coder)
-            if self._try(best) <= self._try(weaker):
-                break
-            best = weaker
         return best
 
     def _move(self, setting: _Setting, name: str) -> _Setting:
@@ -195,32 +224,88 @@ class SettingsSearch:
         if setting not in self.tried:
             start, view = perf_counter(), self.views[setting.view]
             coded = self._encode(setting)
-            scores = np.concatenate([self._score(*pair, setting) for pair in zip(view.folds, coded, strict=True)])
-            labels = np.concatenate([fold.labels_left_out for fold in view.folds])
-            weights = None
-            if view.folds[0].weights_left_out is not None:
-                weights = np.concatenate([fold.weights_left_out for fold in view.folds])
-            is_multilabel = self.settings.is_multilabel
-            n_wrong, n_counted = count_errors(labels, self.cost.evidence(scores), is_multilabel, weights)
-            self.tried[setting] = SearchRecord(
-                isinstance(view.scaling, Standard),
-                float(getattr(view.coders[setting.coder], "alpha", np.nan)),
-                setting.weight_decay,
-                setting.linear_decay,
-                float(np.average(self.cost.value(scores, labels), weights=weights)),
-                n_wrong / (n_counted or 1),
-                self.cost.find_temperature(scores, labels),
-                perf_counter() - start,
-            )
+            scores = [self._score(*pair, setting) for pair in zip(view.folds, coded, strict=True)]
+            self.tried[setting] = self._record(setting, view.folds, scores, 0, start)
         return self.tried[setting].cost
+
+    def _decide(self, finalists: list[_Setting]) -> _Setting:
+        """Return the first finalist, unless another is better by more than the standard error of the difference."""
+        best, lowest = finalists[0], self._refine(finalists[0])
+        for other in finalists[1:]:
+            losses = self._refine(other)
+            gain = lowest - losses
+            if gain.mean() > gain.std() / np.sqrt(len(gain)):
+                best, lowest = other, losses
+        return best
+
+    def _refine(self, setting: _Setting) -> Floats:
+        """Return the log-losses of samples that are left out of refinements with this setting."""
+        start, folds = perf_counter(), self.views[setting.view].folds
+        folds = folds[: -(-_ENOUGH_REFINED // len(folds[0].labels_left_out))]
+        epochs = min(self.refiner.epochs, _MOST_EPOCHS)
+        decays = {"weight_decay": setting.weight_decay, "linear_decay": setting.linear_decay}
+        refiner = clone(self.refiner).set_params(epochs=epochs, **decays)
+        scores = [self._score_refined(fold, setting, refiner) for fold in folds]
+        record = self.refined[setting] = self._record(setting, folds, scores, epochs, start)
+        labels = np.concatenate([fold.labels_left_out for fold in folds])
+        return self.costs[setting.cost].log_loss(np.concatenate(scores), labels, record.temperature)
+
+    def _record(
+        self, setting: _Setting, folds: list[_Fold], scores_of_folds: list[Floats], epochs: int, start: float
+    ) -> SearchRecord:
+        """Judge the scores of the samples that are left out of some folds."""
+        cost, view, is_multilabel = self.costs[setting.cost], self.views[setting.view], self.settings.is_multilabel
+        scores = np.concatenate(scores_of_folds)
+        labels = np.concatenate([fold.labels_left_out for fold in folds])
+        weights = None
+        if folds[0].weights_left_out is not None:
+            weights = np.concatenate([fold.weights_left_out for fold in folds])
+        n_wrong, n_counted = count_errors(labels, cost.evidence(scores), is_multilabel, weights)
+        temperature = np.nan if is_multilabel else cost.find_temperature(scores, labels)
+        return SearchRecord(
+            isinstance(view.scaling, Standard),
+            float(getattr(view.coders[setting.coder], "alpha", np.nan)),
+            setting.weight_decay,
+            setting.linear_decay,
+            isinstance(cost, SoftmaxCost),
+            epochs,
+            float(np.average(cost.value(scores, labels), weights=weights)),
+            np.nan if is_multilabel else float(np.average(cost.log_loss(scores, labels, temperature), weights=weights)),
+            n_wrong / (n_counted or 1),
+            temperature,
+            perf_counter() - start,
+        )
 
     def _score(self, fold: _Fold, coded: _Coded, setting: _Setting) -> Floats:
         """Learn from a fold, and return the scores of the samples that are left out."""
         precisions, unit = (setting.weight_decay, setting.linear_decay), self.views[setting.view].squared_unit
         decays = Decays.of(precisions, unit, *fold.X.shape)
         arrays = coded.learned, fold.labels, fold.dictionary
-        fitted = train_on_codes(*arrays, self.cost, decays, self.settings.fit_intercept, fold.weights)
+        cost, fit_intercept = self.costs[setting.cost], self.settings.fit_intercept
+        fitted = train_on_codes(*arrays, cost, decays, fit_intercept, fold.weights)
         return coded.left_out @ fitted.coef_by_atom + fitted.intercept
+
+    def _score_refined(self, fold: _Fold, setting: _Setting, refiner: Refiner) -> Floats:
+        """Learn from a fold and refine, and return the scores of the samples that are left out."""
+        settings, coder = self.settings, self.views[setting.view].coders[setting.coder]
+        encoder = Encoder.of(fold.dictionary, coder, settings.n_nonzero_coefs, settings.n_jobs)
+        gradient = TaskGradient(encoder, self.costs[setting.cost], settings.n_jobs)
+        refinement = Refinement(
+            refiner,
+            gradient,
+            fold.X,
+            fold.labels.astype(np.int8),
+            np.empty(0, np.intp),
+            is_multilabel=settings.is_multilabel,
+            fit_intercept=settings.fit_intercept,
+            jitter=None,
+            image_shape=None,
+            weights=fold.weights,
+            is_known=fold.is_known,
+        )
+        model = refinement.run(refinement.begin(fold.dictionary, _SEED), lambda progress: progress).best
+        codes = self._encode_samples(fold.X_left_out, fold.is_known_left_out, model.dictionary, coder)
+        return codes @ model.coef_by_atom + model.intercept
 
     def _encode(self, setting: _Setting) -> list[_Coded]:
         place, view = setting[:2], self.views[setting.view]
@@ -229,17 +314,18 @@ class SettingsSearch:
         return self.coded[place]
 
     def _encode_fold(self, fold: _Fold, coder: SparseCoder) -> _Coded:
-        encoder = Encoder.of(fold.dictionary, coder, self.settings.n_nonzero_coefs, self.settings.n_jobs)
-        gradient = TaskGradient(encoder, self.cost, self.settings.n_jobs)
+        return _Coded(
+            self._encode_samples(fold.X, fold.is_known, fold.dictionary, coder),
+            self._encode_samples(fold.X_left_out, fold.is_known_left_out, fold.dictionary, coder),
+        )
 
-        def encode(X: Floats, is_known: Flags | None) -> csr_array:
-            """Code samples as new ones are, also those with missing features."""
-            if is_known is None:
-                return gradient.encode(fold.dictionary, X)
-            codes = MaskedCoder(encoder).encode_all(X, is_known, n_jobs=self.settings.n_jobs)
-            return codes.to_csr(len(fold.dictionary))
-
-        return _Coded(encode(fold.X, fold.is_known), encode(fold.X_left_out, fold.is_known_left_out))
+    def _encode_samples(self, X: Floats, is_known: Flags | None, dictionary: Floats, coder: SparseCoder) -> csr_array:
+        """Code samples as new ones are, also those with missing features."""
+        n_jobs = self.settings.n_jobs
+        encoder = Encoder.of(dictionary, coder, self.settings.n_nonzero_coefs, n_jobs)
+        if is_known is None:
+            return TaskGradient(encoder, self.costs[0], n_jobs).encode(dictionary, X)
+        return MaskedCoder(encoder).encode_all(X, is_known, n_jobs=n_jobs).to_csr(len(dictionary))
 
     def _scale(
         self,
@@ -277,7 +363,7 @@ class Found(NamedTuple):
     scaling: Scaling
     sparse_coder: SparseCoder
     refiner: Refiner
-    temperature: float
+    temperature: float | None
     tried: list[SearchRecord]
 
 
