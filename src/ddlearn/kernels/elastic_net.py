@@ -30,8 +30,9 @@ residual r = b - Ax scaled down by s <= 1 until it is feasible for the dual, it 
 
     gap = (1 - s)^2 |r|^2 / 2 + l1 |x|_1 - s x'A'r,        A'r = c - Qx - l2 x.
 
-Helpers that every round calls get arrays, not the workspace: to take an array out of a tuple may cost an atomic
-reference count.  What belongs to classes and directions stays in one, and is taken out only where there are any.
+Helpers that every round calls get arrays, not the workspace: to take an array out of a tuple costs an atomic reference
+count, and those of all helpers were a fifth of the time.  What belongs to classes and directions stays in one, and is
+taken out only where there are any.
 """
 
 from typing import NamedTuple
@@ -61,20 +62,8 @@ class Terms(NamedTuple):
     directions: np.ndarray  # (n_rows * n_directions, n_atoms)
     weighted: np.ndarray  # (n_classes,) the classes whose weight in this row is not zero
     weight: np.ndarray  # (n_classes + n_directions,) and their weights; directions have -1
-    active_coef: np.ndarray  # (budget, n_classes + n_directions) of the active atoms: those classes, then directions
+    columns: np.ndarray  # (budget, n_classes + n_directions) of the active atoms: those classes, then directions
     counts: np.ndarray  # (3,) the number of those classes, that of directions, and the first row of the latter
-
-
-class Solver(NamedTuple):
-    """The linear systems of the active set."""
-
-    kept: np.ndarray  # (budget,) positions in the active set of atoms that do not leave
-    factored: np.ndarray  # (budget,) the atoms in `factor`
-    factored_sign: np.ndarray  # (budget,) their signs
-    factor: np.ndarray  # (budget, budget or a few more) Cholesky factor L, lower, with inverses on its diagonal
-    forward: np.ndarray  # (budget,) L^-1 of the right-hand sides, which stays when atoms are added
-    solution: np.ndarray  # (budget,) the coefficients of the atoms kept
-    step: np.ndarray  # (budget,) to them, for all of the active set
 
 
 class Features(NamedTuple):
@@ -104,9 +93,15 @@ class ElasticNetWorkspace(NamedTuple):
     sign: np.ndarray  # (budget,) that a coefficient has, or is to have
     weighted: np.ndarray  # see Terms
     weight: np.ndarray
-    active_coef: np.ndarray
+    columns: np.ndarray
     counts: np.ndarray
-    solver: Solver
+    kept: np.ndarray  # (budget,) positions in the active set of atoms that do not leave
+    factored: np.ndarray  # (budget,) the atoms in `factor`
+    factored_sign: np.ndarray  # (budget,) their signs
+    factor: np.ndarray  # (budget, budget or a few more) Cholesky factor L, lower, with inverses on its diagonal
+    forward: np.ndarray  # (budget,) L^-1 of the right-hand sides, which stays when atoms are added
+    solution: np.ndarray  # (budget,) the coefficients of the atoms kept
+    step: np.ndarray  # (budget,) to them, for all of the active set
     features: Features
     factors: np.ndarray  # (as many as there can be) of a combination of rows that is being added
     chosen: np.ndarray  # (the same) those rows
@@ -131,7 +126,11 @@ def make_elastic_net_workspace(budget, n_atoms, n_classes, n_directions, n_featu
         np.empty(n_classes + n_directions, dtype),
         np.empty((budget, n_classes + n_directions), dtype),
         np.empty(3, np.int64),
-        Solver(kept, factored, np.empty(budget, dtype), factor, *np.empty((3, budget), dtype)),
+        kept,
+        factored,
+        np.empty(budget, dtype),
+        factor,
+        *np.empty((3, budget), dtype),
         Features(*np.empty((4, n_features), dtype), next_slope, is_in, hessian, hessian_factor),  # type: ignore[call-arg]
         np.empty(n_factors, dtype),
         np.empty(n_factors, np.int32),
@@ -150,20 +149,35 @@ def _find_steepest(bits, free, number):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _multiply(gram, terms, active, n_columns, a, b):
+def _multiply(gram, columns, weight, active, n_columns, a, b):
     # Q for two atoms of the active set.
     entry = gram[active[a], active[b]]
-    if n_columns > 0:
-        for j in range(n_columns):
-            entry += terms.weight[j] * terms.active_coef[a, j] * terms.active_coef[b, j]
+    for j in range(n_columns):
+        entry += weight[j] * columns[a, j] * columns[b, j]
     return entry
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _factorise(gram, terms, correlation, solver, active, sign, n_kept, n_factored, n_columns, numbers, drops_dependent):
+def _factorise(
+    gram,
+    columns,
+    weight,
+    correlation,
+    kept,
+    factored,
+    factored_sign,
+    factor,
+    forward,
+    active,
+    sign,
+    n_kept,
+    n_factored,
+    n_columns,
+    numbers,
+    drops_dependent,
+):
     # The factor of Q + l2 on the atoms kept, of which the first `n_factored` may be in it. An atom that depends on
     # those before it is dropped, or ends it. Return how many are kept, and how many are in the factor.
-    kept, factored, factored_sign, factor = solver.kept, solver.factored, solver.factored_sign, solver.factor
     l1, l2, pivot_floor = numbers
     k = 0
     while k < n_factored and k < n_kept and factored[k] == active[kept[k]] and factored_sign[k] == sign[kept[k]]:
@@ -174,19 +188,17 @@ def _factorise(gram, terms, correlation, solver, active, sign, n_kept, n_factore
         factored_sign[k] = sign[kept[k]]
         for i in range(k + 1):
             factor[k, i] = gram[atom, factored[i]]
-        if n_columns > 0:
-            weight, active_coef = terms.weight, terms.active_coef
-            for j in range(n_columns):
-                scaled = weight[j] * active_coef[kept[k], j]
-                for i in range(k + 1):
-                    factor[k, i] += scaled * active_coef[kept[i], j]
+        for j in range(n_columns):
+            scaled = weight[j] * columns[kept[k], j]
+            for i in range(k + 1):
+                factor[k, i] += scaled * columns[kept[i], j]
         factor[k, k] += l2
         norm = factor[k, k]
         pivot = eliminate_row(factor, k)
         if pivot > pivot_floor * norm:
             factor[k, k] = 1 / np.sqrt(pivot)
-            solver.forward[k] = correlation[atom] - l1 * sign[kept[k]]
-            solve_forward(factor, solver.forward, k)
+            forward[k] = correlation[atom] - l1 * sign[kept[k]]
+            solve_forward(factor, forward, k)
             k += 1
         elif drops_dependent:
             n_kept -= 1
@@ -198,19 +210,19 @@ def _factorise(gram, terms, correlation, solver, active, sign, n_kept, n_factore
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _solve_kept(solver, n_kept):
+def _solve_kept(factor, forward, solution, n_kept):
     # The coefficients of the atoms kept that are best for their signs.
-    forward, solution = solver.forward, solver.solution
     for i in range(n_kept):
         solution[i] = forward[i]
-    solve_backward(solver.factor, solution, n_kept)
+    solve_backward(factor, solution, n_kept)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _measure_decrease(gram, terms, slope, solver, active, coefficient, sign, n_active, n_kept, n_columns, l1, l2):
+def _measure_decrease(
+    gram, columns, weight, slope, kept, solution, step, active, coefficient, sign, n_active, n_kept, n_columns, l1, l2
+):
     # By how much F falls from the coefficients to the solution for the atoms kept, from the step and the derivative,
     # not as a difference of values that are nearly equal. On the atoms kept, (Q + l2) step is the derivative.
-    kept, solution, step = solver.kept, solver.solution, solver.step
     zero = l1 - l1
     for a in range(n_active):
         step[a] = -coefficient[a]
@@ -226,54 +238,99 @@ def _measure_decrease(gram, terms, slope, solver, active, coefficient, sign, n_a
         elif step[a] != zero:
             product = l2 * step[a]
             for b in range(n_active):
-                product += _multiply(gram, terms, active, n_columns, a, b) * step[b]
+                product += _multiply(gram, columns, weight, active, n_columns, a, b) * step[b]
         decrease += step[a] * (derivative - product / 2)
     return decrease
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _solve_boldly(
-    gram, terms, correlation, slope, solver, active, coefficient, sign, n_active, n_factored, n_columns, numbers
+    gram,
+    columns,
+    weight,
+    correlation,
+    slope,
+    kept,
+    factored,
+    factored_sign,
+    factor,
+    forward,
+    solution,
+    step,
+    active,
+    coefficient,
+    sign,
+    n_active,
+    n_factored,
+    n_columns,
+    numbers,
 ):
     # The minimum for the signs, without atoms whose coefficients would change theirs. It is taken if it lowers F, as it
     # does if all stay. Return whether it is, and how many atoms are in the factor.
-    kept, solution = solver.kept, solver.solution
     l1, l2, _ = numbers
     zero = l1 - l1
     n_kept = n_active
     for a in range(n_active):
         kept[a] = a
-    while True:
+    n_right = -1
+    while n_right < n_kept:
+        if n_right >= 0:
+            n_kept = n_right
         n_kept, n_factored = _factorise(
-            gram, terms, correlation, solver, active, sign, n_kept, n_factored, n_columns, numbers, True
+            gram,
+            columns,
+            weight,
+            correlation,
+            kept,
+            factored,
+            factored_sign,
+            factor,
+            forward,
+            active,
+            sign,
+            n_kept,
+            n_factored,
+            n_columns,
+            numbers,
+            True,
         )
-        _solve_kept(solver, n_kept)
+        _solve_kept(factor, forward, solution, n_kept)
         n_right = 0
         for i in range(n_kept):
             if solution[i] * sign[kept[i]] > zero:
                 kept[n_right] = kept[i]
                 n_right += 1
-        if n_right == n_kept:
-            break
-        n_kept = n_right
-    if n_kept < n_active:
-        decrease = _measure_decrease(
-            gram, terms, slope, solver, active, coefficient, sign, n_active, n_kept, n_columns, l1, l2
+    is_lower = n_kept == n_active
+    if not is_lower:
+        is_lower = zero < _measure_decrease(
+            gram,
+            columns,
+            weight,
+            slope,
+            kept,
+            solution,
+            step,
+            active,
+            coefficient,
+            sign,
+            n_active,
+            n_kept,
+            n_columns,
+            l1,
+            l2,
         )
-        if not decrease > zero:
-            return False, n_factored
+    if is_lower:
         for a in range(n_active):
             coefficient[a] = zero
-    for i in range(n_kept):
-        coefficient[kept[i]] = solution[i]
-    return True, n_factored
+        for i in range(n_kept):
+            coefficient[kept[i]] = solution[i]
+    return is_lower, n_factored
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _find_null_direction(solver, sign, k):
+def _find_null_direction(kept, factor, solution, sign, k):
     # In `solution`, a direction along which Ax does not change: the k-th atom kept against those before it, of which it
     # is a combination. |x|_1 does not grow along it.
-    kept, factor, solution = solver.kept, solver.factor, solver.solution
     rate = -sign[kept[k]]
     for i in range(k):
         solution[i] = factor[k, i]
@@ -289,27 +346,57 @@ def _find_null_direction(solver, sign, k):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _solve_carefully(
-    gram, terms, correlation, solver, active, coefficient, sign, n_active, n_factored, n_columns, numbers
+    gram,
+    columns,
+    weight,
+    correlation,
+    kept,
+    factored,
+    factored_sign,
+    factor,
+    forward,
+    solution,
+    active,
+    coefficient,
+    sign,
+    n_active,
+    n_factored,
+    n_columns,
+    numbers,
 ):
     # Towards the minimum for the signs, each step as far as no coefficient changes its sign. Return how many atoms are
     # in the factor.
-    kept, solution = solver.kept, solver.solution
     zero = numbers[0] - numbers[0]
     n_kept = n_active
     for a in range(n_active):
         kept[a] = a
     while True:
         _, n_factored = _factorise(
-            gram, terms, correlation, solver, active, sign, n_kept, n_factored, n_columns, numbers, False
+            gram,
+            columns,
+            weight,
+            correlation,
+            kept,
+            factored,
+            factored_sign,
+            factor,
+            forward,
+            active,
+            sign,
+            n_kept,
+            n_factored,
+            n_columns,
+            numbers,
+            False,
         )
         share = zero + 1
         n_moving = n_kept
         if n_factored == n_kept:
-            _solve_kept(solver, n_kept)
+            _solve_kept(factor, forward, solution, n_kept)
             for i in range(n_kept):
                 solution[i] -= coefficient[kept[i]]
         else:
-            _find_null_direction(solver, sign, n_factored)
+            _find_null_direction(kept, factor, solution, sign, n_factored)
             share = zero + np.inf
             n_moving = n_factored + 1
         leaving = -1
@@ -335,9 +422,9 @@ def _copy_columns(terms, a, atom):
     # What classes and directions have to say of the active atom a.
     n_weighted, n_directions, first_direction = terms.counts
     for j in range(n_weighted):
-        terms.active_coef[a, j] = terms.coef[terms.weighted[j], atom]
+        terms.columns[a, j] = terms.coef[terms.weighted[j], atom]
     for d in range(n_directions):
-        terms.active_coef[a, n_weighted + d] = terms.directions[first_direction + d, atom]
+        terms.columns[a, n_weighted + d] = terms.directions[first_direction + d, atom]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -354,60 +441,42 @@ def _add_columns(terms, factors, chosen, slope):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _apply(gram, terms, slope, factors, chosen, active, coefficient, applied, n_active, n_columns):
-    # slope -= Q (coefficient - applied) over all atoms.
+def _add_step(terms, slope, factors, chosen, a, step):
+    # What classes and directions say of a step of the active atom a changes the slopes.
+    for j in range(terms.counts[0] + terms.counts[1]):
+        factors[j] = -step * terms.columns[a, j]
+    _add_columns(terms, factors, chosen, slope)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _apply(gram, slope, factors, active, coefficient, applied, n_active):
+    # slope -= gram (coefficient - applied) over all atoms.
     for a in range(n_active):
         factors[a] = applied[a] - coefficient[a]
     add_combination(factors, active, n_active, gram, slope)
-    if n_columns > 0:
-        active_coef = terms.active_coef
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _apply_columns(terms, slope, factors, chosen, coefficient, applied, n_active):
+    # The same for what classes and directions add to the Gram matrix.
+    columns, n_columns = terms.columns, terms.counts[0] + terms.counts[1]
+    for j in range(n_columns):
+        factors[j] = slope.dtype.type(0)
+    for a in range(n_active):
         for j in range(n_columns):
-            factors[j] = slope.dtype.type(0)
-        for a in range(n_active):
-            for j in range(n_columns):
-                factors[j] += (applied[a] - coefficient[a]) * active_coef[a, j]
-        _add_columns(terms, factors, chosen, slope)
+            factors[j] += (applied[a] - coefficient[a]) * columns[a, j]
+    _add_columns(terms, factors, chosen, slope)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _let_enter(gram, terms, workspace, n_active, n_columns, l1, l2, is_positive, low):
-    # Atoms of steep slopes join the active set, and the slopes of all follow their steps. Return how many are active.
-    slope, bits, free, number = workspace.slope, workspace.bits, workspace.free, workspace.number
-    active, coefficient, applied, sign = workspace.active, workspace.coefficient, workspace.applied, workspace.sign
-    zero = l1 - l1
-    one = zero + 1
-    share = gram.dtype.type(_SHARE_OF_STEP)
-    n_most = min(active.shape[0], n_active + _FEWEST_ENTERING + n_active // _ACTIVE_PER_ENTERING)
-    while n_active < n_most:
-        top = _find_steepest(bits, free, number) & low
-        is_above = slope[top] > zero
-        excess = (slope[top] if is_above or is_positive else -slope[top]) - l1
-        if excess <= zero or free[top] == 0:
-            break
-        active[n_active] = top
-        if n_columns > 0:
-            _copy_columns(terms, n_active, top)
-        norm = _multiply(gram, terms, active, n_columns, n_active, n_active) + l2
-        if norm <= zero:
-            break
-        step = share * (excess if is_above else -excess) / norm
-        free[top] = 0
-        coefficient[n_active] = step
-        applied[n_active] = step
-        sign[n_active] = one if is_above else -one
-        for k in range(slope.shape[0]):
-            slope[k] -= step * gram[top, k]
-        if n_columns > 0:
-            factors, chosen = workspace.factors, workspace.chosen
-            for j in range(n_columns):
-                factors[j] = -step * terms.active_coef[n_active, j]
-            _add_columns(terms, factors, chosen, slope)
-        n_active += 1
-    return n_active
+def _subtract(step, gram, atom, slope):
+    # What a step of an atom changes in the slopes of all.
+    for k in range(slope.shape[0]):
+        slope[k] -= step * gram[atom, k]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _drop_zeros(terms, free, high, active, coefficient, applied, sign, n_active, n_columns):
+def _drop_zeros(columns, free, high, active, coefficient, applied, sign, n_active, n_columns):
     # Atoms without coefficient leave the active set, and a round begins for the others. Return how many are active.
     zero = coefficient.dtype.type(0)
     one = coefficient.dtype.type(1)
@@ -422,9 +491,8 @@ def _drop_zeros(terms, free, high, active, coefficient, applied, sign, n_active,
             coefficient[n_kept] = x
             applied[n_kept] = x
             sign[n_kept] = one if x > zero else -one
-            if n_columns > 0:
-                for j in range(n_columns):
-                    terms.active_coef[n_kept, j] = terms.active_coef[a, j]
+            for j in range(n_columns):
+                columns[n_kept, j] = columns[a, j]
             n_kept += 1
     return n_kept
 
@@ -653,9 +721,12 @@ def solve_elastic_net_rows(
     correlation, slope, bits = workspace.correlation, workspace.slope, workspace.bits
     free, number = workspace.free, workspace.number
     active, coefficient, applied, sign = workspace.active, workspace.coefficient, workspace.applied, workspace.sign
-    factors, chosen, solver = workspace.factors, workspace.chosen, workspace.solver
-    terms = Terms(coef, directions, workspace.weighted, workspace.weight, workspace.active_coef, workspace.counts)
-    numbers = l1, l2, pivot_floor
+    factors, chosen, kept = workspace.factors, workspace.chosen, workspace.kept
+    factored, factored_sign, factor = workspace.factored, workspace.factored_sign, workspace.factor
+    forward, solution, step = workspace.forward, workspace.solution, workspace.step
+    columns, active_weight = workspace.columns, workspace.weight
+    terms = Terms(coef, directions, workspace.weighted, active_weight, columns, workspace.counts)
+    numbers, share = (l1, l2, pivot_floor), gram.dtype.type(_SHARE_OF_STEP)
     high = mask & ~low
     coarseness = 1 + rounding * low  # of a slope whose lowest bits were not looked at
     for k in range(n_atoms):
@@ -692,8 +763,10 @@ def solve_elastic_net_rows(
                 )
                 uses_features = False
             elif n_active > 0:
-                _apply(gram, terms, slope, factors, chosen, active, coefficient, applied, n_active, n_columns)
-            n_active = _drop_zeros(terms, free, high, active, coefficient, applied, sign, n_active, n_columns)
+                _apply(gram, slope, factors, active, coefficient, applied, n_active)
+                if n_columns > 0:
+                    _apply_columns(terms, slope, factors, chosen, coefficient, applied, n_active)
+            n_active = _drop_zeros(columns, free, high, active, coefficient, applied, sign, n_active, n_columns)
             top = _find_steepest(bits, free, number) & low
             steepest = (slope[top] if is_positive else abs(slope[top])) * coarseness if free[top] else l1
             gaps[i] = _measure_gap(
@@ -701,15 +774,63 @@ def solve_elastic_net_rows(
             )
             if gaps[i] <= tolerances[i] or is_settled:
                 break
-            n_active = _let_enter(gram, terms, workspace, n_active, n_columns, l1, l2, is_positive, low)
+            n_most = min(active.shape[0], n_active + _FEWEST_ENTERING + n_active // _ACTIVE_PER_ENTERING)
+            while n_active < n_most and free[top] and (slope[top] if is_positive else abs(slope[top])) > l1:
+                active[n_active] = top
+                if n_columns > 0:
+                    _copy_columns(terms, n_active, top)
+                norm = _multiply(gram, columns, active_weight, active, n_columns, n_active, n_active) + l2
+                if norm <= 0:
+                    break
+                sign[n_active] = 1 if slope[top] > 0 else -1
+                coefficient[n_active] = share * (slope[top] - sign[n_active] * l1) / norm
+                applied[n_active] = coefficient[n_active]
+                _subtract(coefficient[n_active], gram, top, slope)
+                if n_columns > 0:
+                    _add_step(terms, slope, factors, chosen, n_active, coefficient[n_active])
+                free[top] = 0
+                n_active += 1
+                top = _find_steepest(bits, free, number) & low
             is_lower, n_factored = _solve_boldly(
-                *(gram, terms, correlation, slope, solver, active, coefficient, sign),
-                *(n_active, n_factored, n_columns, numbers),
+                gram,
+                columns,
+                active_weight,
+                correlation,
+                slope,
+                kept,
+                factored,
+                factored_sign,
+                factor,
+                forward,
+                solution,
+                step,
+                active,
+                coefficient,
+                sign,
+                n_active,
+                n_factored,
+                n_columns,
+                numbers,
             )
             if not is_lower:
                 n_factored = _solve_carefully(
-                    *(gram, terms, correlation, solver, active, coefficient, sign),
-                    *(n_active, n_factored, n_columns, numbers),
+                    gram,
+                    columns,
+                    active_weight,
+                    correlation,
+                    kept,
+                    factored,
+                    factored_sign,
+                    factor,
+                    forward,
+                    solution,
+                    active,
+                    coefficient,
+                    sign,
+                    n_active,
+                    n_factored,
+                    n_columns,
+                    numbers,
                 )
             is_settled = not _has_moved(coefficient, applied, n_active, rounding)
         for a in range(n_active):
