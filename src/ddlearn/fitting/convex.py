@@ -67,7 +67,8 @@ def train_on_codes(
     def measure(variables: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         own, linear, intercept = unpack(variables)
         scores = codes @ (own + atoms @ linear) + intercept
-        slopes = cost.gradient(scores, labels) * shares[:, None]
+        values, slopes = cost.differentiate(scores, labels)
+        slopes *= shares[:, None]
         by_coef = by_atom @ slopes
         gradient = (
             own_unit * (by_coef + decays.own * own),
@@ -75,7 +76,7 @@ def train_on_codes(
             slopes.sum(axis=0) * fit_intercept,
         )
         penalty = decays.own * np.sum(own**2) + decays.linear * np.sum(linear**2)
-        return float(shares @ cost.value(scores, labels) + penalty / 2), np.concatenate([g.ravel() for g in gradient])
+        return float(shares @ values + penalty / 2), np.concatenate([g.ravel() for g in gradient])
 
     options: Any = {"maxiter": _MAX_ITER, "gtol": _GRADIENT_TOL, "ftol": _DECREASE_TOL}
     with single_threaded_blas():

@@ -68,6 +68,10 @@ class RefinementCost(ABC):
     def gradient(self, scores: Floats, labels: Floats) -> Floats:
         """Return the derivative of each row's cost by its scores."""
 
+    def differentiate(self, scores: Floats, labels: Floats) -> tuple[Floats, Floats]:
+        """Return both."""
+        return self.value(scores, labels), self.gradient(scores, labels)
+
     @abstractmethod
     def evidence(self, scores: Floats) -> Floats:
         """Return the evidence for each class, from which errors are counted."""
@@ -109,11 +113,15 @@ class SoftmaxCost(RefinementCost):
     keeps_class_cost = False
 
     def value(self, scores: Floats, labels: Floats) -> Floats:
-        right = np.take_along_axis(scores, labels.argmax(axis=1)[:, None], axis=1)[:, 0]
-        return _log_sum_exp(scores) - right
+        return _log_sum_exp(scores) - np.einsum("ij,ij->i", scores, (labels > 0).astype(scores.dtype))
 
     def gradient(self, scores: Floats, labels: Floats) -> Floats:
-        return np.exp(scores - _log_sum_exp(scores)[:, None]) - (labels > 0)
+        return self.differentiate(scores, labels)[1]
+
+    def differentiate(self, scores: Floats, labels: Floats) -> tuple[Floats, Floats]:
+        is_right, logarithms = (labels > 0).astype(scores.dtype), _log_sum_exp(scores)
+        probabilities = np.exp(scores - logarithms[:, None])
+        return logarithms - np.einsum("ij,ij->i", scores, is_right), probabilities - is_right
 
     def evidence(self, scores: Floats) -> Floats:
         return scores
@@ -139,8 +147,9 @@ class SoftmaxCost(RefinementCost):
 
 def _log_sum_exp(scores: Floats) -> Floats:
     """Return the logarithm of each row's sum of exponentials: SciPy's, without its many calls for a few numbers."""
-    largest = scores.max(axis=1)
-    return largest + np.log(np.exp(scores - largest[:, None]).sum(axis=1))
+    by_class = np.ascontiguousarray(scores.T)  # along a few columns, NumPy's maxima and sums take thrice as long
+    largest = by_class.max(axis=0)
+    return largest + np.log(np.exp(by_class - largest).sum(axis=0))
 
 
 def _find_scale(costs_at: Callable[[float], Floats]) -> float:
