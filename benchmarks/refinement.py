@@ -1,17 +1,21 @@
-"""What refinement costs: ``python -m benchmarks.refinement [--mnist]``.
+"""What refinement costs: ``python -m benchmarks.refinement [--mnist | --parts]``.
 
 An epoch beside the bare product of all samples with the atoms, which no coder can do without; then whole fits and
 predictions beside ``SVC(C=10)`` on the same samples of unit norm.  CPU seconds of one thread, so that other jobs on the
-machine hardly matter.
+machine hardly matter.  With ``--parts``, only where the time of an epoch goes.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+import pkgutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from time import process_time
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 from reproduction.images import DATASETS, load_rows
@@ -24,7 +28,26 @@ from .elastic_net import draw_spectra
 from .problems import normalise
 from .run import RESULTS
 
-N_EPOCHS = 3
+N_EPOCHS = 10
+# The parts of an epoch, by what is called; what other parts in them take is theirs.
+PARTS = {
+    "coding kernel": ("ddlearn.coding.elastic_net.solve_elastic_net_rows",),
+    "around it: workspace, checks": ("ddlearn.coding.encoder.Encoder.encode_block",),
+    "product, residuals": ("ddlearn.fitting.gradient._encode",),
+    "Gram matrix": ("ddlearn.coding.encoder.compute_gram",),
+    "adjoint on the support": ("ddlearn.fitting.gradient.solve_support_rows",),
+    "combinations of atoms": ("ddlearn.fitting.gradient.combine_rows",),
+    "gradient of D and W": (
+        "ddlearn.fitting.gradient.add_gradient_rows",
+        "ddlearn.fitting.gradient.add_outer_rows",
+        "ddlearn.fitting.gradient.differentiate_scores_rows",
+    ),
+    "scores and cost": ("ddlearn.fitting.gradient.score_rows", "ddlearn.fitting.gradient.SoftmaxCost.gradient"),
+    "Adam's step": ("ddlearn.fitting.refine.descend",),
+    "distortion": ("ddlearn.fitting.refine.Refinement._distort",),
+    "validation": ("ddlearn.fitting.refine.Refinement._record",),
+    "the rest, in Python": ("ddlearn.fitting.refine.Refinement.run_epoch",),
+}
 GIVEN = {"weight_decay": 0.03, "linear_decay": 1.0}  # so that nothing is searched for
 
 
@@ -54,22 +77,74 @@ def time_call(call: Callable[[], Any]) -> tuple[float, Any]:
     return process_time() - start, result
 
 
-def measure_epoch(name: str, n_components: int, distorts: bool) -> dict[str, Any]:
-    """Return the CPU seconds of an epoch over those of the bare product."""
+class Clock:
+    """Adds up the CPU seconds of calls, each without those of the calls inside it."""
+
+    def __init__(self) -> None:
+        self.seconds: Counter[str] = Counter()
+        self.inside = [0.0]
+
+    def watch(self, part: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            self.inside.append(0.0)
+            seconds, result = time_call(lambda: call(*args, **kwargs))
+            self.seconds[part] += seconds - self.inside.pop()
+            self.inside[-1] += seconds
+            return result
+
+        return timed
+
+
+@contextmanager
+def watch_parts() -> Iterator[Clock]:
+    """Within the context, calls of all parts are timed; the clock belongs to one thread."""
+    clock = Clock()
+    with ExitStack() as stack:
+        for part, names in PARTS.items():
+            for name in names:
+                stack.enter_context(patch(name, clock.watch(part, pkgutil.resolve_name(name))))
+        yield clock
+
+
+def measure_parts(name: str, n_components: int, distorts: bool) -> dict[str, Any]:
+    """Return the CPU seconds of each part of an epoch over those of the bare product."""
+    data, fit = load(name), make_fit(name, n_components, distorts)
+    fit(1)  # compiles
+    with watch_parts() as short:
+        fit(1)
+    with watch_parts() as long:
+        model = fit(1 + N_EPOCHS)
+    product = measure_product(data, model)
+    parts = {part: (long.seconds[part] - short.seconds[part]) / N_EPOCHS / product for part in PARTS}
+    return {"what": f"parts of an epoch, {name}, K={n_components}, distorted={distorts}", **parts}
+
+
+def measure_product(data: Data, model: DDLClassifier) -> float:
+    return min(time_call(lambda: data.X_train @ model.components_.T)[0] for _ in range(5))
+
+
+def make_fit(name: str, n_components: int, distorts: bool) -> Callable[[int], DDLClassifier]:
+    """Return a function that refines a dictionary of samples for so many epochs."""
     data = load(name)
     jitter = Jitter(0.7, linear=0.84, elastic=0.3) if distorts else None
     options: dict[str, Any] = {"scale": None, "max_iter": 0, "n_jobs": 1, "random_state": 0}
     if distorts:
         options["image_shape"] = DATASETS[name].image_shape
-    coder = ElasticNet(0.1, l1_ratio=0.5)
 
     def fit(n_epochs: int) -> DDLClassifier:
         refiner = Refiner(n_epochs, jitter=jitter, **GIVEN)
+        coder = ElasticNet(0.1, l1_ratio=0.5)
         return DDLClassifier(n_components, sparse_coder=coder, refine=refiner, **options).fit(*data[:2])
 
+    return fit
+
+
+def measure_epoch(name: str, n_components: int, distorts: bool) -> dict[str, Any]:
+    """Return the CPU seconds of an epoch over those of the bare product."""
+    data, fit = load(name), make_fit(name, n_components, distorts)
     fit(1)  # compiles
     (short, _), (long, model) = time_call(lambda: fit(1)), time_call(lambda: fit(1 + N_EPOCHS))
-    product = min(time_call(lambda: data.X_train @ model.components_.T)[0] for _ in range(5))
+    product = measure_product(data, model)
     epoch = (long - short) / N_EPOCHS
     return {
         "what": f"epoch, {name}, K={n_components}, distorted={distorts}",
@@ -99,9 +174,17 @@ def measure_fit(name: str, label: str, model: DDLClassifier) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.refinement", description=__doc__)
+    parser.add_argument("--parts", action="store_true", help="only the parts of an epoch")
     parser.add_argument("--mnist", action="store_true", help="MNIST too, for which SVC alone takes minutes")
     options = parser.parse_args()
     rows = []
+    if options.parts:
+        with threadpool_limits(1):
+            for n_components in (300, 500):
+                for distorts in (False, True):
+                    row = measure_parts("usps", n_components, distorts)
+                    print(row.pop("what"), *(f"{part}: {ratio:.2f}" for part, ratio in row.items()), sep="\n  ")
+        return
     with threadpool_limits(1):
         for name, n_components in [("usps", 300), ("usps", 500), *([("mnist", 400)] if options.mnist else [])]:
             for distorts in (False, True):

@@ -97,6 +97,18 @@ class RowCodes(NamedTuple):
         """Return the codes of some rows: a view for a slice, a copy for an array of positions."""
         return RowCodes(self.indices[rows], self.values[rows])
 
+    def fill(self, codes: RowCodes) -> None:
+        """Overwrite these codes with as many places of others as there are."""
+        n_places = min(self.values.shape[1], codes.values.shape[1])
+        for to, source in zip(self, codes, strict=True):
+            to[:, :n_places] = source[:, :n_places]
+            to[:, n_places:] = 0
+
+    def trim(self) -> RowCodes:
+        """Return the same codes without the places that no row uses."""
+        n_places = max(int(np.count_nonzero(self.values, axis=1).max(initial=0)), 1)
+        return RowCodes(*(np.ascontiguousarray(array[:, :n_places]) for array in self))
+
     def sort(self) -> RowCodes:
         """Return the same codes with the atoms of each row in order and unused places last."""
         order = np.argsort(np.where(self.values != 0, self.indices, np.iinfo(np.int32).max), axis=1, kind="stable")

@@ -80,6 +80,7 @@ class Rows:
             dtype.type(PIVOT_FLOOR[dtype]),
             dtype.type(4 * np.finfo(dtype).eps),
             bits.dtype.type(-1 if is_positive else bits.max),
+            bits.dtype.type((1 << n_atoms.bit_length()) - 1),
             make_elastic_net_workspace(*sizes, dtype),
             *codes,
             gaps,

@@ -49,7 +49,7 @@ def test_a_system_is_solved_on_each_support(seed, dtype, ridge):
     right_side = rng.standard_normal((n_rows, n_places)).astype(dtype)
     solution = np.full_like(right_side, np.nan)
     factor = np.full((n_places, n_places), np.nan, dtype)
-    solve_support_rows(gram, dtype(ridge), dtype(1e-6), *codes, right_side, factor, solution)
+    solve_support_rows(gram, dtype(ridge), dtype(1e-6), *codes, right_side, factor, np.empty(n_places, dtype), solution)
     for i in range(n_rows):
         n_used = np.count_nonzero(codes.values[i])
         support = codes.indices[i, :n_used]
@@ -68,7 +68,8 @@ def test_an_atom_that_the_ones_before_it_span_gets_nothing_and_takes_nothing(see
     codes = RowCodes(np.arange(5, dtype=np.int32)[None], np.ones((1, 5), dtype))
     right_side = rng.standard_normal((1, 5)).astype(dtype)
     solution = np.full_like(right_side, np.nan)
-    solve_support_rows(gram, dtype(0), dtype(1e-4), *codes, right_side, np.empty((5, 5), dtype), solution)
+    workspace = np.empty((5, 5), dtype), np.empty(5, dtype)
+    solve_support_rows(gram, dtype(0), dtype(1e-4), *codes, right_side, *workspace, solution)
     independent = [0, 1, 4]
     subgram = gram[np.ix_(independent, independent)]
     expected = np.zeros(5)
@@ -84,7 +85,7 @@ def test_scores_are_differentiated_by_the_entries_of_codes(seed, dtype):
     codes = draw_codes(rng, n_rows, n_components, n_places, dtype)
     coef_by_atom = rng.standard_normal((n_components, n_classes)).astype(dtype)
     score_gradient = rng.standard_normal((n_rows, n_classes)).astype(dtype)
-    code_gradient = rng.standard_normal((n_rows, n_places)).astype(dtype)  # what was there does not matter
+    code_gradient = np.full((n_rows, n_places), np.nan, dtype)  # what was there does not matter
     differentiate_scores_rows(*codes, coef_by_atom, score_gradient, code_gradient)
     dense = np.take_along_axis(score_gradient @ coef_by_atom.T, codes.indices.astype(np.intp), axis=1)
     np.testing.assert_allclose(code_gradient, np.where(codes.values != 0, dense, 0), rtol=0, atol=TOLERANCE[dtype])

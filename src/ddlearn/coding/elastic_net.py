@@ -166,6 +166,7 @@ class ElasticNet(KernelCoder):
             dtype.type(PIVOT_FLOOR[dtype]),
             rounding,
             bits.dtype.type(-1 if self.positive else bits.max),
+            bits.dtype.type((1 << len(gram).bit_length()) - 1),
             make_elastic_net_workspace(*sizes[:4], len(by_feature), dtype),
             *codes,
             np.empty(len(energies), dtype),

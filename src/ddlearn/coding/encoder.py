@@ -15,14 +15,14 @@ from sklearn.utils import check_array
 
 from ..codes import Floats, RowCodes
 from ..losses import resolve
-from ..parallel import TILE_ROWS, map_blocks, split_rows
+from ..parallel import TILE_ROWS, map_blocks, single_threaded_blas, split_rows
 from .coders import OMP, ORMP, SparseCoder, check_budget
 from .elastic_net import ElasticNet
 
 SPARSE_CODERS: dict[str, type[SparseCoder]] = {"omp": OMP, "ormp": ORMP, "elastic_net": ElasticNet}
 
-_GRAM_ROWS = 64  # rows of the Gram matrix that one thread computes at a time
-_FEW_ATOMS = 400  # up to this number, one thread is faster than several
+_GRAM_ROWS = 128  # rows of the Gram matrix that one thread computes at a time
+_FEW_ATOMS = 512  # up to this number, one product is as fast as blocks of it on two threads
 _MOST_SAMPLES_TO_ADAPT = 1000
 
 
@@ -96,6 +96,9 @@ def check_finite(X: Floats, first_row: int, *, name: str = "X", remedy: str = "r
 def compute_gram(dictionary: Floats, n_jobs: int | None = None) -> Floats:
     """Return the Gram matrix of the atoms, computing each pair once."""
     n_components = len(dictionary)
+    if n_components <= _FEW_ATOMS:
+        with single_threaded_blas():
+            return dictionary @ dictionary.T  # which NumPy knows to be symmetric
     gram = np.empty((n_components, n_components), dictionary.dtype)
 
     def fill(rows: slice, _: None) -> None:
@@ -103,7 +106,7 @@ def compute_gram(dictionary: Floats, n_jobs: int | None = None) -> Floats:
         gram[rows.start :, rows] = gram[rows, rows.start :].T
 
     blocks = split_rows(n_components, _GRAM_ROWS, unit=_GRAM_ROWS)
-    map_blocks(fill, blocks, lambda: None, n_jobs=n_jobs if n_components > _FEW_ATOMS else 1)
+    map_blocks(fill, blocks, lambda: None, n_jobs=n_jobs)
     return gram
 
 

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
 from ..codes import Floats
-from ..kernels.jitter import displace_rows
+from ..kernels.jitter import BORDER, displace_rows
 from ..losses import check_number
 from .alignment import check_image_shape
 
@@ -102,7 +102,9 @@ class Jitter(BaseEstimator):
             bends = factors[:, :, 2:, 2:]
             bends[:] = rng.standard_normal(bends.shape, np.float32)
             bends *= self.elastic
-        return along_v.astype(dtype) @ (factors.astype(dtype, copy=False) @ along_u.astype(dtype).T)
+        # (One product of large matrices, then many of small ones: of small ones alone, it takes a third longer.)
+        along_rows = factors.reshape(-1, along_u.shape[1]).astype(dtype, copy=False) @ along_u.astype(dtype).T
+        return along_v.astype(dtype) @ along_rows.reshape(n_images, 2, along_v.shape[1], -1)
 
     def distort(self, X: ArrayLike, image_shape: tuple[int, int], rng: np.random.Generator) -> Floats:
         """Return distorted images, each with a new field.
@@ -154,8 +156,9 @@ def displace(X: Floats, fields: Floats) -> Floats:
     """Return images warped by the fields of :meth:`Jitter.draw`, one row per image, each independent of the others."""
     n_images, _, height, width = fields.shape
     images = np.ascontiguousarray(X).reshape(n_images, height, width)
+    framed = np.zeros((height + 2 * BORDER, width + 2 * BORDER), images.dtype)
     displaced = np.empty_like(images)
-    displace_rows(images, np.ascontiguousarray(fields), displaced)
+    displace_rows(images, np.ascontiguousarray(fields), framed, displaced)
     return displaced.reshape(X.shape)
 
 

@@ -28,7 +28,14 @@ from ..estimators.classifier import DDLClassifier
 from ..fitting.data import TrainingPart, TrainingSet
 from ..fitting.gradient import Parameters
 from ..fitting.loop import FitProgress, FitState, IterationRecord, RowState
-from ..fitting.refine import MOST_SEEDS, EpochRecord, Moments, RefinementProgress, resolve_refiner
+from ..fitting.refine import (
+    MOST_SEEDS,
+    EpochRecord,
+    Moments,
+    RefinementProgress,
+    count_kept_places,
+    resolve_refiner,
+)
 from ..fitting.run import FitRun, Snapshot
 from ..fitting.size import DictionarySize
 from ..losses import check_number
@@ -198,6 +205,7 @@ def _encode_snapshot(snapshot: Snapshot) -> tuple[dict[str, Json], Arrays]:
         refined = (refinement.model, refinement.average, refinement.best, moments.mean, moments.square)
         for prefix, parameters in zip(_REFINED, refined, strict=True):
             arrays |= {f"refinement.{prefix}.{name}": array for name, array in parameters._asdict().items()}
+        arrays |= {f"refinement.codes.{name}": array for name, array in refinement.codes._asdict().items()}
     return content, arrays
 
 
@@ -235,7 +243,8 @@ def _decode_refinement(content: Json, arrays: Arrays) -> RefinementProgress:
     if any((squares < 0).any() for squares in square):
         raise ValueError("there are squares of gradients below 0")
     moments = Moments(mean, square, content["n_steps"])
-    return RefinementProgress(model, average, moments, best, history, content["seed"], bool(content["stopped"]))
+    codes = RowCodes(*(arrays[f"refinement.codes.{name}"] for name in RowCodes._fields))
+    return RefinementProgress(model, average, moments, best, history, content["seed"], codes, bool(content["stopped"]))
 
 
 def _check_arrays(arrays: Arrays, run: FitRun, *, has_refinement: bool) -> None:
@@ -251,14 +260,16 @@ def _check_arrays(arrays: Arrays, run: FitRun, *, has_refinement: bool) -> None:
     if has_refinement:
         parameters |= {"own_coef": (n_components, n_classes), "linear_coef": (facts.n_features, n_classes)}
         shapes |= {f"refinement.{prefix}.{name}": parameters[name] for prefix in _REFINED for name in parameters}
+        n_places = count_kept_places(settings.sparse_coder, settings.n_nonzero_coefs, run.plan.jitter)
+        shapes |= {f"refinement.codes.{name}": (n_samples, n_places) for name in RowCodes._fields}
     if set(arrays) != set(shapes):
         raise ValueError(f"it has the arrays {sorted(arrays)} instead of {sorted(shapes)}")
-    dtypes = {"code_indices": np.int32, "class_cost": np.float64}
+    dtypes = {"code_indices": np.int32, "refinement.codes.indices": np.int32, "class_cost": np.float64}
     for name, array in arrays.items():
         check_array(name, array, shapes[name], dtypes.get(name, dtype))
-    indices = arrays["code_indices"]
-    if indices.size and not 0 <= indices.min() <= indices.max() < n_components:
-        raise ValueError(f"codes use atoms beyond the {n_components} of the dictionary")
+    for indices in (arrays[name] for name, dtype in dtypes.items() if dtype is np.int32 and name in arrays):
+        if indices.size and not 0 <= indices.min() <= indices.max() < n_components:
+            raise ValueError(f"codes use atoms beyond the {n_components} of the dictionary")
 
 
 def _take_fingerprint(estimator: DDLClassifier, training: TrainingSet) -> dict[str, Json]:

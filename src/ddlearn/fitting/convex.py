@@ -118,7 +118,8 @@ def _descend(
     def measure(variables: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         own, linear, intercept = unpack(variables)
         scores = codes @ (own + atoms @ linear) + intercept
-        slopes = cost.gradient(scores, labels) * shares[:, None]
+        values, slopes = cost.differentiate(scores, labels)
+        slopes *= shares[:, None]
         by_coef = by_atom @ slopes
         gradient = (
             own_unit * (by_coef + decays.own * own),
@@ -126,7 +127,7 @@ def _descend(
             slopes.sum(axis=0) * fit_intercept,
         )
         penalty = decays.own * np.sum(own**2) + decays.linear * np.sum(linear**2)
-        return float(shares @ cost.value(scores, labels) + penalty / 2), np.concatenate([g.ravel() for g in gradient])
+        return float(shares @ values + penalty / 2), np.concatenate([g.ravel() for g in gradient])
 
     options: Any = {"maxiter": _MAX_ITER, "gtol": _GRADIENT_TOL, "ftol": _DECREASE_TOL}
     found = minimize(measure, np.zeros(sum(sizes)), jac=True, method="L-BFGS-B", options=options)

@@ -41,6 +41,7 @@ from ..kernels.gradient import (
     differentiate_scores_rows,
     solve_support_rows,
 )
+from ..kernels.pursuit import allocate_rows
 from ..losses import Loss, compute_evidence
 from ..parallel import map_blocks, split_rows
 
@@ -71,6 +72,10 @@ class RefinementCost(ABC):
     @abstractmethod
     def gradient(self, scores: Floats, labels: Floats) -> Floats:
         """Return the derivative of each row's cost by its scores."""
+
+    def differentiate(self, scores: Floats, labels: Floats) -> tuple[Floats, Floats]:
+        """Return both."""
+        return self.value(scores, labels), self.gradient(scores, labels)
 
     @property
     @abstractmethod
@@ -139,11 +144,15 @@ class SoftmaxCost(RefinementCost):
     takes_multilabel = False
 
     def value(self, scores: Floats, labels: Floats) -> Floats:
-        right = np.take_along_axis(scores, labels.argmax(axis=1)[:, None], axis=1)[:, 0]
-        return _log_sum_exp(scores) - right
+        return _log_sum_exp(scores) - np.einsum("ij,ij->i", scores, (labels > 0).astype(scores.dtype))
 
     def gradient(self, scores: Floats, labels: Floats) -> Floats:
-        return np.exp(scores - _log_sum_exp(scores)[:, None]) - (labels > 0)
+        return self.differentiate(scores, labels)[1]
+
+    def differentiate(self, scores: Floats, labels: Floats) -> tuple[Floats, Floats]:
+        is_right, logarithms = (labels > 0).astype(scores.dtype), _log_sum_exp(scores)
+        probabilities = np.exp(scores - logarithms[:, None])
+        return logarithms - np.einsum("ij,ij->i", scores, is_right), probabilities - is_right
 
     @property
     def usual_temperature(self) -> float:
@@ -153,8 +162,9 @@ class SoftmaxCost(RefinementCost):
 
 def _log_sum_exp(scores: Floats) -> Floats:
     """Return the logarithm of each row's sum of exponentials: SciPy's, without its many calls for a few numbers."""
-    largest = scores.max(axis=1)
-    return largest + np.log(np.exp(scores - largest[:, None]).sum(axis=1))
+    by_class = np.ascontiguousarray(scores.T)  # along a few columns, NumPy's maxima and sums take thrice as long
+    largest = by_class.max(axis=0)
+    return largest + np.log(np.exp(by_class - largest).sum(axis=0))
 
 
 def _find_scale(costs_at: Callable[[float], Floats]) -> float:
@@ -197,24 +207,6 @@ class Measured(NamedTuple):
     misfit: Floats  # (n_rows,)
 
 
-class _Coded(NamedTuple):
-    """What is computed for a mini-batch; threads fill in blocks of rows side by side."""
-
-    codes: RowCodes
-    scores: Floats
-    solution: Floats  # beta, in the places of the codes
-    score_gradient: Floats
-    residuals: Floats  # r
-    code_gradient_in_features: Floats  # D'beta
-
-    @classmethod
-    def empty(cls, n_rows: int, n_places: int, n_classes: int, n_features: int, dtype: np.dtype) -> _Coded:
-        codes = RowCodes.empty(n_rows, n_places, dtype)
-        scores, score_gradient = np.empty((2, n_rows, n_classes), dtype)
-        residuals, in_features = np.zeros((2, n_rows, n_features), dtype)
-        return cls(codes, scores, np.empty_like(codes.values), score_gradient, residuals, in_features)
-
-
 class TaskGradient:
     """Codes samples as new ones are coded, and differentiates the cost of their scores."""
 
@@ -237,34 +229,47 @@ class TaskGradient:
         map_blocks(measure_rows, split_rows(len(X), _BLOCK_ROWS, unit=_BLOCK_ROWS), lambda: None, n_jobs=self.n_jobs)
         return Measured(scores + parameters.intercept, misfit)
 
-    def differentiate(self, parameters: Parameters, X: Floats, labels: Floats) -> tuple[Parameters, Floats]:
-        """Return the gradient of the mean cost, and the scores."""
-        n_rows, n_features = X.shape
-        n_classes, dtype = len(parameters.intercept), X.dtype
+    def differentiate(
+        self, parameters: Parameters, X: Floats, labels: Floats, codes: RowCodes | None = None
+    ) -> tuple[Parameters, Floats]:
+        """Return the gradient of the mean cost, and the scores.
+
+        Coding starts from ``codes``, which may have fewer places than codes need, and overwrites them.
+        """
+        n_rows, dtype = len(X), X.dtype
         encoder, coef_by_atom = self._make_encoder(parameters.dictionary), parameters.coef_by_atom
         n_places = encoder.n_nonzero_coefs
         ridge, pivot = dtype.type(encoder.sparse_coder.ridge), dtype.type(PIVOT_FLOOR[dtype])
-        coded = _Coded.empty(n_rows, n_places, n_classes, n_features, dtype)
+        scores, score_gradient = np.empty((2, n_rows, len(parameters.intercept)), dtype)
 
-        def differentiate_rows(rows: slice, factor: Floats) -> None:
-            codes, coded.residuals[rows] = _encode(encoder, X[rows])
-            coded.codes.indices[rows], coded.codes.values[rows] = codes
-            score_rows(*codes, coef_by_atom, coded.scores[rows])
-            coded.scores[rows] += parameters.intercept
-            coded.score_gradient[rows] = self.cost.gradient(coded.scores[rows], labels[rows]) / n_rows
-            solution = coded.solution[rows]
-            code_gradient = np.zeros_like(solution)
-            differentiate_scores_rows(*codes, coef_by_atom, coded.score_gradient[rows], code_gradient)
-            solve_support_rows(encoder.gram, ridge, pivot, *codes, code_gradient, factor, solution)
-            combine_rows(*codes, solution, parameters.dictionary, coded.code_gradient_in_features[rows])
+        def differentiate_rows(rows: slice, workspace: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+            start = None if codes is None else codes.rows(rows)
+            coded, residuals = _encode(encoder, X[rows], start)
+            if start is not None:
+                start.fill(coded)
+            score_rows(*coded, coef_by_atom, scores[rows])
+            scores[rows] += parameters.intercept
+            score_gradient[rows] = self.cost.gradient(scores[rows], labels[rows]) / n_rows
+            code_gradient, solution = np.empty((2, *coded.values.shape), dtype)
+            differentiate_scores_rows(*coded, coef_by_atom, score_gradient[rows], code_gradient)
+            solve_support_rows(encoder.gram, ridge, pivot, *coded, code_gradient, *workspace, solution)
+            code_gradient_in_features = np.zeros_like(residuals)
+            combine_rows(*coded, solution, parameters.dictionary, code_gradient_in_features)
+            by_dictionary, by_coef = np.zeros_like(parameters.dictionary), np.zeros_like(coef_by_atom)
+            add_gradient_rows(*coded, solution, residuals, code_gradient_in_features, by_dictionary)
+            add_outer_rows(*coded, score_gradient[rows], by_coef)
+            return by_dictionary, by_coef
 
-        map_blocks(
-            differentiate_rows,
-            split_rows(n_rows, _BLOCK_ROWS, unit=_BLOCK_ROWS),
-            lambda: np.empty((n_places, n_places), dtype),
-            n_jobs=self.n_jobs,
-        )
-        return self._add_up(parameters, coded), coded.scores
+        blocks = split_rows(n_rows, _BLOCK_ROWS, unit=_BLOCK_ROWS)
+
+        def make_workspace() -> tuple[Floats, Floats]:
+            return allocate_rows(n_places, n_places, dtype), np.empty(n_places, dtype)
+
+        parts = map_blocks(differentiate_rows, blocks, make_workspace, n_jobs=self.n_jobs)
+        by_dictionary, by_coef = (sum(each[1:], start=each[0]) for each in zip(*parts, strict=True))
+        by_dictionary += by_coef @ parameters.linear_coef.T
+        by_linear_coef = parameters.dictionary.T @ by_coef
+        return Parameters(by_dictionary, by_coef, by_linear_coef, score_gradient.sum(axis=0)), scores
 
     def encode(self, dictionary: Floats, X: Floats) -> csr_array:
         """Return label-free codes."""
@@ -272,7 +277,7 @@ class TaskGradient:
         codes = RowCodes.empty(len(X), encoder.n_nonzero_coefs, X.dtype)
 
         def encode_rows(rows: slice, _: None) -> None:
-            codes.indices[rows], codes.values[rows] = _encode(encoder, X[rows])[0]
+            codes.rows(rows).fill(_encode(encoder, X[rows])[0])
 
         map_blocks(encode_rows, split_rows(len(X), _BLOCK_ROWS, unit=_BLOCK_ROWS), lambda: None, n_jobs=self.n_jobs)
         return codes.to_csr(len(dictionary))
@@ -281,19 +286,14 @@ class TaskGradient:
         coder, n_nonzero_coefs = self.encoder.sparse_coder, self.encoder.n_nonzero_coefs
         return Encoder.of(dictionary, coder, n_nonzero_coefs, self.n_jobs)
 
-    def _add_up(self, parameters: Parameters, coded: _Coded) -> Parameters:
-        codes, gradient = coded.codes, Parameters(*(np.zeros_like(array) for array in parameters))
-        add_outer_rows(*codes, coded.score_gradient, gradient.own_coef)
-        add_gradient_rows(*codes, coded.solution, coded.residuals, coded.code_gradient_in_features, gradient.dictionary)
-        gradient.dictionary[:] += gradient.own_coef @ parameters.linear_coef.T
-        gradient.linear_coef[:] = parameters.dictionary.T @ gradient.own_coef
-        gradient.intercept[:] = coded.score_gradient.sum(axis=0)
-        return gradient
 
-
-def _encode(encoder: Encoder, X: Floats) -> tuple[RowCodes, Floats]:
-    """Return label-free codes of a block, and their residuals."""
-    codes = encoder.encode_block(X @ encoder.dictionary.T, np.vecdot(X, X))
+def _encode(encoder: Encoder, X: Floats, start: RowCodes | None = None) -> tuple[RowCodes, Floats]:
+    """Return label-free codes of a block, without places that no row uses, and their residuals."""
+    init_codes = None
+    if start is not None:
+        init_codes = RowCodes.empty(len(X), encoder.n_nonzero_coefs, X.dtype)
+        init_codes.fill(start)
+    codes = encoder.encode_block(X @ encoder.atoms_by_feature, np.vecdot(X, X), init_codes).trim()
     residuals = X.copy()
     combine_rows(*codes, -codes.values, encoder.dictionary, residuals)
     return codes, residuals

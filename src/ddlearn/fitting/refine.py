@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from ..codes import Flags, Floats
+from ..codes import Flags, Floats, RowCodes
+from ..coding.coders import SparseCoder
 from ..coding.encoder import Encoder
 from ..coding.jitter import Jitter, displace
 from ..coding.masked import MaskedCoder
@@ -46,6 +47,7 @@ _KEEP_MEAN = 0.9
 _KEEP_SQUARE = 0.999
 _TINY = 1e-8
 _BLOCK_ATOMS = 64
+_MOST_PLACES = 64  # of a code that the next epoch starts from
 
 
 class EpochRecord(NamedTuple):
@@ -306,6 +308,7 @@ class RefinementProgress:
     best: Parameters
     history: list[EpochRecord]
     seed: int
+    codes: RowCodes  # of all samples, from which the next epoch starts; without places if images are distorted
     stopped: bool = False  # whether a callback asked to stop
 
     @property
@@ -360,7 +363,10 @@ class Refinement:
         how = self.gradient.cost, self._decays, self.fit_intercept, weights
         model = train_on_codes(codes, labels, dictionary.copy(), *how)
         record = self._record(0, model, (float("nan"), float("nan")), perf_counter())
-        return RefinementProgress(model, model.copy(), Moments.zero(model), model.copy(), [record], seed)
+        encoder = self.gradient.encoder
+        n_places = count_kept_places(encoder.sparse_coder, encoder.n_nonzero_coefs, self.jitter)
+        codes = RowCodes.empty(len(self.X), n_places, self.X.dtype)
+        return RefinementProgress(model, model.copy(), Moments.zero(model), model.copy(), [record], seed, codes)
 
     def run(
         self, progress: RefinementProgress, on_epoch: Callable[[RefinementProgress], RefinementProgress]
@@ -380,16 +386,22 @@ class Refinement:
         """Use all training samples once."""
         start = perf_counter()
         epoch = progress.n_epochs + 1
-        model, average, moments, training_result = self._run_batches(progress)
+        codes = progress.codes.rows(np.arange(len(self.X)))  # a copy
+        model, average, moments, training_result = self._run_batches(progress, codes)
         refined = _scale_atoms(average)
         _check_finite(refined, epoch)
         record = self._record(epoch, refined, training_result, start)
         history = [*progress.history, record]
         best = refined if find_best(history).epoch == epoch else progress.best
-        return RefinementProgress(model, average, moments, best, history, progress.seed)
+        return RefinementProgress(model, average, moments, best, history, progress.seed, codes)
 
-    def _run_batches(self, progress: RefinementProgress) -> tuple[Parameters, Parameters, Moments, tuple[float, float]]:
-        """Take a step for each mini-batch; return the result, and the mean cost and error of the mini-batches."""
+    def _run_batches(
+        self, progress: RefinementProgress, codes: RowCodes
+    ) -> tuple[Parameters, Parameters, Moments, tuple[float, float]]:
+        """Take a step for each mini-batch; return the result, and the mean cost and error of the mini-batches.
+
+        Coding starts from ``codes``, and overwrites them.
+        """
         # A generator for each epoch, so that a resumed refinement draws what an uninterrupted one does.
         rng = np.random.default_rng([progress.seed, progress.n_epochs + 1])
         model, average, moments = progress.model.copy(), progress.average.copy(), progress.moments.copy()
@@ -398,8 +410,10 @@ class Refinement:
         with single_threaded_blas():
             for position, rows in enumerate(np.array_split(self._draw_order(rng), n_batches)):
                 labels = self._take_labels(rows)
+                own_codes = codes.rows(rows)
                 samples = self._distort(self._show(rows, model.dictionary), rng)
-                gradient, scores = self.gradient.differentiate(model, samples, labels)
+                gradient, scores = self.gradient.differentiate(model, samples, labels, own_codes)
+                codes.indices[rows], codes.values[rows] = own_codes
                 share_done = (progress.n_epochs + position / n_batches) / self.refiner.epochs
                 moments = self._step(model, gradient, moments, share_done)
                 _move_average(average, model, self.refiner.averaging)
@@ -506,6 +520,12 @@ class Refinement:
         elif not self.is_multilabel:
             temperature = self.temperature or cost.usual_temperature
         return cost.set_class_cost(temperature), measured.misfit
+
+
+def count_kept_places(sparse_coder: SparseCoder, n_nonzero_coefs: int, jitter: Jitter | None) -> int:
+    """Return how many places of a code the next epoch starts from: none if it sees another distortion."""
+    is_of_use = sparse_coder.starts_from_codes and jitter is None
+    return min(n_nonzero_coefs, _MOST_PLACES) if is_of_use else 0
 
 
 def find_best(history: list[EpochRecord]) -> EpochRecord:

@@ -6,9 +6,9 @@ is a convex problem (:mod:`ddlearn.fitting.convex`), which is solved for one set
 from strong to weak penalties on codes as long as that lowers the criterion, which is the mean cost of the samples that
 were left out; then, with the best, for smaller and larger :math:`\rho` and :math:`\tau` likewise.
 
-The first cost of refinement decides the scaling; the rest is done for each cost.  What is found with each is refined for
-a few epochs, and the probabilities of the samples that were left out decide, in doubt for the first.  That is also where
-the temperature of these probabilities comes from: before refinement scores are less certain.
+The first cost of refinement decides the scaling; the rest is done for each cost.  What is found with each is refined
+for a few epochs, and the probabilities of the samples that were left out decide, in doubt for the first.  That is also
+where the temperature of these probabilities comes from: before refinement scores are less certain.
 """
 
 from __future__ import annotations

@@ -47,15 +47,42 @@ def eliminate_row(factor, k):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
-def solve_factored(factor, solution, n):
-    """Solve LL' solution = solution in place, for the first n unknowns."""
-    for i in range(n):
-        total = solution[i]
-        for j in range(i):
-            total -= factor[i, j] * solution[j]
-        solution[i] = total * factor[i, i]
-    for i in range(n - 1, -1, -1):
+def solve_forward(factor, solution, k):
+    """Replace entry k of a right-hand side by that of L^-1 times it; those before it are replaced already."""
+    total = solution[k]
+    for j in range(k):
+        total -= factor[k, j] * solution[j]
+    solution[k] = total * factor[k, k]
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
+def solve_backward(factor, solution, n):
+    """Solve L' solution = solution in place, for the first n unknowns."""
+    i = n - 1
+    while i >= 3:
+        a = solution[i] * factor[i, i]
+        b = (solution[i - 1] - a * factor[i, i - 1]) * factor[i - 1, i - 1]
+        c = (solution[i - 2] - a * factor[i, i - 2] - b * factor[i - 1, i - 2]) * factor[i - 2, i - 2]
+        d = solution[i - 3] - a * factor[i, i - 3] - b * factor[i - 1, i - 3] - c * factor[i - 2, i - 3]
+        d *= factor[i - 3, i - 3]
+        for j in range(i - 3):
+            solution[j] -= (a * factor[i, j] + b * factor[i - 1, j]) + (c * factor[i - 2, j] + d * factor[i - 3, j])
+        solution[i] = a
+        solution[i - 1] = b
+        solution[i - 2] = c
+        solution[i - 3] = d
+        i -= 4
+    while i >= 0:
         entry = solution[i] * factor[i, i]
         solution[i] = entry
         for j in range(i):
             solution[j] -= entry * factor[i, j]
+        i -= 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def solve_factored(factor, solution, n):
+    """Solve LL' solution = solution in place, for the first n unknowns."""
+    for i in range(n):
+        solve_forward(factor, solution, i)
+    solve_backward(factor, solution, n)

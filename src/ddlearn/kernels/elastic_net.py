@@ -30,8 +30,9 @@ residual r = b - Ax scaled down by s <= 1 until it is feasible for the dual, it 
 
     gap = (1 - s)^2 |r|^2 / 2 + l1 |x|_1 - s x'A'r,        A'r = c - Qx - l2 x.
 
-Helpers that every round calls get arrays, not the workspace: to take an array out of a tuple may cost an atomic
-reference count.  What belongs to classes and directions stays in one, and is taken out only where there are any.
+Helpers that every round calls get arrays, not the workspace: to take an array out of a tuple costs an atomic reference
+count, and those of all helpers were a fifth of the time.  What belongs to classes and directions stays in one, and is
+taken out only where there are any.
 """
 
 from typing import NamedTuple
@@ -39,9 +40,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from .cholesky import eliminate_row, solve_factored
+from .cholesky import eliminate_row, solve_backward, solve_factored, solve_forward
 from .codes import add_combination, square_vector, store_row
-from .pursuit import SEARCH_BLOCK, allocate_rows
+from .pursuit import allocate_rows
 
 # In one round a few atoms enter, and more when there are many already. Atoms are alike, so that of those which look
 # useful together most turn out to be of no use.
@@ -61,18 +62,8 @@ class Terms(NamedTuple):
     directions: np.ndarray  # (n_rows * n_directions, n_atoms)
     weighted: np.ndarray  # (n_classes,) the classes whose weight in this row is not zero
     weight: np.ndarray  # (n_classes + n_directions,) and their weights; directions have -1
-    active_coef: np.ndarray  # (budget, n_classes + n_directions) of the active atoms: those classes, then directions
+    columns: np.ndarray  # (budget, n_classes + n_directions) of the active atoms: those classes, then directions
     counts: np.ndarray  # (3,) the number of those classes, that of directions, and the first row of the latter
-
-
-class Solver(NamedTuple):
-    """The linear systems of the active set."""
-
-    kept: np.ndarray  # (budget,) positions in the active set of atoms that do not leave
-    factored: np.ndarray  # (budget,) the atoms in `factor`
-    factor: np.ndarray  # (budget, budget or a few more) Cholesky factor, lower, with inverses on its diagonal
-    solution: np.ndarray  # (budget,) the coefficients of the atoms kept
-    step: np.ndarray  # (budget,) to them, for all of the active set
 
 
 class Features(NamedTuple):
@@ -92,19 +83,25 @@ class ElasticNetWorkspace(NamedTuple):
     """What one thread overwrites row after row."""
 
     correlation: np.ndarray  # (n_atoms,) c
-    slope: np.ndarray  # (n_atoms,) c - Qx; while atoms enter, 0 for active ones
+    slope: np.ndarray  # (n_atoms,) c - Qx
     bits: np.ndarray  # (n_atoms,) of the slopes, as integers
+    free: np.ndarray  # (n_atoms,) the bits of slopes that are compared; none for active atoms
+    number: np.ndarray  # (n_atoms,) k, in the bits that are not
     active: np.ndarray  # (budget,) the atoms
-    active_slope: np.ndarray  # (budget,) at the start of a round
     coefficient: np.ndarray  # (budget,) of x
-    applied: np.ndarray  # (budget,) of x at the start of a round
-    stepped: np.ndarray  # (budget,) the same, and the steps of atoms that enter
+    applied: np.ndarray  # (budget,) of the x to which the slopes belong
     sign: np.ndarray  # (budget,) that a coefficient has, or is to have
     weighted: np.ndarray  # see Terms
     weight: np.ndarray
-    active_coef: np.ndarray
+    columns: np.ndarray
     counts: np.ndarray
-    solver: Solver
+    kept: np.ndarray  # (budget,) positions in the active set of atoms that do not leave
+    factored: np.ndarray  # (budget,) the atoms in `factor`
+    factored_sign: np.ndarray  # (budget,) their signs
+    factor: np.ndarray  # (budget, budget or a few more) Cholesky factor L, lower, with inverses on its diagonal
+    forward: np.ndarray  # (budget,) L^-1 of the right-hand sides, which stays when atoms are added
+    solution: np.ndarray  # (budget,) the coefficients of the atoms kept
+    step: np.ndarray  # (budget,) to them, for all of the active set
     features: Features
     factors: np.ndarray  # (as many as there can be) of a combination of rows that is being added
     chosen: np.ndarray  # (the same) those rows
@@ -116,18 +113,24 @@ def make_elastic_net_workspace(budget, n_atoms, n_classes, n_directions, n_featu
     correlation, slope, next_slope = allocate_rows(3, n_atoms, dtype)[:, :n_atoms]
     factor, hessian, hessian_factor = (allocate_rows(size, size, dtype) for size in (budget, n_features, n_features))
     kept, factored, active = np.empty((3, budget), np.int32)
+    bits = slope.view(np.int64 if slope.itemsize == 8 else np.int32)
     is_in = np.empty(n_atoms if n_features else 0, np.bool_)
     return ElasticNetWorkspace(  # type: ignore[call-arg]
         correlation,
         slope,
-        slope.view(np.int64 if slope.itemsize == 8 else np.int32),
+        bits,
+        *np.empty((2, n_atoms), bits.dtype),
         active,
-        *np.empty((5, budget), dtype),
+        *np.empty((3, budget), dtype),
         np.empty(n_classes, np.int32),
         np.empty(n_classes + n_directions, dtype),
         np.empty((budget, n_classes + n_directions), dtype),
         np.empty(3, np.int64),
-        Solver(kept, factored, factor, *np.empty((2, budget), dtype)),
+        kept,
+        factored,
+        np.empty(budget, dtype),
+        factor,
+        *np.empty((3, budget), dtype),
         Features(*np.empty((4, n_features), dtype), next_slope, is_in, hessian, hessian_factor),  # type: ignore[call-arg]
         np.empty(n_factors, dtype),
         np.empty(n_factors, np.int32),
@@ -135,66 +138,67 @@ def make_elastic_net_workspace(budget, n_atoms, n_classes, n_directions, n_featu
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _find_steepest(bits, mask):
-    # The first position of the largest slope, in size if `mask` takes the sign away. The bits of floats that are not
-    # negative sort like the floats, and an integer maximum over a fixed number of entries is a few vector instructions.
-    n_atoms = bits.shape[0]
-    n_blocks = n_atoms // SEARCH_BLOCK
-    largest = mask - mask
-    start = 0
-    for block in range(n_blocks):
-        in_block = mask - mask
-        for k in range(SEARCH_BLOCK):
-            in_block = max(in_block, bits[block * SEARCH_BLOCK + k] & mask)
-        if in_block > largest:
-            largest = in_block
-            start = block * SEARCH_BLOCK
-    in_block = mask - mask
-    for k in range(n_blocks * SEARCH_BLOCK, n_atoms):
-        in_block = max(in_block, bits[k] & mask)
-    if in_block > largest:
-        largest = in_block
-        start = n_blocks * SEARCH_BLOCK
-    for k in range(start, n_atoms):
-        if bits[k] & mask == largest:
-            return k
-    return 0
+def _find_steepest(bits, free, number):
+    # The atom outside the active set of largest slope. The bits of floats that are not negative sort like the floats;
+    # with the number of the atom in place of the lowest, an integer maximum finds both, by vector instructions.
+    as_bits = bits.dtype.type
+    largest = as_bits(0)
+    for k in range(bits.shape[0]):
+        largest = max(largest, as_bits(as_bits(bits[k] & free[k]) | number[k]))
+    return largest
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _multiply(gram, terms, active, n_columns, a, b):
+def _multiply(gram, columns, weight, active, n_columns, a, b):
     # Q for two atoms of the active set.
     entry = gram[active[a], active[b]]
-    if n_columns > 0:
-        for j in range(n_columns):
-            entry += terms.weight[j] * terms.active_coef[a, j] * terms.active_coef[b, j]
+    for j in range(n_columns):
+        entry += weight[j] * columns[a, j] * columns[b, j]
     return entry
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _factorise(gram, terms, solver, active, n_kept, n_factored, n_columns, l2, pivot_floor, drops_dependent):
+def _factorise(
+    gram,
+    columns,
+    weight,
+    correlation,
+    kept,
+    factored,
+    factored_sign,
+    factor,
+    forward,
+    active,
+    sign,
+    n_kept,
+    n_factored,
+    n_columns,
+    numbers,
+    drops_dependent,
+):
     # The factor of Q + l2 on the atoms kept, of which the first `n_factored` may be in it. An atom that depends on
     # those before it is dropped, or ends it. Return how many are kept, and how many are in the factor.
-    kept, factored, factor = solver.kept, solver.factored, solver.factor
+    l1, l2, pivot_floor = numbers
     k = 0
-    while k < n_factored and k < n_kept and factored[k] == active[kept[k]]:
+    while k < n_factored and k < n_kept and factored[k] == active[kept[k]] and factored_sign[k] == sign[kept[k]]:
         k += 1
     while k < n_kept:
         atom = active[kept[k]]
         factored[k] = atom
+        factored_sign[k] = sign[kept[k]]
         for i in range(k + 1):
             factor[k, i] = gram[atom, factored[i]]
-        if n_columns > 0:
-            weight, active_coef = terms.weight, terms.active_coef
-            for j in range(n_columns):
-                scaled = weight[j] * active_coef[kept[k], j]
-                for i in range(k + 1):
-                    factor[k, i] += scaled * active_coef[kept[i], j]
+        for j in range(n_columns):
+            scaled = weight[j] * columns[kept[k], j]
+            for i in range(k + 1):
+                factor[k, i] += scaled * columns[kept[i], j]
         factor[k, k] += l2
         norm = factor[k, k]
         pivot = eliminate_row(factor, k)
         if pivot > pivot_floor * norm:
             factor[k, k] = 1 / np.sqrt(pivot)
+            forward[k] = correlation[atom] - l1 * sign[kept[k]]
+            solve_forward(factor, forward, k)
             k += 1
         elif drops_dependent:
             n_kept -= 1
@@ -206,41 +210,20 @@ def _factorise(gram, terms, solver, active, n_kept, n_factored, n_columns, l2, p
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _solve_kept(correlation, solver, active, sign, n_kept, l1):
+def _solve_kept(factor, forward, solution, n_kept):
     # The coefficients of the atoms kept that are best for their signs.
-    kept, solution = solver.kept, solver.solution
     for i in range(n_kept):
-        solution[i] = correlation[active[kept[i]]] - l1 * sign[kept[i]]
-    solve_factored(solver.factor, solution, n_kept)
+        solution[i] = forward[i]
+    solve_backward(factor, solution, n_kept)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _solve_boldly(
-    gram, terms, correlation, solver, active, active_slope, coefficient, sign, n_active, n_factored, n_columns, numbers
+def _measure_decrease(
+    gram, columns, weight, slope, kept, solution, step, active, coefficient, sign, n_active, n_kept, n_columns, l1, l2
 ):
-    # The minimum for the signs, without atoms whose coefficients would change theirs. It is taken if it lowers F.
-    # Return whether it does, and how many atoms are in the factor.
-    kept, solution, step = solver.kept, solver.solution, solver.step
-    l1, l2, pivot_floor = numbers
+    # By how much F falls from the coefficients to the solution for the atoms kept, from the step and the derivative,
+    # not as a difference of values that are nearly equal. On the atoms kept, (Q + l2) step is the derivative.
     zero = l1 - l1
-    n_kept = n_active
-    for a in range(n_active):
-        kept[a] = a
-    while True:
-        n_kept, n_factored = _factorise(
-            gram, terms, solver, active, n_kept, n_factored, n_columns, l2, pivot_floor, True
-        )
-        _solve_kept(correlation, solver, active, sign, n_kept, l1)
-        n_right = 0
-        for i in range(n_kept):
-            if solution[i] * sign[kept[i]] > zero:
-                kept[n_right] = kept[i]
-                n_right += 1
-        if n_right == n_kept:
-            break
-        n_kept = n_right
-    # By how much F falls, from the step and the derivative, not as a difference of values that are nearly equal. On the
-    # atoms kept, (Q + l2) step is the derivative.
     for a in range(n_active):
         step[a] = -coefficient[a]
     for i in range(n_kept):
@@ -248,29 +231,106 @@ def _solve_boldly(
     decrease = zero
     i = 0
     for a in range(n_active):
-        derivative = active_slope[a] - l2 * coefficient[a] - l1 * sign[a]
+        derivative = slope[active[a]] - l2 * coefficient[a] - l1 * sign[a]
         product = derivative
         if i < n_kept and kept[i] == a:
             i += 1
         elif step[a] != zero:
             product = l2 * step[a]
             for b in range(n_active):
-                product += _multiply(gram, terms, active, n_columns, a, b) * step[b]
+                product += _multiply(gram, columns, weight, active, n_columns, a, b) * step[b]
         decrease += step[a] * (derivative - product / 2)
-    if not decrease > zero:
-        return False, n_factored
-    for a in range(n_active):
-        coefficient[a] = zero
-    for i in range(n_kept):
-        coefficient[kept[i]] = solution[i]
-    return True, n_factored
+    return decrease
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _find_null_direction(solver, sign, k):
+def _solve_boldly(
+    gram,
+    columns,
+    weight,
+    correlation,
+    slope,
+    kept,
+    factored,
+    factored_sign,
+    factor,
+    forward,
+    solution,
+    step,
+    active,
+    coefficient,
+    sign,
+    n_active,
+    n_factored,
+    n_columns,
+    numbers,
+):
+    # The minimum for the signs, without atoms whose coefficients would change theirs. It is taken if it lowers F, as it
+    # does if all stay. Return whether it is, and how many atoms are in the factor.
+    l1, l2, _ = numbers
+    zero = l1 - l1
+    n_kept = n_active
+    for a in range(n_active):
+        kept[a] = a
+    n_right = -1
+    while n_right < n_kept:
+        if n_right >= 0:
+            n_kept = n_right
+        n_kept, n_factored = _factorise(
+            gram,
+            columns,
+            weight,
+            correlation,
+            kept,
+            factored,
+            factored_sign,
+            factor,
+            forward,
+            active,
+            sign,
+            n_kept,
+            n_factored,
+            n_columns,
+            numbers,
+            True,
+        )
+        _solve_kept(factor, forward, solution, n_kept)
+        n_right = 0
+        for i in range(n_kept):
+            if solution[i] * sign[kept[i]] > zero:
+                kept[n_right] = kept[i]
+                n_right += 1
+    is_lower = n_kept == n_active
+    if not is_lower:
+        is_lower = zero < _measure_decrease(
+            gram,
+            columns,
+            weight,
+            slope,
+            kept,
+            solution,
+            step,
+            active,
+            coefficient,
+            sign,
+            n_active,
+            n_kept,
+            n_columns,
+            l1,
+            l2,
+        )
+    if is_lower:
+        for a in range(n_active):
+            coefficient[a] = zero
+        for i in range(n_kept):
+            coefficient[kept[i]] = solution[i]
+    return is_lower, n_factored
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _find_null_direction(kept, factor, solution, sign, k):
     # In `solution`, a direction along which Ax does not change: the k-th atom kept against those before it, of which it
     # is a combination. |x|_1 does not grow along it.
-    kept, factor, solution = solver.kept, solver.factor, solver.solution
     rate = -sign[kept[k]]
     for i in range(k):
         solution[i] = factor[k, i]
@@ -286,26 +346,57 @@ def _find_null_direction(solver, sign, k):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _solve_carefully(
-    gram, terms, correlation, solver, active, coefficient, sign, n_active, n_factored, n_columns, numbers
+    gram,
+    columns,
+    weight,
+    correlation,
+    kept,
+    factored,
+    factored_sign,
+    factor,
+    forward,
+    solution,
+    active,
+    coefficient,
+    sign,
+    n_active,
+    n_factored,
+    n_columns,
+    numbers,
 ):
     # Towards the minimum for the signs, each step as far as no coefficient changes its sign. Return how many atoms are
     # in the factor.
-    kept, solution = solver.kept, solver.solution
-    l1, l2, pivot_floor = numbers
-    zero = l1 - l1
+    zero = numbers[0] - numbers[0]
     n_kept = n_active
     for a in range(n_active):
         kept[a] = a
     while True:
-        _, n_factored = _factorise(gram, terms, solver, active, n_kept, n_factored, n_columns, l2, pivot_floor, False)
+        _, n_factored = _factorise(
+            gram,
+            columns,
+            weight,
+            correlation,
+            kept,
+            factored,
+            factored_sign,
+            factor,
+            forward,
+            active,
+            sign,
+            n_kept,
+            n_factored,
+            n_columns,
+            numbers,
+            False,
+        )
         share = zero + 1
         n_moving = n_kept
         if n_factored == n_kept:
-            _solve_kept(correlation, solver, active, sign, n_kept, l1)
+            _solve_kept(factor, forward, solution, n_kept)
             for i in range(n_kept):
                 solution[i] -= coefficient[kept[i]]
         else:
-            _find_null_direction(solver, sign, n_factored)
+            _find_null_direction(kept, factor, solution, sign, n_factored)
             share = zero + np.inf
             n_moving = n_factored + 1
         leaving = -1
@@ -331,9 +422,9 @@ def _copy_columns(terms, a, atom):
     # What classes and directions have to say of the active atom a.
     n_weighted, n_directions, first_direction = terms.counts
     for j in range(n_weighted):
-        terms.active_coef[a, j] = terms.coef[terms.weighted[j], atom]
+        terms.columns[a, j] = terms.coef[terms.weighted[j], atom]
     for d in range(n_directions):
-        terms.active_coef[a, n_weighted + d] = terms.directions[first_direction + d, atom]
+        terms.columns[a, n_weighted + d] = terms.directions[first_direction + d, atom]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -350,103 +441,72 @@ def _add_columns(terms, factors, chosen, slope):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _apply(gram, terms, slope, factors, chosen, active, coefficient, stepped, n_active, n_columns):
-    # slope -= Q (coefficient - stepped) over all atoms.
+def _add_step(terms, slope, factors, chosen, a, step):
+    # What classes and directions say of a step of the active atom a changes the slopes.
+    for j in range(terms.counts[0] + terms.counts[1]):
+        factors[j] = -step * terms.columns[a, j]
+    _add_columns(terms, factors, chosen, slope)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _apply(gram, slope, factors, active, coefficient, applied, n_active):
+    # slope -= gram (coefficient - applied) over all atoms.
     for a in range(n_active):
-        factors[a] = stepped[a] - coefficient[a]
+        factors[a] = applied[a] - coefficient[a]
     add_combination(factors, active, n_active, gram, slope)
-    if n_columns > 0:
-        active_coef = terms.active_coef
-        for j in range(n_columns):
-            factors[j] = slope.dtype.type(0)
-        for a in range(n_active):
-            for j in range(n_columns):
-                factors[j] += (stepped[a] - coefficient[a]) * active_coef[a, j]
-        _add_columns(terms, factors, chosen, slope)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _let_enter(gram, terms, workspace, n_active, n_columns, l1, l2, mask):
-    # Atoms of steep slopes join the active set, and the slopes of all follow their steps. Return how many are active.
-    slope, bits, factors, chosen = workspace.slope, workspace.bits, workspace.factors, workspace.chosen
-    active, active_slope, sign = workspace.active, workspace.active_slope, workspace.sign
-    coefficient, applied, stepped = workspace.coefficient, workspace.applied, workspace.stepped
-    zero = l1 - l1
-    one = zero + 1
-    share = gram.dtype.type(_SHARE_OF_STEP)
-    n_before = n_active
-    n_most = min(active.shape[0], n_active + _FEWEST_ENTERING + n_active // _ACTIVE_PER_ENTERING)
-    while n_active < n_most:
-        top = _find_steepest(bits, mask)
-        is_above = slope[top] > zero
-        excess = (slope[top] if is_above or mask < 0 else -slope[top]) - l1
-        if excess <= zero:
-            break
-        active[n_active] = top
-        if n_columns > 0:
-            _copy_columns(terms, n_active, top)
-        norm = _multiply(gram, terms, active, n_columns, n_active, n_active) + l2
-        if norm <= zero:
-            break
-        step = share * (excess if is_above else -excess) / norm
-        active_slope[n_active] = slope[top]
-        for a in range(n_before, n_active):  # whose steps have changed the slope that it had
-            active_slope[n_active] += stepped[a] * _multiply(gram, terms, active, n_columns, a, n_active)
-        coefficient[n_active] = zero
-        applied[n_active] = zero
-        stepped[n_active] = step
-        sign[n_active] = one if is_above else -one
-        for k in range(slope.shape[0]):
-            slope[k] -= step * gram[top, k]
-        if n_columns > 0:
-            for j in range(n_columns):
-                factors[j] = -step * terms.active_coef[n_active, j]
-            _add_columns(terms, factors, chosen, slope)
-        n_active += 1
-        for a in range(n_active):
-            slope[active[a]] = zero
+def _apply_columns(terms, slope, factors, chosen, coefficient, applied, n_active):
+    # The same for what classes and directions add to the Gram matrix.
+    columns, n_columns = terms.columns, terms.counts[0] + terms.counts[1]
+    for j in range(n_columns):
+        factors[j] = slope.dtype.type(0)
     for a in range(n_active):
-        slope[active[a]] = active_slope[a]
-        for b in range(n_before, n_active):
-            slope[active[a]] -= stepped[b] * _multiply(gram, terms, active, n_columns, b, a)
-    return n_active
+        for j in range(n_columns):
+            factors[j] += (applied[a] - coefficient[a]) * columns[a, j]
+    _add_columns(terms, factors, chosen, slope)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _drop_zeros(terms, slope, active, active_slope, coefficient, applied, stepped, sign, n_active, n_columns):
-    # Atoms without coefficient leave the active set, and a round begins for the others, whose slopes are taken out of
-    # those of all. Return how many are active.
-    zero = slope.dtype.type(0)
-    one = slope.dtype.type(1)
+def _subtract(step, gram, atom, slope):
+    # What a step of an atom changes in the slopes of all.
+    for k in range(slope.shape[0]):
+        slope[k] -= step * gram[atom, k]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _drop_zeros(columns, free, high, active, coefficient, applied, sign, n_active, n_columns):
+    # Atoms without coefficient leave the active set, and a round begins for the others. Return how many are active.
+    zero = coefficient.dtype.type(0)
+    one = coefficient.dtype.type(1)
     n_kept = 0
     for a in range(n_active):
         x = coefficient[a]
+        atom = active[a]
+        free[atom] = high
         if x != zero:
-            atom = active[a]
+            free[atom] = 0
             active[n_kept] = atom
-            active_slope[n_kept] = slope[atom]
-            slope[atom] = zero
             coefficient[n_kept] = x
             applied[n_kept] = x
-            stepped[n_kept] = x
             sign[n_kept] = one if x > zero else -one
-            if n_columns > 0:
-                for j in range(n_columns):
-                    terms.active_coef[n_kept, j] = terms.active_coef[a, j]
+            for j in range(n_columns):
+                columns[n_kept, j] = columns[a, j]
             n_kept += 1
     return n_kept
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _measure_gap(correlation, active, active_slope, coefficient, n_active, steepest, energy, l1, l2, is_positive):
-    # The duality gap; `steepest` is the largest slope outside the active set.
+def _measure_gap(correlation, slope, active, coefficient, n_active, steepest, energy, l1, l2, is_positive):
+    # The duality gap; `steepest` is at least the largest slope outside the active set.
     zero = l1 - l1
     size = zero
     product = zero
     explained = zero
     for a in range(n_active):
         x = coefficient[a]
-        residual_slope = active_slope[a] - l2 * x
+        residual_slope = slope[active[a]] - l2 * x
         steepest = max(steepest, residual_slope if is_positive else abs(residual_slope))
         size += abs(x)
         product += x * residual_slope
@@ -649,6 +709,7 @@ def solve_elastic_net_rows(
     pivot_floor,  # share of an atom's squared norm below which it depends on others
     rounding,  # share of the largest coefficient below which a change is none
     mask,  # the bits of a slope that make its size; all of them, which is -1, if positive
+    low,  # the lowest bits, as many as the number of an atom has, which are not used to compare slopes
     workspace,
     indices,  # in and out, (n_rows, budget): where a row starts, and its code
     values,  # in and out, (n_rows, budget)
@@ -658,11 +719,19 @@ def solve_elastic_net_rows(
     n_rows, n_atoms = correlations.shape
     n_directions, n_features = directions.shape[0] // max(n_rows, 1), atoms.shape[1]
     correlation, slope, bits = workspace.correlation, workspace.slope, workspace.bits
-    active, active_slope, sign = workspace.active, workspace.active_slope, workspace.sign
-    coefficient, applied, stepped = workspace.coefficient, workspace.applied, workspace.stepped
-    factors, chosen, solver = workspace.factors, workspace.chosen, workspace.solver
-    terms = Terms(coef, directions, workspace.weighted, workspace.weight, workspace.active_coef, workspace.counts)
-    numbers = l1, l2, pivot_floor
+    free, number = workspace.free, workspace.number
+    active, coefficient, applied, sign = workspace.active, workspace.coefficient, workspace.applied, workspace.sign
+    factors, chosen, kept = workspace.factors, workspace.chosen, workspace.kept
+    factored, factored_sign, factor = workspace.factored, workspace.factored_sign, workspace.factor
+    forward, solution, step = workspace.forward, workspace.solution, workspace.step
+    columns, active_weight = workspace.columns, workspace.weight
+    terms = Terms(coef, directions, workspace.weighted, active_weight, columns, workspace.counts)
+    numbers, share = (l1, l2, pivot_floor), gram.dtype.type(_SHARE_OF_STEP)
+    high = mask & ~low
+    coarseness = 1 + rounding * low  # of a slope whose lowest bits were not looked at
+    for k in range(n_atoms):
+        free[k] = high
+        number[k] = k
 
     for i in range(n_rows):
         for k in range(n_atoms):
@@ -679,7 +748,6 @@ def solve_elastic_net_rows(
             active[n_active] = indices[i, n_active]
             coefficient[n_active] = x - x if is_positive and x < 0 else x
             applied[n_active] = x - x
-            stepped[n_active] = x - x
             if n_columns > 0:
                 _copy_columns(terms, n_active, active[n_active])
             n_active += 1
@@ -688,37 +756,83 @@ def solve_elastic_net_rows(
         uses_features = n_features > 0 and n_columns == 0
         for _ in range(max_rounds):
             if uses_features and n_active > n_features:
+                for a in range(n_active):
+                    free[active[a]] = high
                 n_active = _solve_in_features(
                     atoms, by_feature, workspace, n_active, l1, l2, is_positive, rounding, rounding * tolerances[i]
                 )
                 uses_features = False
             elif n_active > 0:
-                _apply(gram, terms, slope, factors, chosen, active, coefficient, stepped, n_active, n_columns)
-            n_active = _drop_zeros(
-                terms, slope, active, active_slope, coefficient, applied, stepped, sign, n_active, n_columns
-            )
-            steepest = slope[_find_steepest(bits, mask)]
-            steepest = steepest if is_positive else abs(steepest)
+                _apply(gram, slope, factors, active, coefficient, applied, n_active)
+                if n_columns > 0:
+                    _apply_columns(terms, slope, factors, chosen, coefficient, applied, n_active)
+            n_active = _drop_zeros(columns, free, high, active, coefficient, applied, sign, n_active, n_columns)
+            top = _find_steepest(bits, free, number) & low
+            steepest = (slope[top] if is_positive else abs(slope[top])) * coarseness if free[top] else l1
             gaps[i] = _measure_gap(
-                correlation, active, active_slope, coefficient, n_active, steepest, energy, l1, l2, is_positive
+                correlation, slope, active, coefficient, n_active, steepest, energy, l1, l2, is_positive
             )
             if gaps[i] <= tolerances[i] or is_settled:
                 break
-            n_before = n_active
-            n_active = _let_enter(gram, terms, workspace, n_active, n_columns, l1, l2, mask)
+            n_most = min(active.shape[0], n_active + _FEWEST_ENTERING + n_active // _ACTIVE_PER_ENTERING)
+            while n_active < n_most and free[top] and (slope[top] if is_positive else abs(slope[top])) > l1:
+                active[n_active] = top
+                if n_columns > 0:
+                    _copy_columns(terms, n_active, top)
+                norm = _multiply(gram, columns, active_weight, active, n_columns, n_active, n_active) + l2
+                if norm <= 0:
+                    break
+                sign[n_active] = 1 if slope[top] > 0 else -1
+                coefficient[n_active] = share * (slope[top] - sign[n_active] * l1) / norm
+                applied[n_active] = coefficient[n_active]
+                _subtract(coefficient[n_active], gram, top, slope)
+                if n_columns > 0:
+                    _add_step(terms, slope, factors, chosen, n_active, coefficient[n_active])
+                free[top] = 0
+                n_active += 1
+                top = _find_steepest(bits, free, number) & low
             is_lower, n_factored = _solve_boldly(
-                *(gram, terms, correlation, solver, active, active_slope, coefficient, sign),
-                *(n_active, n_factored, n_columns, numbers),
+                gram,
+                columns,
+                active_weight,
+                correlation,
+                slope,
+                kept,
+                factored,
+                factored_sign,
+                factor,
+                forward,
+                solution,
+                step,
+                active,
+                coefficient,
+                sign,
+                n_active,
+                n_factored,
+                n_columns,
+                numbers,
             )
-            has_moved = is_lower and _has_moved(coefficient, applied, n_active, rounding)
-            n_tried = n_active
-            while not has_moved and n_tried > 0:
+            if not is_lower:
                 n_factored = _solve_carefully(
-                    *(gram, terms, correlation, solver, active, coefficient, sign),
-                    *(n_tried, n_factored, n_columns, numbers),
+                    gram,
+                    columns,
+                    active_weight,
+                    correlation,
+                    kept,
+                    factored,
+                    factored_sign,
+                    factor,
+                    forward,
+                    solution,
+                    active,
+                    coefficient,
+                    sign,
+                    n_active,
+                    n_factored,
+                    n_columns,
+                    numbers,
                 )
-                has_moved = _has_moved(coefficient, applied, n_active, rounding)
-                # Atoms that enter with nothing may stand in each other's way; the first of them alone cannot.
-                n_tried = n_before + 1 if n_tried > n_before + 1 else 0
-            is_settled = not has_moved
+            is_settled = not _has_moved(coefficient, applied, n_active, rounding)
+        for a in range(n_active):
+            free[active[a]] = high
         store_row(i, active, coefficient, n_active, indices, values)

@@ -8,6 +8,8 @@ image itself, to the last bit, and hardly blurs.  Outside its border an image is
 import numpy as np
 from numba import njit
 
+BORDER = 4  # zeros around an image, as many as pixels that are combined
+
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _weigh(t):
@@ -35,8 +37,7 @@ def _look_along_row(image, row, left, weights):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _look_inside(image, top, left, weights_v, weights_u):
-    # All sixteen pixels are in the image.
+def _look(image, top, left, weights_v, weights_u):
     return (
         weights_v[0] * _look_along_row(image, top, left, weights_u)
         + weights_v[1] * _look_along_row(image, top + 1, left, weights_u)
@@ -46,44 +47,32 @@ def _look_inside(image, top, left, weights_v, weights_u):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _look_near_border(image, top, left, weights_v, weights_u):
-    height, width = image.shape
-    value = image.dtype.type(0)
-    for a in range(4):
-        if 0 <= top + a < height:
-            across = image.dtype.type(0)
-            for b in range(4):
-                if 0 <= left + b < width:
-                    across += weights_u[b] * image[top + a, left + b]
-            value += weights_v[a] * across
-    return value
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def displace_rows(
     images,  # (n_rows, height, width)
     fields,  # (n_rows, 2, height, width) displacements along v and along u, in pixels
+    framed,  # (height + 2 BORDER, width + 2 BORDER) zeros, of which the inside is overwritten
     displaced,  # out, (n_rows, height, width)
 ):
     """Show every image through its field, scaled to the norm that it had."""
     n_rows, height, width = images.shape
     for i in range(n_rows):
-        image = images[i]
         energy = 0.0
         energy_seen = 0.0
+        for row in range(height):
+            for column in range(width):
+                framed[row + BORDER, column + BORDER] = images[i, row, column]
         for row in range(height):
             for column in range(width):
                 # Whole pixels are split off before they are added to the place, which would cost float32 digits.
                 whole_v, whole_u = np.floor(fields[i, 0, row, column]), np.floor(fields[i, 1, row, column])
                 weights_v = _weigh(fields[i, 0, row, column] - whole_v)
                 weights_u = _weigh(fields[i, 1, row, column] - whole_u)
-                top, left = row + int(whole_v) - 1, column + int(whole_u) - 1
-                if 0 <= top <= height - 4 and 0 <= left <= width - 4:
-                    value = _look_inside(image, top, left, weights_v, weights_u)
-                else:
-                    value = _look_near_border(image, top, left, weights_v, weights_u)
+                # Beyond the frame everything is zero, as in its corners.
+                top = min(max(row + int(whole_v) - 1 + BORDER, 0), height + BORDER)
+                left = min(max(column + int(whole_u) - 1 + BORDER, 0), width + BORDER)
+                value = _look(framed, top, left, weights_v, weights_u)
                 displaced[i, row, column] = value
-                energy += np.float64(image[row, column]) ** 2
+                energy += np.float64(images[i, row, column]) ** 2
                 energy_seen += np.float64(value) ** 2
         if energy_seen > 0:  # else nothing is seen: the image is blank, or it has left the frame
             factor = images.dtype.type(np.sqrt(energy / energy_seen))
