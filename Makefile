@@ -45,9 +45,12 @@ test-browser: $(VENV)/.test
 	@.ci/install_chromium
 	DDLEARN_REQUIRE_BROWSER=1 $(BIN)/python -m pytest tests/show/test_report_page.py
 
+# The second command says more about a failure of the first, so it runs in any case.
 nightly: $(VENV)/.test
-	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -m "nightly or not nightly"
-	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-boundscheck $(BIN)/python -m pytest -q tests/kernels/test_elastic_net.py
+	@failed=0; set -x; \
+	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -m "nightly or not nightly" || failed=1; \
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-boundscheck $(BIN)/python -m pytest -q tests/kernels/test_elastic_net.py \
+	|| failed=1; exit $$failed
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import cycle
 
+from conftest import make_refiner
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -16,6 +17,7 @@ from ddlearn import (
     CodeClassifier,
     ConjugateScales,
     DDLClassifier,
+    ElasticNet,
 )
 from ddlearn.classifiers import resolve_trainer
 
@@ -24,9 +26,12 @@ QUICK = {"max_iter": 3, "random_state": 0}
 
 
 def make_estimators():
-    """Yield models that have every loss, update, coder and kind of option between them; refinement takes longest."""
+    """Yield models that have every loss, update, coder and kind of option between them.
+
+    The search for settings takes longest, so that of the default has to do.
+    """
     yield DDLClassifier(random_state=0)
-    yield DDLClassifier(refine=1, **QUICK)
+    yield DDLClassifier(refine=make_refiner(), sparse_coder=ElasticNet(0.1), scale="unit", **QUICK)
     pursuits = sorted(set(SPARSE_CODERS) - {DDLClassifier().sparse_coder})
     for update, loss, coder in zip(DICTIONARY_UPDATES, cycle(LOSSES), cycle(pursuits), strict=False):
         yield DDLClassifier(dictionary_update=update, loss=loss, sparse_coder=coder, refine=None, **QUICK)
@@ -53,7 +58,7 @@ def list_refused(estimator):
         others["check_sample_weight_equivalence_on_dense_data"] = repeated
     if isinstance(estimator, DDLClassifier) and estimator.max_iter == QUICK["max_iter"]:
         checks |= {"check_n_features_in_after_fitting", "check_estimators_partial_fit_n_features"}
-        if estimator.refine == 1 or estimator.dictionary_update not in ("auto", "atom", "block_coordinate"):
+        if estimator.refine is not None or estimator.dictionary_update not in ("auto", "atom", "block_coordinate"):
             checks.add("check_fit_score_takes_y")
     return dict.fromkeys(checks, reason) | others
 
