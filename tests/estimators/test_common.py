@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import cycle
+from itertools import chain, cycle, repeat
 
 from conftest import make_refiner
 from sklearn.preprocessing import StandardScaler
@@ -23,6 +23,11 @@ from ddlearn.classifiers import resolve_trainer
 
 # Few iterations: the checks ask for behaviour, not for accuracy.
 QUICK = {"max_iter": 3, "random_state": 0}
+# Of the first models with an update of their own; their losses and coders come again.
+OPTIONS = (
+    {"classifier_trainer": "newton", "scales": ConjugateScales("shared"), "scale": "standard"},
+    {"scales": "jeffreys", "scale": None},
+)
 
 
 def make_estimators():
@@ -32,13 +37,11 @@ def make_estimators():
     """
     yield DDLClassifier(random_state=0)
     yield DDLClassifier(refine=make_refiner(), sparse_coder=ElasticNet(0.1), scale="unit", **QUICK)
-    pursuits = sorted(set(SPARSE_CODERS) - {DDLClassifier().sparse_coder})
-    for update, loss, coder in zip(DICTIONARY_UPDATES, cycle(LOSSES), cycle(pursuits), strict=False):
-        yield DDLClassifier(dictionary_update=update, loss=loss, sparse_coder=coder, refine=None, **QUICK)
-    # "auto" has chosen all trainers above but the general one, which is there for losses of one's own.
-    shared = ConjugateScales("shared")
-    yield DDLClassifier(classifier_trainer="newton", scales=shared, refine=None, scale="standard", **QUICK)
-    yield DDLClassifier(scales="jeffreys", scale=None, refine=None, **QUICK)
+    pursuits = cycle(sorted(set(SPARSE_CODERS) - {DDLClassifier().sparse_coder}))
+    # "auto" chooses all trainers but the general one, which is there for losses of one's own.
+    options = chain(OPTIONS, repeat({}))
+    for update, loss, coder, others in zip(DICTIONARY_UPDATES, cycle(LOSSES), pursuits, options, strict=False):
+        yield DDLClassifier(dictionary_update=update, loss=loss, sparse_coder=coder, refine=None, **others, **QUICK)
     yield DDLClassifier(scale=StandardScaler(), refine=None, **QUICK)
     yield KSVD(**QUICK)
     yield CodeClassifier()
