@@ -12,7 +12,7 @@ from hypothesis import settings
 from reference import dsc_objective
 from scipy.sparse import csr_array
 
-from ddlearn import ORMP, DDLClassifier, Descent, RowCodes
+from ddlearn import ORMP, DDLClassifier, Descent, Refiner, RowCodes
 from ddlearn.codes import Model
 from ddlearn.coding.descent import refit
 from ddlearn.coding.discriminative import DiscriminativeCoder
@@ -146,3 +146,8 @@ def leave_out(atoms, X, is_kept):
 def make_pursuit(n_components=None, **parameters) -> DDLClassifier:
     """Return a model with codes by pursuit that is not refined: the joint fit of the paper, of which much is known."""
     return DDLClassifier(n_components, **{"sparse_coder": "ormp", "refine": "classifiers"} | parameters)
+
+
+def make_refiner(epochs=1, **parameters) -> Refiner:
+    """Return a refiner with decays, so that a model with a scale and codes by pursuit leaves nothing to search for."""
+    return Refiner(epochs, **{"weight_decay": 0.1, "linear_decay": 1.0} | parameters)

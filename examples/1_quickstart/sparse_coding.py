@@ -24,7 +24,7 @@ from ddlearn import LOSSES, discriminative_encode, sparse_encode
 
 N_ATOMS = 200
 N_NONZERO_COEFS = 5
-N_REPEATS = 5
+N_REPEATS = 3
 
 X, y = load_digits(return_X_y=True)
 X = normalize(X)

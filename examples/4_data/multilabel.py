@@ -47,7 +47,7 @@ X_train, X_test, Y_train, Y_test = train_test_split(
 # labels are.
 
 model = DDLClassifier(
-    sparse_coder="ormp", refine="classifiers", random_state=0, n_jobs=-1
+    sparse_coder="ormp", max_iter=5, refine="classifiers", random_state=0, n_jobs=-1
 )
 search = GridSearchCV(model, {"n_nonzero_coefs": [1, 2, 3, 5]}, cv=3)
 search.fit(X_train, Y_train)

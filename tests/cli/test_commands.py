@@ -19,7 +19,7 @@ from typing import get_args
 import numpy as np
 import pytest
 import typer
-from conftest import make_pursuit
+from conftest import make_pursuit, make_refiner
 from PIL import Image
 from rich.console import Console
 from sklearn.datasets import load_digits
@@ -30,7 +30,6 @@ import ddlearn
 from ddlearn import (
     DDLClassifier,
     Jitter,
-    Refiner,
     load,
     save,
 )
@@ -52,6 +51,9 @@ from ddlearn.estimators.presets import PRESETS
 PURSUIT = ["--sparse-coder", "ormp", "--refine", "classifiers"]
 SMALL = ["--n-components", "40", "--max-iter", "2", "--seed", "0", "--jobs", "1"]
 QUICK = [*SMALL, *PURSUIT]
+# Two epochs of refinement, with nothing left to search for.
+REFINED = ["--scale", "unit", "--sparse-coder", "ormp", "--refine", "2",
+           "--set", "refine.weight_decay=0.1", "--set", "refine.linear_decay=1"]  # fmt: skip
 SOURCE = Path(__file__).parents[2] / "src"
 
 
@@ -207,14 +209,15 @@ def test_options_reach_the_model(folder, tmp_path, options, expected):
         assert type(parameters[name]) is type(expected_value)  # a robustness of 3.0 would be a share
 
 
-def test_a_refined_fit_tells_its_error_on_samples_held_out(tmp_path):
+def test_a_refined_fit_tells_its_error_on_samples_held_out(folder, tmp_path):
     output = tmp_path / "model.safetensors"
-    shown = " ".join(run("fit", "digits", "-o", output, *QUICK, "--refine", "3").stdout.replace("│", " ").split())
+    command = ["fit", folder / "train.npz", "-o", output, *QUICK, "--refine", "3"]
+    shown = " ".join(run(*command).stdout.replace("│", " ").split())
     tried = load(output).search_
     best = min(tried, key=lambda record: record.cost)
     assert f"best of {len(tried)}, held-out error {best.error:.2%} before refinement" in shown
     assert "3 epochs, best after epoch 3" in shown
-    facts = run_json("fit", "digits", "-o", output, *QUICK, "--refine", "3")
+    facts = run_json(*command)
     assert facts["search"]["error"] == best.error
     assert facts["refinement"]["n_epochs"] == 3
     facts = run_json("info", output)
@@ -222,9 +225,9 @@ def test_a_refined_fit_tells_its_error_on_samples_held_out(tmp_path):
     assert facts["settings"]["refine"] == 3
 
 
-def test_info_shows_the_parameters_of_objects(digits, tmp_path):
+def test_info_shows_the_parameters_of_objects(digits, folder, tmp_path):
     X, y = digits
-    refine = Refiner(1, validation_fraction=0, jitter=Jitter(0.3))
+    refine = make_refiner(validation_fraction=0, jitter=Jitter(0.3))
     model = make_pursuit(40, max_iter=1, refine=refine, image_shape=(8, 8), random_state=0).fit(X[:400], y[:400])
     save(model, tmp_path / "model.safetensors")
     shown = " ".join(run("info", tmp_path / "model.safetensors").stdout.replace("│", " ").split())
@@ -232,7 +235,7 @@ def test_info_shows_the_parameters_of_objects(digits, tmp_path):
     assert "epochs=1" in shown
     assert "jitter=jitter(elastic=0.0, linear=0.5, shift=0.3, smoothness=4.0)" in shown
     assert "validation_error" not in shown  # there is none, and no NaN
-    facts = run_json("fit", "digits", "-o", tmp_path / "m", *QUICK)
+    facts = run_json("fit", folder / "train.npz", "-o", tmp_path / "m", *QUICK)
     assert "refinement" not in facts
 
 
@@ -245,10 +248,10 @@ def test_the_command_offers_every_preset():
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_presets_from_the_command_line(tmp_path, name):
+def test_presets_from_the_command_line(folder, tmp_path, name):
     output = tmp_path / "model.safetensors"
     quick = [*SMALL, "--refine", "1"] if "refine" in PRESETS[name].parameters else SMALL
-    facts = run_json("fit", "digits", "--preset", name, "-o", output, *quick)
+    facts = run_json("fit", folder / "train.npz", "--preset", name, "-o", output, *quick)
     assert facts["preset"] == name
     parameters = load(output).get_params(deep=False)
     given = {"n_components": 40, "max_iter": 2, "random_state": 0, "n_jobs": 1, "image_shape": (8, 8)}
@@ -270,8 +273,8 @@ def test_a_configuration_file_wins_over_the_preset_and_the_command_line_over_bot
 
 
 def test_all_cores_are_used_unless_told_otherwise(folder, tmp_path):
-    facts = run_json("fit", folder / "train.npz", "-o", tmp_path / "m", "--n-components", "20", "--max-iter", "1")
-    assert facts["settings"] == {"n_jobs": -1, "n_components": 20, "max_iter": 1}
+    facts = run_json("fit", folder / "train.npz", "-o", tmp_path / "m", "--n-components", "20", *PURSUIT)
+    assert facts["settings"] == {"n_jobs": -1, "n_components": 20, "sparse_coder": "ormp", "refine": "classifiers"}
 
 
 CONFIGS = {
@@ -284,7 +287,8 @@ CONFIGS = {
 def test_the_command_line_wins_over_the_configuration_file(folder, tmp_path, name):
     (tmp_path / name).write_text(CONFIGS[name])
     output = tmp_path / "model.safetensors"
-    run("fit", folder / "train.npz", "-o", output, "--config", tmp_path / name, "--n-components", "25", "--jobs", "1")
+    options = ["--n-components", "25", "--jobs", "1", *PURSUIT]
+    run("fit", folder / "train.npz", "-o", output, "--config", tmp_path / name, *options)
     model = load(output)
     assert (model.n_components, model.random_state, model.max_iter, model.loss) == (25, 5, 2, "logistic")
     assert model.image_shape == (8, 8)
@@ -352,8 +356,8 @@ def test_nested_options_of_the_command_line_win_over_the_configuration_file(tmp_
     }
 
 
-def test_nested_options_reach_the_objects_of_the_model(tmp_path):
-    command = ["fit", "digits", "--preset", "accurate", "-o", tmp_path / "m", *SMALL]
+def test_nested_options_reach_the_objects_of_the_model(folder, tmp_path):
+    command = ["fit", folder / "train.npz", "--preset", "accurate", "-o", tmp_path / "m", *SMALL]
     facts = run_json(*command, "--set", "refine.epochs=1", "--set", "refine.validation_fraction=0.2")
     assert facts["settings"].items() >= {"refine__epochs": 1, "refine__validation_fraction": 0.2}.items()
     refine = load(tmp_path / "m").refine
@@ -704,7 +708,7 @@ def test_demo_writes_its_report(tmp_path):
 
 def test_a_fit_goes_on_from_its_checkpoint(folder, tmp_path):
     whole, resumed, checkpoint = tmp_path / "whole", tmp_path / "resumed", tmp_path / "checkpoint"
-    options = [folder / "train.npz", "--n-components", "40", "--seed", "0", "--tol", "0", "--jobs", "1", "--refine", 2]
+    options = [folder / "train.npz", "--n-components", "40", "--seed", "0", "--tol", "0", "--jobs", "1", *REFINED]
     run("fit", *options, "-o", whole, "--max-iter", "4")
     run("fit", *options, "-o", resumed, "--max-iter", "2", "--checkpoint", checkpoint)
     run("fit", *options, "-o", resumed, "--max-iter", "4", "--checkpoint", checkpoint, "--resume")
@@ -1178,7 +1182,7 @@ def test_progress_appears_on_stderr_when_it_takes_long(folder, tmp_path, monkeyp
 
     monkeypatch.setattr("ddlearn.cli.terminal.make_console", make_console)
     monkeypatch.setattr("ddlearn.cli.terminal.SECONDS_TO_WAIT", seconds)
-    run("fit", folder / "train.npz", "-o", tmp_path / "m", *QUICK, "--refine", "2")
+    run("fit", folder / "train.npz", "-o", tmp_path / "m", *SMALL, *REFINED)
     model = load(tmp_path / "m")
     assert (f"objective {model.history_[-1].objective:,.0f}" in drawn.getvalue()) == is_shown
     assert ("fitting" in drawn.getvalue()) == is_shown

@@ -83,12 +83,12 @@ def test_history_does_not_rise_with_the_monotone_update(digits, loss):
 
 
 def test_it_is_better_than_the_papers_baseline_on_digits():
-    # Seeded, average of six splits, full rule: 96.8 % against 95.2 % when this was written; the margin is half of that.
-    # The fast rule, which codes as the baseline does, has 95.2 % too.
+    # Seeded, average of three splits, full rule: 96.9 % against 95.0 % when this was written; half of that is plenty.
+    # The fast rule, which codes as the baseline does, is no better than it.
     X, y = load_digits(return_X_y=True)
     X = normalise(X)
     ours, baseline = [], []
-    for seed in range(6):
+    for seed in range(3):
         split = train_test_split(X, y, train_size=500, random_state=seed, stratify=y)
         for model, scores in (
             (make_pursuit(inference="full", random_state=seed), ours),

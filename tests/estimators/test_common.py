@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import cycle
+from itertools import chain, cycle, repeat
 
+from conftest import make_refiner
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -16,25 +17,32 @@ from ddlearn import (
     CodeClassifier,
     ConjugateScales,
     DDLClassifier,
+    ElasticNet,
     Robustness,
 )
 from ddlearn.classifiers import resolve_trainer
 
 # Few iterations: the checks ask for behaviour, not for accuracy.
 QUICK = {"max_iter": 3, "random_state": 0}
+# Of the first models with an update of their own; their losses and coders come again.
+OPTIONS = (
+    {"classifier_trainer": "newton", "scales": ConjugateScales("shared"), "scale": "standard"},
+    {"scales": "jeffreys", "scale": None, "robustness": Robustness(missing="mask")},
+)
 
 
 def make_estimators():
-    """Yield models that have every loss, update, coder and kind of option between them; refinement takes longest."""
+    """Yield models that have every loss, update, coder and kind of option between them.
+
+    The search for settings takes longest, so that of the default has to do.
+    """
     yield DDLClassifier(random_state=0)
-    yield DDLClassifier(refine=1, **QUICK)
-    pursuits = sorted(set(SPARSE_CODERS) - {DDLClassifier().sparse_coder})
-    for update, loss, coder in zip(DICTIONARY_UPDATES, cycle(LOSSES), cycle(pursuits), strict=False):
-        yield DDLClassifier(dictionary_update=update, loss=loss, sparse_coder=coder, refine=None, **QUICK)
-    # "auto" has chosen all trainers above but the general one, which is there for losses of one's own.
-    shared = ConjugateScales("shared")
-    yield DDLClassifier(classifier_trainer="newton", scales=shared, refine=None, scale="standard", **QUICK)
-    yield DDLClassifier(scales="jeffreys", scale=None, refine=None, robustness=Robustness(missing="mask"), **QUICK)
+    yield DDLClassifier(refine=make_refiner(), sparse_coder=ElasticNet(0.1), scale="unit", **QUICK)
+    pursuits = cycle(sorted(set(SPARSE_CODERS) - {DDLClassifier().sparse_coder}))
+    # "auto" chooses all trainers but the general one, which is there for losses of one's own.
+    options = chain(OPTIONS, repeat({}))
+    for update, loss, coder, others in zip(DICTIONARY_UPDATES, cycle(LOSSES), pursuits, options, strict=False):
+        yield DDLClassifier(dictionary_update=update, loss=loss, sparse_coder=coder, refine=None, **others, **QUICK)
     yield DDLClassifier(scale=StandardScaler(), refine=None, **QUICK)
     yield KSVD(**QUICK)
     yield CodeClassifier()
@@ -54,7 +62,7 @@ def list_refused(estimator):
         others["check_sample_weight_equivalence_on_dense_data"] = repeated
     if isinstance(estimator, DDLClassifier) and estimator.max_iter == QUICK["max_iter"]:
         checks |= {"check_n_features_in_after_fitting", "check_estimators_partial_fit_n_features"}
-        if estimator.refine == 1 or estimator.dictionary_update not in ("auto", "atom", "block_coordinate"):
+        if estimator.refine is not None or estimator.dictionary_update not in ("auto", "atom", "block_coordinate"):
             checks.add("check_fit_score_takes_y")
     return dict.fromkeys(checks, reason) | others
 

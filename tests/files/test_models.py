@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import safetensors
 import safetensors.numpy
-from conftest import make_pursuit, normalise
+from conftest import make_pursuit, make_refiner, normalise
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits, make_multilabel_classification
@@ -73,6 +73,11 @@ def digits():
 
 def quick(**parameters) -> DDLClassifier:
     return make_pursuit(**{"n_components": 30, "max_iter": 2, "random_state": 0} | parameters)
+
+
+def begin(loss) -> DDLClassifier:
+    """Return a model of which only the classifiers are trained, and once: losses of one's own take many rounds."""
+    return quick(loss=loss, max_iter=0, refine=None)
 
 
 @pytest.fixture(scope="module")
@@ -254,7 +259,7 @@ def test_codes_may_have_been_dropped(digits, path):
 
 
 def test_a_model_that_was_not_refined_has_no_trace_of_it(digits, model, path):
-    refined = quick(refine=2).fit(*digits)
+    refined = quick(refine=make_refiner(2), scale="unit").fit(*digits)
     restored = round_trip(refined, path)
     assert [record.epoch for record in restored.refinement_] == [0, 1, 2]
     assert np.isnan(restored.refinement_[0].training_cost)
@@ -263,7 +268,7 @@ def test_a_model_that_was_not_refined_has_no_trace_of_it(digits, model, path):
 
 
 def test_the_summary_has_the_epoch_that_was_kept(digits, path):
-    model = quick(refine=Refiner(3, validation_fraction=0.1)).fit(*digits)
+    model = quick(refine=make_refiner(3, validation_fraction=0.1), scale="unit").fit(*digits)
     save(model, path)
     summary = read_container(path, MODEL).content["summary"]
     errors = [record.validation_error for record in model.refinement_]
@@ -481,7 +486,7 @@ class Hinge(SquaredHinge):
 
 def test_a_users_loss_must_be_passed_and_gets_its_parameters_back(digits, path):
     X, y = digits
-    model = quick(loss=Hinge(2.0)).fit(X, y)
+    model = begin(Hinge(2.0)).fit(X, y)
     save(model, path)
     with pytest.raises(ModelFileError, match=r"an object of the class Hinge.*load\(path, loss=Hinge\(\.\.\.\)\)"):
         load(path)
@@ -497,7 +502,7 @@ def test_a_subclass_of_a_registered_class_is_not_taken_for_it(digits, path):
         def value(self, margin):
             return 2 * super().value(margin)
 
-    save(quick(loss=Louder()).fit(*digits), path)
+    save(begin(Louder()).fit(*digits), path)
     with pytest.raises(ModelFileError, match="pass one"):
         load(path)
     assert type(load(path, loss=Louder()).loss_) is Louder
@@ -506,20 +511,20 @@ def test_a_subclass_of_a_registered_class_is_not_taken_for_it(digits, path):
 def test_a_loss_without_parameters_of_scikit_learn(digits, path):
     Plain = type("Plain", (), {name: getattr(SquaredHinge, name) for name in vars(Loss) if not name.startswith("_")})
     loss = Plain()
-    save(quick(loss=loss).fit(*digits), path)
+    save(begin(loss).fit(*digits), path)
     assert load(path, loss=loss).loss_ is loss
 
 
 def test_the_loss_of_the_fit_is_not_the_loss_of_the_next_fit(digits, path):
-    model = quick(loss=SmoothHinge(2.0)).fit(*digits).set_params(loss__sharpness=9.0)
+    model = begin(SmoothHinge(2.0)).fit(*digits).set_params(loss__sharpness=9.0)
     assert round_trip(model, path).loss_.sharpness == 2.0
-    model = quick(loss=Hinge(2.0)).fit(*digits).set_params(loss="square")
+    model = begin(Hinge(2.0)).fit(*digits).set_params(loss="square")
     assert round_trip(model, path, loss=Hinge()).loss_.steepness == 2.0
 
 
 def test_a_registered_loss_must_be_registered_where_it_is_loaded(digits, path, monkeypatch):
     monkeypatch.setitem(LOSSES, "hinge", Hinge)
-    save(quick(loss=Hinge(2.0)).fit(*digits), path)
+    save(begin(Hinge(2.0)).fit(*digits), path)
     assert load(path).loss_.steepness == 2.0
     monkeypatch.undo()
     with pytest.raises(ModelFileError, match="registered as 'hinge', which is not registered here"):

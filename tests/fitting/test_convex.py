@@ -8,7 +8,7 @@ from conftest import normalise
 from scipy.sparse import csr_array
 from sklearn.linear_model import LogisticRegression
 
-from ddlearn import Logistic
+from ddlearn import LOSSES
 from ddlearn.fitting.convex import Decays, train_on_codes
 from ddlearn.fitting.gradient import REFINEMENT_COSTS
 
@@ -24,8 +24,8 @@ def draw(seed=0):
     return csr_array(codes), labels, normalise(rng.standard_normal((N_COMPONENTS, N_FEATURES)))
 
 
-def make_cost(name="softmax"):
-    return REFINEMENT_COSTS[name](Logistic(), np.ones(N_CLASSES), 1.0)
+def make_cost(name="softmax", loss="logistic"):
+    return REFINEMENT_COSTS[name](LOSSES[loss](), np.ones(N_CLASSES), 1.0)
 
 
 def measure(codes, labels, fitted, cost, decays):
@@ -34,10 +34,12 @@ def measure(codes, labels, fitted, cost, decays):
     return np.mean(cost.value(scores, labels)) + penalty / 2
 
 
-@pytest.mark.parametrize("name", REFINEMENT_COSTS)
-def test_no_change_of_a_variable_lowers_the_objective(name):
+@pytest.mark.parametrize(
+    ("name", "loss"), [("softmax", "logistic"), ("one_vs_all", "logistic"), ("one_vs_all", "square")]
+)
+def test_no_change_of_a_variable_lowers_the_objective(name, loss):
     codes, labels, dictionary = draw()
-    cost, decays = make_cost(name), Decays(0.01, 0.003)
+    cost, decays = make_cost(name, loss), Decays(0.01, 0.003)
     fitted = train_on_codes(codes, labels, dictionary, cost, decays, True)
     lowest = measure(codes, labels, fitted, cost, decays)
     rng = np.random.default_rng(1)
@@ -46,6 +48,22 @@ def test_no_change_of_a_variable_lowers_the_objective(name):
             array = getattr(fitted, field)
             moved = fitted._replace(**{field: array + 0.1 * rng.standard_normal(array.shape)})
             assert measure(codes, labels, moved, cost, decays) > lowest
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("weights", [None, np.linspace(0.5, 2, N_SAMPLES)], ids=["equal", "weighted"])
+def test_the_closed_form_of_squares_has_no_slope(fit_intercept, weights):
+    codes, labels, dictionary = draw()
+    cost, decays = make_cost("one_vs_all", "square"), Decays(0.01, 0.003)
+    fitted = train_on_codes(codes, labels, dictionary, cost, decays, fit_intercept, weights)
+    shares = np.full(N_SAMPLES, 1 / N_SAMPLES) if weights is None else weights / weights.sum()
+    slopes = cost.gradient(codes @ fitted.coef_by_atom + fitted.intercept, labels) * shares[:, None]
+    np.testing.assert_allclose(codes.T @ slopes, -decays.own * fitted.own_coef, atol=1e-12)
+    np.testing.assert_allclose(dictionary.T @ (codes.T @ slopes), -decays.linear * fitted.linear_coef, atol=1e-12)
+    if fit_intercept:
+        np.testing.assert_allclose(slopes.sum(axis=0), 0, atol=1e-12)
+    else:
+        assert not fitted.intercept.any()
 
 
 def test_what_only_atoms_say_is_logistic_regression_of_codes():

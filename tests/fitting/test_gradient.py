@@ -8,7 +8,7 @@ from conftest import normalise
 from scipy.special import softmax
 from sklearn.metrics import log_loss
 
-from ddlearn import LOSSES, OMP, ORMP, ElasticNet, Logistic, sparse_encode
+from ddlearn import LOSSES, OMP, ORMP, ElasticNet, Logistic, Square, sparse_encode
 from ddlearn.coding.encoder import Encoder
 from ddlearn.fitting.gradient import REFINEMENT_COSTS, Parameters, TaskGradient
 from ddlearn.inference.rules import compute_evidence
@@ -66,7 +66,7 @@ def test_one_vs_all_is_the_papers_term_and_labels_that_are_not_known_cost_nothin
     value = cost.value(scores, labels)
     np.testing.assert_allclose(value / value.sum(), term.sum(axis=1) / term.sum(), rtol=1e-12)
     assert (cost.gradient(scores, labels)[::3, 1] == 0).all()
-    np.testing.assert_array_equal(cost.set_class_cost(cost.find_temperature(scores, labels)), CLASS_COST)
+    np.testing.assert_array_equal(cost.set_class_cost(None), CLASS_COST)
 
 
 def test_softmax_is_cross_entropy():
@@ -76,22 +76,23 @@ def test_softmax_is_cross_entropy():
 
 
 @pytest.mark.parametrize("loss", ["square", "logistic"])
-def test_without_a_temperature_softmax_of_the_evidence_is_that_of_the_scores(loss):
+def test_with_the_usual_temperature_softmax_of_the_evidence_is_that_of_the_scores(loss):
     cost = make_cost("softmax", loss)
     scores = draw()[0]
-    evidence = compute_evidence(scores, cost.loss, cost.set_class_cost(None))
+    evidence = compute_evidence(scores, cost.loss, cost.set_class_cost(cost.usual_temperature))
     np.testing.assert_allclose(softmax(evidence, axis=1), softmax(scores, axis=1), rtol=1e-10)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_one_class_cost_for_all_keeps_the_class_of_largest_score_and_makes_probabilities_likely(loss):
-    cost = make_cost("softmax", loss)
+@pytest.mark.parametrize("name", REFINEMENT_COSTS)
+def test_one_class_cost_for_all_keeps_the_class_of_largest_score_and_makes_probabilities_likely(name, loss):
+    cost = make_cost(name, loss)
     # Scores where costs with labels of the wrong sign are still finite.
     train, test = (draw(2000, 0.5, seed) for seed in range(2))
     temperature = cost.find_temperature(*train[:2])
     class_cost = cost.set_class_cost(temperature)
     assert (class_cost == class_cost[0]).all()
-    weighted = REFINEMENT_COSTS["softmax"](cost.loss, CLASS_COST, 3.0).set_class_cost(temperature)
+    weighted = REFINEMENT_COSTS[name](cost.loss, CLASS_COST, 3.0).set_class_cost(temperature)
     np.testing.assert_allclose(weighted / 3.0, class_cost)  # prediction divides by the weight of the labels
     scores, _, classes = test
     evidence = compute_evidence(scores, cost.loss, class_cost)
@@ -104,11 +105,24 @@ def test_only_one_vs_all_takes_several_labels():
     assert {name for name, cost in REFINEMENT_COSTS.items() if cost.takes_multilabel} == {"one_vs_all"}
 
 
-def test_errors_are_counted_by_evidence_or_by_scores():
-    scores = draw()[0]
-    expected = compute_evidence(scores, Logistic(), CLASS_COST)
-    np.testing.assert_array_equal(make_cost("one_vs_all", "logistic").evidence(scores), expected)
-    np.testing.assert_array_equal(make_cost("softmax", "logistic").evidence(scores), scores)
+@pytest.mark.parametrize("name", REFINEMENT_COSTS)
+def test_log_loss_is_that_of_the_probabilities_at_a_temperature(name):
+    cost = make_cost(name, "square")
+    scores, labels, classes = draw()
+    probabilities = softmax(compute_evidence(scores, cost.loss, np.full(4, 5.0)), axis=1)
+    assert np.mean(cost.log_loss(scores, labels, 5.0)) == pytest.approx(log_loss(classes, probabilities))
+
+
+@pytest.mark.parametrize(("weight", "is_parabola"), [(CLASS_COST, False), (np.ones(4), True)])
+def test_a_parabola_is_the_whole_cost(weight, is_parabola):
+    scores, labels, _ = draw()
+    assert REFINEMENT_COSTS["one_vs_all"](Logistic(), weight, 1.0).parabola is None
+    cost = REFINEMENT_COSTS["one_vs_all"](Square(), weight, 1.0)
+    assert (cost.parabola is not None) == is_parabola
+    if is_parabola:
+        half_curvature, wanted = cost.parabola
+        expected = half_curvature * np.sum((scores - wanted * labels) ** 2, axis=1)
+        np.testing.assert_allclose(cost.value(scores, labels), expected)
 
 
 # -- the gradient through codes ----------------------------------------------------------------------------------------

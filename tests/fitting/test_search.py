@@ -12,8 +12,12 @@ from ddlearn import DDLClassifier, ElasticNet, Refiner, Standard
 from ddlearn.datasets import make_planted
 
 
-def find_best(tried):
-    return min(tried, key=lambda record: record.cost)
+def find_best(tried, is_softmax=False):
+    """Return the best record of a cost before refinement."""
+    return min(
+        (record for record in tried if record.is_softmax == is_softmax and not record.epochs),
+        key=lambda record: record.cost,
+    )
 
 
 QUICK = {"scale": None, "n_components": 20, "max_iter": 0, "random_state": 0}
@@ -29,26 +33,43 @@ def searched(planted):
     return DDLClassifier(refine=1, **QUICK).fit(*planted)
 
 
-def test_the_model_has_the_settings_of_the_lowest_cost(planted, searched):
-    best = find_best(searched.search_)
-    assert best.cost == min(record.cost for record in searched.search_)
-    assert searched.sparse_coder_.alpha == best.alpha
-    refiner = Refiner(1, weight_decay=best.weight_decay, linear_decay=best.linear_decay)
+def test_finalists_are_the_lowest_costs_and_one_of_them_is_the_model(planted, searched):
+    finalists = [record for record in searched.search_ if record.epochs]
+    assert [record.is_softmax for record in finalists] == [False, True]
+    for finalist in finalists:
+        assert finalist[1:4] == find_best(searched.search_, finalist.is_softmax)[1:4]
+    # The first wins unless the other is better, by more than a standard error.
+    chosen = next(record for record in finalists if record.alpha == searched.sparse_coder_.alpha)
+    assert chosen == finalists[0] or chosen.log_loss < finalists[0].log_loss
+    refiner = Refiner(
+        1,
+        weight_decay=chosen.weight_decay,
+        linear_decay=chosen.linear_decay,
+        cost="softmax" if chosen.is_softmax else "one_vs_all",
+    )
     coder = ElasticNet(**searched.sparse_coder_.get_params())
     given = DDLClassifier(refine=refiner, sparse_coder=coder, **QUICK).fit(*planted)
     np.testing.assert_array_equal(given.components_, searched.components_)
     np.testing.assert_array_equal(given.coef_, searched.coef_)
+    np.testing.assert_allclose(searched.class_cost_, chosen.temperature)
+
+
+def test_a_cost_that_is_given_is_the_only_one(planted):
+    model = DDLClassifier(refine=Refiner(1, cost="softmax"), **QUICK).fit(*planted)
+    assert all(record.is_softmax for record in model.search_)
 
 
 def test_penalties_are_tried_from_strong_to_weak_and_then_decays_around_the_best(searched):
-    first = [record for record in searched.search_ if record[2:4] == searched.search_[0][2:4]]
-    assert len(first) > 1
-    assert all(before.alpha > after.alpha for before, after in pairwise(first))
-    assert all(before.cost > after.cost for before, after in pairwise(first[:-1]))
-    for name in ("weight_decay", "linear_decay"):
-        tried = sorted({getattr(record, name) for record in searched.search_})
-        best = getattr(find_best(searched.search_), name)
-        assert tried[0] < best < tried[-1] or len(tried) > 3
+    for is_softmax in (False, True):
+        tried = [record for record in searched.search_ if record.is_softmax == is_softmax and not record.epochs]
+        first = [record for record in tried if record[2:4] == tried[0][2:4]]
+        assert len(first) > 1
+        assert all(before.alpha > after.alpha for before, after in pairwise(first))
+        assert all(before.cost > after.cost for before, after in pairwise(first[:-1]))
+        for name in ("weight_decay", "linear_decay"):
+            values = sorted({getattr(record, name) for record in tried})
+            best = getattr(find_best(tried, is_softmax), name)
+            assert values[0] < best < values[-1] or len(values) > 3
 
 
 def test_what_is_given_is_not_searched_for(planted):

@@ -14,7 +14,6 @@ from ddlearn import (
     LOSSES,
     Checkpoint,
     ConjugateScales,
-    DDLClassifier,
     ElasticNet,
     RowCodes,
     load,
@@ -204,7 +203,7 @@ def test_a_batch_with_weights_is_one_with_repetitions(digits):
 def test_checkpoints_know_the_weights(digits, tmp_path):
     path = tmp_path / "fit.checkpoint"
     X, y = digits
-    model = DDLClassifier(20, max_iter=2, random_state=0).set_callbacks(Checkpoint(path))
+    model = make_pursuit(20, max_iter=2, random_state=0).set_callbacks(Checkpoint(path))
     model.fit(X, y, sample_weight=draw_weights())
     model.set_callbacks(Checkpoint(path, resume=True))
     with pytest.raises(ValueError, match="y was"):

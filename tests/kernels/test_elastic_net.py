@@ -66,8 +66,7 @@ class Rows:
         atoms = self.atoms if features else np.empty((n_atoms, 0), dtype)
         arguments = self.gram, self.correlations, self.coef, self.weight, self.pull, self.directions, atoms
         arguments = *arguments, np.ascontiguousarray(atoms.T), self.energies
-        for argument in arguments:
-            argument.flags.writeable = False
+        kept = [argument.copy() for argument in arguments]  # for arrays marked as read-only it would be compiled again
         bits = np.iinfo(np.int64 if dtype == np.float64 else np.int32)
         sizes = codes.indices.shape[1], n_atoms, len(self.coef), self.n_directions, atoms.shape[1]
         solve_elastic_net_rows(
@@ -85,6 +84,8 @@ class Rows:
             *codes,
             gaps,
         )
+        for argument, before in zip(arguments, kept, strict=True):
+            np.testing.assert_array_equal(argument, before)
         return codes, gaps
 
 

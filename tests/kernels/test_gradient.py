@@ -20,7 +20,7 @@ from ddlearn.kernels.gradient import (
 )
 
 TOLERANCE = {np.float64: 1e-9, np.float32: 1e-3}
-dtypes = st.sampled_from([np.float64, np.float32])
+both_dtypes = pytest.mark.parametrize("dtype", [np.float64, np.float32])
 seeds = st.integers(0, 10_000)
 
 
@@ -39,7 +39,8 @@ def draw_sizes(rng):
     return int(rng.integers(0, 5)), n_components, int(rng.integers(1, n_components + 1)), int(rng.integers(1, 7))
 
 
-@given(seeds, dtypes, st.sampled_from([0.0, 0.3]))
+@both_dtypes
+@given(seed=seeds, ridge=st.sampled_from([0.0, 0.3]))
 def test_a_system_is_solved_on_each_support(seed, dtype, ridge):
     rng = np.random.default_rng(seed)
     n_rows, n_components, n_places, _ = draw_sizes(rng)
@@ -58,7 +59,8 @@ def test_a_system_is_solved_on_each_support(seed, dtype, ridge):
         assert (solution[i, n_used:] == 0).all()
 
 
-@given(seeds, dtypes)
+@both_dtypes
+@given(seed=seeds)
 def test_an_atom_that_the_ones_before_it_span_gets_nothing_and_takes_nothing(seed, dtype):
     rng = np.random.default_rng(seed)
     atoms = normalise(rng.standard_normal((3, 4)))
@@ -78,7 +80,8 @@ def test_an_atom_that_the_ones_before_it_span_gets_nothing_and_takes_nothing(see
     np.testing.assert_allclose(solution[0], expected, rtol=0, atol=TOLERANCE[dtype] * scale)
 
 
-@given(seeds, dtypes)
+@both_dtypes
+@given(seed=seeds)
 def test_scores_are_differentiated_by_the_entries_of_codes(seed, dtype):
     rng = np.random.default_rng(seed)
     n_rows, n_components, n_places, n_classes = draw_sizes(rng)
@@ -91,7 +94,8 @@ def test_scores_are_differentiated_by_the_entries_of_codes(seed, dtype):
     np.testing.assert_allclose(code_gradient, np.where(codes.values != 0, dense, 0), rtol=0, atol=TOLERANCE[dtype])
 
 
-@given(seeds, dtypes)
+@both_dtypes
+@given(seed=seeds)
 def test_atoms_are_combined_and_added_to(seed, dtype):
     rng = np.random.default_rng(seed)
     n_rows, n_components, n_places, n_features = draw_sizes(rng)
@@ -116,7 +120,8 @@ def test_atoms_are_combined_and_added_to(seed, dtype):
     np.testing.assert_allclose(whole, atoms + code.T @ before, rtol=0, atol=TOLERANCE[dtype])
 
 
-@given(seeds, dtypes)
+@both_dtypes
+@given(seed=seeds)
 def test_a_step_is_adams(seed, dtype):
     rng = np.random.default_rng(seed)
     slope, mean, values = rng.standard_normal((3, 4, 5)).astype(dtype)
@@ -129,7 +134,7 @@ def test_a_step_is_adams(seed, dtype):
         np.testing.assert_allclose(found, wanted, rtol=0, atol=TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@both_dtypes
 def test_rows_are_scaled_to_unit_norm(dtype):
     rows = np.random.default_rng(0).standard_normal((5, 7)).astype(dtype)
     expected = normalise(rows)

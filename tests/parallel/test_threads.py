@@ -29,6 +29,7 @@ from ddlearn.parallel import (
     split_rows,
 )
 from ddlearn.parallel.parts import add_in_tree
+from ddlearn.parallel.threads import _find_blas
 
 
 def blas_threads() -> set[int]:
@@ -79,6 +80,13 @@ def test_an_error_stops_the_other_blocks_and_is_raised(n_jobs, error):
     assert threading.active_count() == n_threads
 
 
+@pytest.fixture
+def found_blas():
+    """Have the libraries looked for anew: spams, which other tests import, brings a BLAS of its own."""
+    _find_blas.cache_clear()
+
+
+@pytest.mark.usefixtures("found_blas")
 def test_blas_has_one_thread_inside_and_the_users_number_after():
     before = blas_threads()
     inside = map_blocks(lambda block, _: blas_threads(), split_rows(600), lambda: None, n_jobs=2)
@@ -86,6 +94,7 @@ def test_blas_has_one_thread_inside_and_the_users_number_after():
     assert blas_threads() == before
 
 
+@pytest.mark.usefixtures("found_blas")
 def test_overlapping_callers_share_the_blas_limit():
     # Each restoring what it found would leave the first caller's limit of 1 behind for ever.
     before = blas_threads()
