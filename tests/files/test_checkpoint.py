@@ -25,6 +25,7 @@ from ddlearn import (
     Checkpoint,
     ConjugateScales,
     DDLClassifier,
+    ElasticNet,
     FullInference,
     Jitter,
     KSVDUpdate,
@@ -158,6 +159,8 @@ REFINED = {
     },
     "aligned": {"refine": 3, "alignment": Alignment("translation", training=True), "image_shape": (8, 8)},
     "no loop": {"refine": 3, "max_iter": 0},
+    # The looser the tolerance, the more depends on the codes that an epoch starts from.
+    "codes to start from": {"refine": Refiner(3, batch_size=32), "sparse_coder": ElasticNet(0.1, tol=0.1)},
 }
 
 
