@@ -100,3 +100,16 @@ def test_a_model_is_pickled_without_what_it_caches(coded):
     scores = model.scores(codes)
     assert len(pickle.dumps(model)) == size
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).scores(codes), scores)
+
+
+def test_trimming_leaves_out_places_that_no_row_uses_and_filling_takes_as_many_as_there_are():
+    codes = RowCodes(np.array([[1, 4, 0, 0], [2, 0, 0, 0]], np.int32), np.array([[1.0, 2, 0, 0], [3, 0, 0, 0]]))
+    trimmed = codes.trim()
+    assert trimmed.values.shape == (2, 2)
+    np.testing.assert_array_equal(trimmed.to_csr(5).toarray(), codes.to_csr(5).toarray())
+    assert RowCodes.empty(2, 4, float).trim().values.shape == (2, 1)
+    longer, shorter = RowCodes(np.full((2, 3), 7, np.int32), np.full((2, 3), 7.0)), RowCodes.empty(2, 1, float)
+    longer.fill(trimmed)
+    shorter.fill(trimmed)
+    np.testing.assert_array_equal(longer.to_csr(5).toarray(), codes.to_csr(5).toarray())
+    np.testing.assert_array_equal(shorter.to_csr(5).toarray(), [[0, 1, 0, 0, 0], [0, 0, 3, 0, 0]])

@@ -26,6 +26,7 @@ from ddlearn import (
     Checkpoint,
     ConjugateScales,
     DDLClassifier,
+    ElasticNet,
     FullInference,
     Jitter,
     KSVDUpdate,
@@ -200,6 +201,8 @@ REFINED = {
         "image_shape": (8, 8),
     },
     "no loop, but a search for settings": {"refine": 3, "max_iter": 0},
+    # The looser the tolerance, the more depends on the codes that an epoch starts from.
+    "codes to start from": {"refine": make_refiner(3, batch_size=32), "sparse_coder": ElasticNet(0.1, tol=0.1)},
 }
 
 

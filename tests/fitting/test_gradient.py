@@ -9,6 +9,7 @@ from scipy.special import softmax
 from sklearn.metrics import log_loss
 
 from ddlearn import LOSSES, OMP, ORMP, ElasticNet, Logistic, Square, sparse_encode
+from ddlearn.codes import RowCodes
 from ddlearn.coding.encoder import Encoder
 from ddlearn.fitting.gradient import REFINEMENT_COSTS, Parameters, TaskGradient
 from ddlearn.inference.rules import compute_evidence
@@ -230,3 +231,18 @@ def test_samples_are_coded_as_sparse_encode_codes_them():
     np.testing.assert_allclose(measured.scores, codes @ case.model.coef_by_atom + case.model.intercept, atol=1e-12)
     residuals = case.X - codes @ case.model.dictionary
     np.testing.assert_allclose(measured.misfit, np.sum(residuals**2, axis=1), atol=1e-12)
+
+
+@pytest.mark.parametrize("n_places", [0, 2, N_COMPONENTS])
+def test_codes_to_start_from_do_not_change_the_gradient_and_are_overwritten(n_places):
+    case = Case("elastic net", ("softmax", "square"), n_rows=200)
+    expected, _ = case.gradient.differentiate(case.model, case.X, case.labels)
+    codes = RowCodes.empty(200, n_places, np.float64)
+    codes.fill(case.gradient.encoder.encode(case.X[::-1].copy()))  # of other samples
+    gradient, _ = case.gradient.differentiate(case.model, case.X, case.labels, codes)
+    for found, wanted in zip(gradient, expected, strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-9)
+    own = RowCodes.empty(200, n_places, np.float64)
+    own.fill(case.gradient.encoder.encode(case.X))
+    np.testing.assert_array_equal(codes.indices, own.indices)
+    np.testing.assert_allclose(codes.values, own.values, atol=1e-9)
