@@ -247,19 +247,22 @@ class SettingsSearch:
         refiner = clone(self.refiner).set_params(epochs=epochs, **decays)
         scores = [self._score_refined(fold, setting, refiner) for fold in folds]
         record = self.refined[setting] = self._record(setting, folds, scores, epochs, start)
-        labels = np.concatenate([fold.labels_left_out for fold in folds])
-        return self.costs[setting.cost].log_loss(np.concatenate(scores), labels, record.temperature)
+        labels, weights = self._join_left_out(folds)
+        losses = self.costs[setting.cost].log_loss(np.concatenate(scores), labels, record.temperature)
+        return losses if weights is None else losses * weights / weights.mean()
+
+    @staticmethod
+    def _join_left_out(folds: list[_Fold]) -> tuple[Floats, NDArray[np.float64] | None]:
+        """Return the labels of all samples that are left out, and their weights."""
+        weights = [fold.weights_left_out for fold in folds if fold.weights_left_out is not None]
+        return np.concatenate([fold.labels_left_out for fold in folds]), np.concatenate(weights) if weights else None
 
     def _record(
         self, setting: _Setting, folds: list[_Fold], scores_of_folds: list[Floats], epochs: int, start: float
     ) -> SearchRecord:
         """Judge the scores of the samples that are left out of some folds."""
         cost, view, is_multilabel = self.costs[setting.cost], self.views[setting.view], self.settings.is_multilabel
-        scores = np.concatenate(scores_of_folds)
-        labels = np.concatenate([fold.labels_left_out for fold in folds])
-        weights = None
-        if folds[0].weights_left_out is not None:
-            weights = np.concatenate([fold.weights_left_out for fold in folds])
+        scores, (labels, weights) = np.concatenate(scores_of_folds), self._join_left_out(folds)
         n_wrong, n_counted = count_errors(labels, cost.evidence(scores), is_multilabel, weights)
         temperature = np.nan if is_multilabel else cost.find_temperature(scores, labels)
         return SearchRecord(
