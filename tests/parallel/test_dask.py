@@ -650,12 +650,19 @@ def test_the_defaults_fit_a_dask_array(client, digits):
 
 
 @pytest.fixture(scope="module")
+def near_client():
+    """Workers in threads, which cost less; what is sent to them is packed as for processes."""
+    with start_cluster(processes=False, protocol="tcp") as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
 def default_fits():
     return {}  # by the parameters that a case needs besides its own
 
 
 @pytest.mark.parametrize("case", list_cases("dask"), ids=lambda case: f"{case.name}={case.value}")
-def test_every_parameter_is_honoured_or_refused_on_dask(client, default_fits, case):
+def test_every_parameter_is_honoured_or_refused_on_dask(near_client, default_fits, case):
     X, y = draw_samples()
     data = da.from_array(X, chunks=(60, -1)), da.from_array(y, chunks=60)
     n_iter = {"max_iter": 2, "tol": 4}.get(case.name, 1)
