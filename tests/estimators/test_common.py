@@ -22,8 +22,8 @@ from ddlearn import (
 )
 from ddlearn.classifiers import resolve_trainer
 
-# Few iterations: the checks ask for behaviour, not for accuracy.
-QUICK = {"max_iter": 3, "random_state": 0}
+# One iteration: the checks ask for behaviour, not for accuracy.
+QUICK = {"max_iter": 1, "random_state": 0}
 # Of the first models with an update of their own; their losses and coders come again.
 OPTIONS = (
     {"classifier_trainer": "newton", "scales": ConjugateScales("shared"), "scale": "standard"},
