@@ -6,9 +6,10 @@ is a convex problem (:mod:`ddlearn.fitting.convex`), which is solved for one set
 from strong to weak penalties on codes as long as that lowers the criterion, which is the mean cost of the samples that
 were left out; then, with the best, for smaller and larger :math:`\rho` and :math:`\tau` likewise.
 
-The first cost of refinement decides the scaling; the rest is done for each cost.  What is found with each is refined
-for a few epochs, and the probabilities of the samples that were left out decide, in doubt for the first.  That is also
-where the temperature of these probabilities comes from: before refinement scores are less certain.
+The first cost of refinement decides the scaling; the rest is done for each cost.  Where this began and where it ended
+is then refined for a few epochs, and the probabilities of the samples that were left out decide, between costs in doubt
+for the first.  That is also where the temperature of these probabilities comes from: before refinement scores are less
+certain.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from .refine import Refinement, Refiner
 _SEED = 0
 _N_FOLDS = 4
 _ENOUGH_HELD_OUT = 500  # samples; of large sets not all folds are needed
+_MOST_HELD_OUT = 2000  # in a fold; more cost less time than they tell
 _FEWEST_HELD_OUT = 10  # with fewer there is no search
 _MOST_LEARNED = 1500
 _MOST_ATOMS = 500
@@ -173,8 +175,9 @@ class SettingsSearch:
             return None
         first = min((self._follow_path(position, 0) for position in range(len(self.views))), key=self._try)
         others = [self._follow_path(first.view, cost) for cost in range(1, len(self.costs))]
-        finalists = [self._improve(setting) for setting in (first, *others)]
-        best = finalists[0] if self.settings.is_multilabel else self._decide(finalists)
+        # By cost, with the usual decays and with the best, which suits atoms that are samples but perhaps not refined ones.
+        finalists = [list(dict.fromkeys((setting, self._improve(setting)))) for setting in (first, *others)]
+        best = finalists[0][-1] if self.settings.is_multilabel else self._decide(finalists)
         refiner = clone(self.refiner).set_params(
             weight_decay=best.weight_decay, linear_decay=best.linear_decay, cost=self.costs[best.cost].name
         )
@@ -228,14 +231,14 @@ class SettingsSearch:
             self.tried[setting] = self._record(setting, view.folds, scores, 0, start)
         return self.tried[setting].cost
 
-    def _decide(self, finalists: list[_Setting]) -> _Setting:
-        """Return the first finalist, unless another is better by more than the standard error of the difference."""
-        best, lowest = finalists[0], self._refine(finalists[0])
-        for other in finalists[1:]:
-            losses = self._refine(other)
+    def _decide(self, finalists: list[list[_Setting]]) -> _Setting:
+        """Return the best of the first cost, or of one that is better by more than the standard error of that."""
+        refined = [min(((self._refine(each), each) for each in group), key=_mean_loss) for group in finalists]
+        lowest, best = refined[0]
+        for losses, other in refined[1:]:
             gain = lowest - losses
             if gain.mean() > gain.std() / np.sqrt(len(gain)):
-                best, lowest = other, losses
+                lowest, best = losses, other
         return best
 
     def _refine(self, setting: _Setting) -> Floats:
@@ -360,6 +363,10 @@ class SettingsSearch:
         return _View(scaling, folds, squared_unit, self.settings.sparse_coder.list_candidates(np.sqrt(squared_unit)))
 
 
+def _mean_loss(refined: tuple[Floats, _Setting]) -> float:
+    return float(refined[0].mean())
+
+
 class Found(NamedTuple):
     """The settings of the lowest cost, and all that were tried."""
 
@@ -391,4 +398,4 @@ def _cut(labels: Labels) -> Iterator[_Rows]:
         return
     for fold in folds:
         left_out = fold_of_row[shuffled] == fold
-        yield _Rows(shuffled[~left_out][:_MOST_LEARNED], shuffled[left_out][:_ENOUGH_HELD_OUT])
+        yield _Rows(shuffled[~left_out][:_MOST_LEARNED], shuffled[left_out][:_MOST_HELD_OUT])
