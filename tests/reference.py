@@ -104,23 +104,51 @@ def minimum_on(Q, c, support):
     return x, -c @ x
 
 
-def replace_atoms(Q, c, support, n_nonzero_coefs, smallest_gain, n_swaps, *, may_grow=False, norms=None):
+def replace_atoms(Q, c, support, n_nonzero_coefs, smallest_gain, n_swaps, *, n_kicks=0, may_grow=False, norms=None):
     """Improve a support by the best of all swaps, each solved afresh; return the code and the number of swaps.
 
     An atom may enter only if more than 1e-10 of its squared norm lies off the support that it comes to, and if it has
-    one.  With `may_grow` an atom enters without another leaving while there is room.
+    one.  With `may_grow` an atom enters without another leaving while there is room.  Where no swap is left, some atoms
+    are kicked.
     """
     support, norms = set(support), np.diag(Q) if norms is None else norms
     for n_taken in range(n_swaps):
         _, here = minimum_on(Q, c, support)
-        used = sorted(support)
-        off = np.diag(Q) - np.sum(Q[:, used] * np.linalg.solve(Q[np.ix_(used, used)], Q[used]).T, axis=1)
-        others = set(np.flatnonzero(off > 1e-10 * norms).tolist()) - support
         has_room = may_grow and len(support) < n_nonzero_coefs
-        leaving = [set()] if has_room else [{out} for out in used]
-        trials = [support - out | {k} for k in others for out in leaving]
-        best = min(trials, key=lambda trial: minimum_on(Q, c, trial)[1], default=support)
+        leaving = [set()] if has_room else [{out} for out in support]
+        best = find_swap(Q, c, support, leaving, norms)
         if not here - minimum_on(Q, c, best)[1] > smallest_gain:
+            best = kick_atoms(Q, c, support, smallest_gain, n_kicks, norms)
+        if best == support:
             return minimum_on(Q, c, support)[0], n_taken
         support = best
     return minimum_on(Q, c, support)[0], n_swaps
+
+
+def find_swap(Q, c, support, leaving, norms, banned=frozenset()):
+    """Return the best support with one atom more, instead of one of the sets of atoms that may leave."""
+    used = sorted(support)
+    off = np.diag(Q) - np.sum(Q[:, used] * np.linalg.solve(Q[np.ix_(used, used)], Q[used]).T, axis=1)
+    others = set(np.flatnonzero(off > 1e-10 * norms).tolist()) - support - banned
+    trials = [support - out | {k} for k in others for out in leaving]
+    return min(trials, key=lambda trial: minimum_on(Q, c, trial)[1], default=support)
+
+
+def kick_atoms(Q, c, support, smallest_gain, n_kicks, norms):
+    """Return the first support with a lower minimum that follows when an atom is banned, or the support itself.
+
+    The atoms that are the least to lose are banned in turn.  A swap must make up for a fifth of what is still lost.
+    """
+    _, start = minimum_on(Q, c, support)
+    by_loss = sorted(support, key=lambda out: minimum_on(Q, c, support - {out})[1])
+    for out in by_loss[:n_kicks]:
+        trial = find_swap(Q, c, support, [{out}], norms)
+        for _ in range(len(support)):
+            _, here = minimum_on(Q, c, trial)
+            best = find_swap(Q, c, trial, [{atom} for atom in trial], norms, {out})
+            if not here - minimum_on(Q, c, best)[1] > max(smallest_gain, 0.2 * (here - start)):
+                break
+            trial = best
+        if start - minimum_on(Q, c, trial)[1] > smallest_gain:
+            return trial
+    return support

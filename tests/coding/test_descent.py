@@ -20,6 +20,7 @@ from ddlearn import (
     discriminative_encode,
     sparse_encode,
 )
+from ddlearn.coding import descent
 
 every_loss = pytest.mark.parametrize("loss", [loss_class() for loss_class in LOSSES.values()], ids=list(LOSSES))
 every_pursuit = pytest.mark.parametrize("sparse_coder", sorted(set(SPARSE_CODERS) - {"elastic_net"}))
@@ -122,6 +123,19 @@ def test_every_swap_is_one_step_and_there_are_no_more_than_allowed(problem, loss
 
 
 @every_loss
+def test_codes_of_an_earlier_iteration_are_kicked_and_traditional_ones_are_not(problem, loss, monkeypatch):
+    traditional = sparse_encode(problem.X, problem.dictionary, n_nonzero_coefs=problem.n_nonzero_coefs)
+    ends = []
+    for n_kicks in (0, 3):
+        monkeypatch.setattr(descent, "_N_KICKS", n_kicks)
+        ends.append([encode(problem, loss, init_codes=init)[1].objective_after for init in (None, traditional)])
+    (fresh, warm), (fresh_with_kicks, warm_with_kicks) = ends
+    np.testing.assert_array_equal(fresh, fresh_with_kicks)
+    assert (warm_with_kicks <= warm).all()
+    assert (warm_with_kicks < warm * (1 - 1e-6)).any()
+
+
+@every_loss
 def test_an_empty_start_is_filled(problem, loss):
     x, record = encode(problem, loss, init_codes=csr_array((60, 30)), coding=Descent(n_swaps=problem.n_nonzero_coefs))
     np.testing.assert_allclose(record.objective_before, problem.objectives(loss, np.zeros_like(x)))
@@ -157,11 +171,11 @@ def test_a_coder_of_your_own_starts_rows_and_selects_once_for_rows_that_come_wit
 
 @every_loss
 def test_a_second_descent_starts_where_the_first_has_ended(problem, loss):
-    x, record = encode(problem, loss)
+    x, record = encode(problem, loss, init_codes=csr_array((60, 30)))
     _, again = encode(problem, loss, init_codes=csr_array(x))
     np.testing.assert_allclose(again.objective_before, record.objective_after, rtol=1e-12)
     assert (again.objective_after <= record.objective_after).all()
-    # A reselection may still find something, or a swap, by a parabola that is now at the exact minimum.
+    # A reselection may still find something, or a swap or kick, by a parabola that is now at the exact minimum.
     assert again.objective_after.mean() > 0.95 * record.objective_after.mean()
 
 

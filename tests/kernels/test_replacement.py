@@ -34,29 +34,30 @@ def supports(codes):
     return [set(row[used].tolist()) for row, used in zip(codes.indices, codes.values != 0, strict=True)]
 
 
-def run(problem, codes, n_swaps=many, smallest_gain=1e-9, *, sources=None, may_grow=False):
+def run(problem, codes, n_swaps=many, smallest_gain=1e-9, *, sources=None, n_kicks=0, may_grow=False):
     """Return improved copies of codes, and the number of swaps."""
     codes = RowCodes(codes.indices.copy(), codes.values.copy())
     (n_rows, budget), dtype, coef = codes.values.shape, codes.values.dtype, problem[2]
     sources, n_taken = np.arange(n_rows) if sources is None else sources, np.empty(n_rows, np.int32)
-    limits = np.full(n_rows, smallest_gain, dtype), dtype.type(PIVOT_FLOOR[dtype]), n_swaps, may_grow
+    limits = np.full(n_rows, smallest_gain, dtype), dtype.type(PIVOT_FLOOR[dtype]), n_swaps, n_kicks, may_grow
     workspace = make_replacement_workspace(budget, coef.shape[1], len(coef), dtype)
     replace_rows(*problem, sources, *limits, workspace, *codes, n_taken)
     return codes, n_taken
 
 
 @pytest.mark.parametrize("may_grow", [False, True])
-@pytest.mark.parametrize("n_swaps", [1, 2, many])
+@pytest.mark.parametrize(("n_swaps", "n_kicks"), [(1, 0), (2, 0), (many, 0), (1, 3), (many, 1), (many, 3)])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_equals_exhaustive_search(shape, n_swaps, may_grow):
+def test_equals_exhaustive_search(shape, n_swaps, n_kicks, may_grow):
     (n_rows, n_atoms, *_, budget), problem = shape, draw_row_problems(*shape[:4], n_swaps)
     n_used = 1 + np.arange(n_rows) % budget if may_grow else None
     start = choose(n_rows, n_atoms, budget, n_swaps, n_used=n_used)
-    codes, n_taken = run(problem, start, n_swaps, may_grow=may_grow)
+    how = {"n_kicks": n_kicks, "may_grow": may_grow}
+    codes, n_taken = run(problem, start, n_swaps, **how)
     x = codes.to_csr(n_atoms).toarray()
     for row, support in enumerate(supports(start)):
         Q, c = row_problem(*problem, row)
-        expected, n = reference.replace_atoms(Q, c, support, budget, 1e-9, n_swaps, may_grow=may_grow)
+        expected, n = reference.replace_atoms(Q, c, support, budget, 1e-9, n_swaps, **how)
         np.testing.assert_allclose(x[row], expected, rtol=1e-6, atol=1e-8 * np.abs(expected).max())
         assert n_taken[row] == n
 
@@ -112,6 +113,15 @@ def test_many_swaps_are_single_swaps_one_after_the_other(may_grow):
     assert n_taken.max() > 3
 
 
+def test_kicks_only_lower_the_minimum_and_more_of_them_lower_it_more():
+    problem, start = draw_row_problems(100, 60, 12, 3, seed=2), choose(100, 60, 5, 2)
+    x = [run(problem, start, n_kicks=n)[0].to_csr(60).toarray() for n in (0, 1, 5)]
+    minima = np.array([[-row_problem(*problem, row)[1] @ codes[row] for row in range(100)] for codes in x])
+    assert (minima[1:] <= minima[0] + 1e-9).all()
+    assert (minima[1] < minima[0] - 1e-6).sum() > 10
+    assert minima[2].mean() < minima[1].mean() < minima[0].mean()
+
+
 @pytest.mark.parametrize("may_grow", [False, True])
 def test_rows_of_one_sample_read_the_same_correlations(may_grow):
     gram, correlations, coef, weight, pull = draw_row_problems(10, 20, 8, 3, seed=1)
@@ -148,11 +158,11 @@ def test_with_all_atoms_in_use_there_is_nothing_to_swap():
 
 
 @both_dtypes
-@pytest.mark.parametrize("may_grow", [False, True])
+@pytest.mark.parametrize(("n_kicks", "may_grow"), [(0, False), (0, True), (3, True)])
 @given(n_atoms=st.integers(4, 20), n_features=st.integers(1, 6), n_classes=st.integers(0, 2), seed=st.integers(0, 9999))
 @example(n_atoms=4, n_features=1, n_classes=1, seed=1930)  # classes that outweigh the atoms
 def test_degenerate_dictionaries_give_finite_codes_that_are_no_worse(
-    dtype, may_grow, n_atoms, n_features, n_classes, seed
+    dtype, n_kicks, may_grow, n_atoms, n_features, n_classes, seed
 ):
     # More atoms than features, duplicates up to sign and scale, zero atoms, and a zero sample.
     rng = np.random.default_rng(seed)
@@ -165,7 +175,8 @@ def test_degenerate_dictionaries_give_finite_codes_that_are_no_worse(
     coef[:, n_atoms // 2] = -2 * coef[:, 0]
     problem = [array.astype(dtype) for array in (atoms @ atoms.T, X @ atoms.T, coef, weight, pull)]
     start = choose(5, n_atoms, 3, seed, dtype)
-    codes, _ = run(problem, start, smallest_gain=1e-9 if dtype == np.float64 else 1e-3, may_grow=may_grow)
+    how = {"n_kicks": n_kicks, "may_grow": may_grow}
+    codes, _ = run(problem, start, smallest_gain=1e-9 if dtype == np.float64 else 1e-3, **how)
     x = codes.to_csr(n_atoms).toarray().astype(np.float64)
     assert np.isfinite(x).all()
     equal = [0, 1, n_atoms // 2]

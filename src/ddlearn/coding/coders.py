@@ -241,7 +241,7 @@ class _Pursuit(KernelCoder):
         if is_traditional and self.n_swaps > 0 and budget > 1:
             explained = np.vecdot(np.take_along_axis(problem[1], codes.indices.astype(np.intp), 1), codes.values)
             gains = dtype.type(_SMALLEST_GAIN[dtype]) * np.abs(explained)
-            limits = gains, dtype.type(PIVOT_FLOOR[dtype]), self.n_swaps, False
+            limits = gains, dtype.type(PIVOT_FLOOR[dtype]), self.n_swaps, 0, False
             workspace = make_replacement_workspace(budget, *sizes[1:3], dtype)
             replace_rows(*problem[:5], np.arange(n_rows), *limits, workspace, *codes, np.empty(n_rows, np.int32))
 
