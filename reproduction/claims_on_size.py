@@ -12,9 +12,8 @@ from .setups import Setup
 from .tables import format_table
 from .trials import (
     BOTH,
-    FORMER,
-    FORMER_BOTH,
     LOSS_TITLES,
+    PAPER,
     RULES,
     describe_errors,
     get_trial,
@@ -52,7 +51,7 @@ def list_large_cells(setup: Setup, n_jobs: int | None) -> list[Cell]:
             ),
             n_jobs,
         )
-        for method, settings in FORMER_BOTH.items()
+        for method, settings in BOTH.items()
         for budget in _LARGE_BUDGETS
         for factor in _LARGE_FACTORS
         for seed in setup.seeds
@@ -85,7 +84,7 @@ def list_half_cells(setup: Setup, n_jobs: int | None) -> list[Cell]:
     budgets = [factor * setup.n_nonzero_coefs for factor in _BUDGET_FACTORS]
     trials = [
         setup._replace(n_components=size, n_nonzero_coefs=budget).make_trial(
-            "ddl", FORMER | {"loss": "square"}, seed, variants=RULES
+            "ddl", PAPER | {"loss": "square"}, seed, variants=RULES
         )
         for budget in budgets
         for size in sizes
