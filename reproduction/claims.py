@@ -40,6 +40,12 @@ class Claim(NamedTuple):
     words: str
     cells: list[Cell]
     report: Callable[[Sequence[Record], Path], str]
+    is_former: bool = False  # whether its cells were measured with the former core
+
+
+_FORMER_WORDS = (
+    "*Measured before the core was rebuilt, with discriminative coding as printed, floors and plain K-SVD.*\n\n"
+)
 
 
 def list_claims(digits: Setup, faces: Setup, n_jobs: int | None) -> list[Claim]:
@@ -52,6 +58,7 @@ def list_claims(digits: Setup, faces: Setup, n_jobs: int | None) -> list[Claim]:
             'deteriorates due to overfitting." With ever more atoms than the grid has; square loss, test error (%).',
             list_large_cells(digits, n_jobs),
             report_large,
+            is_former=True,
         ),
         Claim(
             "Where the dictionary starts",
@@ -102,6 +109,7 @@ def list_claims(digits: Setup, faces: Setup, n_jobs: int | None) -> list[Claim]:
             'in performance." Faces, random halves, square loss, test error (%).',
             list_half_cells(faces, n_jobs),
             report_halves,
+            is_former=True,
         ),
     ]
 
@@ -129,7 +137,8 @@ def run_claims(
     records: list[Record] = []
     for claim in claims:
         of_claim = runner.run(claim.cells)  # from the cache
-        parts.append(f"## {claim.title}\n\n{claim.words}\n\n{claim.report(of_claim, runner.output)}")
+        words = f"{_FORMER_WORDS}{claim.words}" if claim.is_former else claim.words
+        parts.append(f"## {claim.title}\n\n{words}\n\n{claim.report(of_claim, runner.output)}")
         records += of_claim
     write_tables(runner.output, "claims", "\n".join(parts), records)
     return records
