@@ -22,7 +22,6 @@ from .tables import (
 )
 from .trials import (
     BOTH,
-    FORMER_BOTH,
     LOSS_COLOURS,
     LOSS_TITLES,
     LOSSES,
@@ -116,7 +115,7 @@ def list_labelled_cells(setup: Setup, n_jobs: int | None, n_samples: int) -> lis
     """Return fits with ever more labels."""
     cells = []
     for learner in LEARNERS:
-        settings = FORMER_BOTH["baseline" if learner.method.startswith("baseline") else "ddl"]
+        settings = BOTH["baseline" if learner.method.startswith("baseline") else "ddl"]
         for share in LABELLED:
             size = {"n_components": _count_atoms(setup, learner, share, n_samples), "loss": "square"}
             for seed in setup.seeds:

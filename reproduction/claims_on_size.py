@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,6 @@ from .tables import format_table
 from .trials import (
     BOTH,
     FORMER,
-    FORMER_BOTH,
     LOSS_TITLES,
     RULES,
     describe_errors,
@@ -22,6 +22,7 @@ from .trials import (
 )
 from .usps_grid import METHOD_TITLES, list_choices
 
+_FORMER_BOTH: dict[str, dict[str, Any]] = {"baseline": {}, "ddl": FORMER}
 _LARGE_FACTORS = (2.5, 5, 10, 15)  # of K = 300 on digits
 _LARGE_BUDGETS = (1, 3)
 _SIZE_FACTORS = (0.25, 0.5, 1, 2)  # of the paper's K = 600; SRC has about 1200 atoms, all training samples
@@ -52,7 +53,7 @@ def list_large_cells(setup: Setup, n_jobs: int | None) -> list[Cell]:
             ),
             n_jobs,
         )
-        for method, settings in FORMER_BOTH.items()
+        for method, settings in _FORMER_BOTH.items()
         for budget in _LARGE_BUDGETS
         for factor in _LARGE_FACTORS
         for seed in setup.seeds

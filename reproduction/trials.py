@@ -67,7 +67,6 @@ LITERAL |= JEFFREYS | LOW_FLOORS
 FORMER: dict[str, Any] = {"max_iter": 20, "max_coding_iter": 100, "init": "samples", "refit": False}
 
 BOTH: dict[str, dict[str, Any]] = {"baseline": BASELINE, "ddl": PAPER}  # methods, with their settings
-FORMER_BOTH: dict[str, dict[str, Any]] = {"baseline": {}, "ddl": FORMER}
 RULES: dict[str, dict[str, Any]] = {"fast": {}, "full": {"inference": "full"}}  # one coding, or Eq. 5
 LOSSES = ("square", "exponential", "logistic", "smooth_hinge")  # the paper's four, in its order
 LOSS_TITLES = {"square": "SQ", "exponential": "EXP", "logistic": "LOG", "smooth_hinge": "HINGE"}

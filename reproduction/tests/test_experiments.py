@@ -53,6 +53,7 @@ def few_values():
         patch.setattr(claims_on_labels, "LABELLED", (0.2, 1.0))
         patch.setattr(claims_on_size, "_LARGE_FACTORS", (2.5, 5))
         patch.setattr(claims_on_weights, "LAMBDAS", (0.1, 10.0))
+        patch.setitem(claims_on_weights._ALL_ITERATIONS, "max_iter", N_ITERATIONS)
         patch.setattr(claims_on_weights, "N_FOLDS", 2)
         patch.setattr(claims_on_weights, "WEIGHT_LOSSES", ("square",))
         patch.setattr(tuning, "N_FOLDS", 2)
@@ -153,7 +154,8 @@ def test_the_square_loss_needs_one_step(output):
 def test_fits_with_fixed_weights_are_not_over_after_one_iteration(output):
     # Constant terms of the objective once made every change look small.
     records = json.loads((output / "claims.json").read_text())
-    fixed = [record for record in records if record["parameters"].get("settings", {}).get("noise_floor") == 1e4]
+    floor = claims_on_weights.FIXED["noise_floor"]
+    fixed = [record for record in records if record["parameters"].get("settings", {}).get("noise_floor") == floor]
     assert fixed
     assert {record["result"]["n_iter"] for record in fixed} == {N_ITERATIONS}
 
