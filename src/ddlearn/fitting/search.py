@@ -84,8 +84,9 @@ class SearchRecord(NamedTuple):
     >>> from sklearn.datasets import load_iris
     >>> from ddlearn import DDLClassifier
     >>> model = DDLClassifier(sparse_coder="elastic_net", refine=1, random_state=0).fit(*load_iris(return_X_y=True))
-    >>> [(record.is_softmax, record.epochs) for record in model.search_ if record.epochs]
-    [(False, 1), (True, 1)]
+    >>> finalists = [record for record in model.search_ if record.epochs]
+    >>> model.sparse_coder_.alpha in {record.alpha for record in finalists}
+    True
     """
 
     is_standardised: bool
@@ -175,7 +176,7 @@ class SettingsSearch:
             return None
         first = min((self._follow_path(position, 0) for position in range(len(self.views))), key=self._try)
         others = [self._follow_path(first.view, cost) for cost in range(1, len(self.costs))]
-        # By cost, with the usual decays and with the best, which suits atoms that are samples but perhaps not refined ones.
+        # By cost, with the usual decays and with those that suit atoms best that are samples, perhaps not refined ones.
         finalists = [list(dict.fromkeys((setting, self._improve(setting)))) for setting in (first, *others)]
         best = finalists[0][-1] if self.settings.is_multilabel else self._decide(finalists)
         refiner = clone(self.refiner).set_params(
