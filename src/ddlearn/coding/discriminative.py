@@ -178,7 +178,7 @@ def _fill(values: ArrayLike, length: int, name: str, what: str, dtype: np.dtype,
         raise ValueError(f"{name} has shape {array.shape}, but there are {length} {what}: pass one value, or one each.")
     if not np.isfinite(array).all():
         raise ValueError(f"{name} contains values that are not finite: {array[~np.isfinite(array)][:3]}.")
-    array = np.ascontiguousarray(np.broadcast_to(array, (length,)))
+    array = np.array(np.broadcast_to(array, (length,)))  # which can be written to: kernels compile once for all
     if positive and (array <= 0).any():
         worst = int(np.argmin(array))
         raise ValueError(f"{name} must be positive, got {array[worst]:g} at position {worst}: set a floor on it.")
