@@ -63,8 +63,9 @@ def list_claims(digits: Setup, faces: Setup, n_jobs: int | None) -> list[Claim]:
         Claim(
             "Where the dictionary starts",
             '"Both schemes produce similar dictionaries, although the randomized scheme requires more iterations for '
-            'convergence." Fits of 60 iterations with the priors of the paper, floors near zero; how many of them it '
-            "takes to where the slower start is after the paper's 20, mean (least to most).",
+            'convergence." Fits of up to 60 iterations that lower the same objective, with the priors that training '
+            "samples set; how many of them it takes to where the slower start is after the paper's 20, mean (least to "
+            "most).",
             list_start_cells(digits, n_jobs),
             report_starts,
         ),
