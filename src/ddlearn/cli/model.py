@@ -196,9 +196,7 @@ def summarize_fit(data: str, model: DDLClassifier, settings: dict[str, Any], sec
             "validation_error_before": model.refinement_[0].validation_error,
         }
     if getattr(model, "search_", None):
-        finalists = [record for record in model.search_ if record.epochs]
-        found = min(finalists or model.search_, key=lambda record: record.log_loss if finalists else record.cost)
-        facts["search"] = {"n_tried": len(model.search_)} | found._asdict()
+        facts["search"] = {"n_tried": len(model.search_)} | model.search_[-1]._asdict()
     return facts
 
 

@@ -60,7 +60,7 @@ def make_fit_table(facts: dict[str, Any], n_bytes: int | None = None) -> Table:
             rows["refinement"] += f": held-out error {after:.2%}, before refinement {before:.2%}"
     if "search" in facts:
         search = facts["search"]
-        when = "after a trial refinement" if search["epochs"] else "before refinement"
+        when = "in trials" if search["epochs"] else "before refinement"
         rows["search"] = f"best of {search['n_tried']}, held-out error {search['error']:.2%} {when}"
     rows["time"] = f"{facts['seconds']:.1f} s"
     if n_bytes is not None:

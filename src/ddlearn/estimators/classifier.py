@@ -185,7 +185,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         The numbers of atoms that were tried, if ``n_components="auto"`` and neither ``init`` nor an earlier fit decides
         it; empty if there are too few samples.
     search_ : list of SearchRecord
-        The penalties of codes and classifiers that were tried, if the model is refined and they were not given.
+        The settings that were tried, if the model is refined and they were not given; the last is what it has.
     priors_ : Priors
         The priors of noise variances, class costs and classifiers, which were set at the first codes.
     class_prior_ : ndarray of shape (n_classes,)

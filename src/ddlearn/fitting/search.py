@@ -84,8 +84,7 @@ class SearchRecord(NamedTuple):
     >>> from sklearn.datasets import load_iris
     >>> from ddlearn import DDLClassifier
     >>> model = DDLClassifier(sparse_coder="elastic_net", refine=1, random_state=0).fit(*load_iris(return_X_y=True))
-    >>> finalists = [record for record in model.search_ if record.epochs]
-    >>> model.sparse_coder_.alpha in {record.alpha for record in finalists}
+    >>> model.search_[-1].alpha == model.sparse_coder_.alpha
     True
     """
 
@@ -182,12 +181,13 @@ class SettingsSearch:
         refiner = clone(self.refiner).set_params(
             weight_decay=best.weight_decay, linear_decay=best.linear_decay, cost=self.costs[best.cost].name
         )
+        chosen = self.refined.pop(best, None) or self.tried.pop(best)
         return Found(
             self.views[best.view].scaling,
             self.views[best.view].coders[best.coder],
             refiner,
-            self.refined[best].temperature if best in self.refined else None,
-            [*self.tried.values(), *self.refined.values()],
+            None if self.settings.is_multilabel else chosen.temperature,
+            [*self.tried.values(), *self.refined.values(), chosen],
         )
 
     def _follow_path(self, view: int, cost: int) -> _Setting:
@@ -369,7 +369,7 @@ def _mean_loss(refined: tuple[Floats, _Setting]) -> float:
 
 
 class Found(NamedTuple):
-    """The settings of the lowest cost, and all that were tried."""
+    """The settings that were chosen, and the records of all, theirs last."""
 
     scaling: Scaling
     sparse_coder: SparseCoder
