@@ -53,6 +53,10 @@ _MAX_NEWTON_STEPS = 30
 # after so many steps.
 _ROUGH = 1e-4
 _ROUGH_STEPS = 6
+# Newton's steps converge quadratically: after one that brings less than so many times what is exact enough, the next one
+# would bring less than that.  For the hypotheses of USPS this holds in 98 % of such steps and more, for every loss; the
+# next one need not be looked at.
+_NEARLY = 100
 # A hypothesis is given up when so many more steps like its last would not make it the best of its sample, and it is
 # behind by more than this share of F; then it is not refitted exactly in the end either.  At most one of 2007 images of
 # USPS has another label than with endless patience, for every loss.
@@ -95,7 +99,7 @@ class RowProblems:
     labels: Floats  # (n_rows, n_classes)
     noise_variance: Floats  # (n_rows,)
     sources: Positions  # (n_rows,) the sample of each row
-    are_rivals: bool = False  # whether rows of one sample are hypotheses, of which only the best counts
+    are_rivals: bool = False  # whether rows of one sample, one after the other, are hypotheses: only the best counts
 
     @cached_property
     def shared(self) -> Shared:
@@ -253,7 +257,7 @@ def refit(
     max_steps: int,
     limits: Floats | None = None,
 ) -> None:
-    """Minimise F on the supports of active rows, until a step would bring at most the share ``tol`` of F.
+    """Minimise F on the supports of active rows, until a step would bring about the share ``tol`` of F, or less.
 
     Rows that will not come below their limit are given up.
     """
@@ -274,9 +278,12 @@ def refit(
         goes_on = decrease > tol * objective
         if limits is not None:
             goes_on &= objective - _HOPE * decrease < limits[active]
+        is_last = np.zeros(len(rows.objective), np.bool_)
+        is_last[active] = decrease <= _NEARLY * tol * objective
         if not goes_on.all():
             active, steps = active[goes_on], Steps(*(array[goes_on] for array in steps))
         active = _search_line(problems, rows, active, steps)
+        active = active[~is_last[active]]
 
 
 def _search_line(problems: RowProblems, rows: Rows, active: Positions, steps: Steps) -> Positions:
@@ -409,10 +416,10 @@ class Descent(DiscriminativeCoding):
 
 
 def _measure_lead(rows: Rows, active: Positions) -> Floats:
-    """Return by how much the best hypothesis of its sample is ahead of each active one."""
-    lowest = np.full(rows.sources.max(initial=-1) + 1, np.inf)
-    np.minimum.at(lowest, rows.sources, rows.objective)
-    return rows.objective[active] - lowest[rows.sources[active]]
+    """Return by how much the best hypothesis of its sample is ahead of each active one; those of a sample are together."""
+    is_first = np.diff(rows.sources, prepend=-1) != 0
+    lowest = np.minimum.reduceat(rows.objective, np.flatnonzero(is_first))
+    return rows.objective[active] - lowest[np.cumsum(is_first)[active] - 1]
 
 
 def settle(problems: RowProblems, rows: Rows, start: RowCodes, before: Floats) -> Rows:
