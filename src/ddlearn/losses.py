@@ -154,21 +154,21 @@ class Exponential(Loss):
     trainer = "ada_boost"
     largest_exponent = 30.0
 
-    def _split(self, margin: Margins) -> tuple[Margins, Margins | float]:
-        """Return the exponential, and by how much the exponent is larger than allowed."""
+    def _split(self, margin: Margins) -> tuple[Margins, Margins | None]:
+        """Return the exponential, and by how much the exponent is larger than allowed, if it is anywhere."""
         exponent = -margin
-        if np.max(exponent, initial=0) <= self.largest_exponent:  # as nearly always
-            return np.exp(exponent), 0.0
+        if exponent.max(initial=0) <= self.largest_exponent:  # as nearly always
+            return np.exp(exponent), None
         allowed = np.minimum(exponent, self.largest_exponent)
         return np.exp(allowed), exponent - allowed
 
     def value(self, margin: Margins) -> Margins:
         exponential, excess = self._split(margin)
-        return exponential * (1 + excess + excess**2 / 2)
+        return exponential if excess is None else exponential * (1 + excess + excess**2 / 2)
 
     def gradient(self, margin: Margins) -> Margins:
         exponential, excess = self._split(margin)
-        return -exponential * (1 + excess)
+        return -exponential if excess is None else -exponential * (1 + excess)
 
     def curvature(self, margin: Margins) -> Margins:
         return self._split(margin)[0]

@@ -34,7 +34,7 @@ from sklearn.base import BaseEstimator
 
 from ..codes import Flags, Floats, Model, RowCodes
 from ..kernels import support as kernel
-from ..kernels.pursuit import make_replacement_workspace, replace_rows
+from ..kernels.pursuit import ReplacementWorkspace, make_replacement_workspace, replace_rows
 from ..kernels.support import Rows, Shared, Steps
 from ..losses import Loss, check_number
 from .coders import PIVOT_FLOOR
@@ -53,6 +53,10 @@ _MAX_NEWTON_STEPS = 30
 # after so many steps.
 _ROUGH = 1e-4
 _ROUGH_STEPS = 6
+# Newton's steps converge quadratically: after one that brings less than so many times what is exact enough, the next
+# would bring less than that.  For the hypotheses of USPS this holds in 98 % of such steps and more, for every loss; it
+# need not be looked at.
+_NEARLY = 100
 # A hypothesis is given up when so many more steps like its last would not make it the best of its sample, and it is
 # behind by more than this share of F; then it is not refitted exactly in the end either.  At most one of 2007 images of
 # USPS has another label than with endless patience, for every loss.
@@ -95,7 +99,7 @@ class RowProblems:
     labels: Floats  # (n_rows, n_classes)
     noise_variance: Floats  # (n_rows,)
     sources: Positions  # (n_rows,) the sample of each row
-    are_rivals: bool = False  # whether rows of one sample are hypotheses, of which only the best counts
+    are_rivals: bool = False  # whether rows of one sample, one after the other, are hypotheses: only the best counts
 
     @cached_property
     def shared(self) -> Shared:
@@ -174,7 +178,7 @@ class RowProblems:
             n_swaps,
             n_kicks,
             True,  # where a code has fewer than T atoms, one may enter without another leaving
-            make_replacement_workspace(codes.values.shape[1], len(gram), len(coef), dtype),
+            self._workspace,
             *codes,
             n_taken,
         )
@@ -195,6 +199,11 @@ class RowProblems:
         arrays = self.encoder.gram, self.correlations / sample_unit[:, None], self.model.coef / coef_unit
         gram, correlations, coef = (array.astype(dtype, copy=False) for array in arrays)
         return gram, correlations, coef, sample_unit, coef_unit
+
+    @cached_property
+    def _workspace(self) -> ReplacementWorkspace:
+        gram, _, coef, _, _ = self._searched
+        return make_replacement_workspace(self.encoder.n_nonzero_coefs, len(gram), len(coef), gram.dtype)
 
 
 class DiscriminativeCoding(BaseEstimator, ABC):
@@ -237,9 +246,10 @@ def accept(
     """Overwrite rows at these positions by those of a trial whose objective is lower; return which are."""
     before = rows.objective[positions]
     is_lower = trial.objective < before * (1 - smallest_share)
-    chosen = positions[is_lower]
+    lower = np.flatnonzero(is_lower)
+    chosen = positions[lower]
     for name in ("indices", "values", "n_used", "scores", "misfit", "objective"):
-        getattr(rows, name)[chosen] = getattr(trial, name)[is_lower]
+        getattr(rows, name)[chosen] = getattr(trial, name).take(lower, axis=0)
     moves.add(chosen, kind, before[is_lower] - trial.objective[is_lower])
     moves.n_rejected[positions[~is_lower]] += 1
     return is_lower
@@ -253,7 +263,7 @@ def refit(
     max_steps: int,
     limits: Floats | None = None,
 ) -> None:
-    """Minimise F on the supports of active rows, until a step would bring at most the share ``tol`` of F.
+    """Minimise F on the supports of active rows, until a step would bring about the share ``tol`` of F, or less.
 
     Rows that will not come below their limit are given up.
     """
@@ -274,9 +284,16 @@ def refit(
         goes_on = decrease > tol * objective
         if limits is not None:
             goes_on &= objective - _HOPE * decrease < limits[active]
+        is_last = np.zeros(len(rows.objective), np.bool_)
+        is_last[active] = decrease <= _NEARLY * tol * objective
         if not goes_on.all():
-            active, steps = active[goes_on], Steps(*(array[goes_on] for array in steps))
+            active, steps = _take(np.flatnonzero(goes_on), active, steps)
         active = _search_line(problems, rows, active, steps)
+        active = active[~is_last[active]]
+
+
+def _take(kept: Positions, active: Positions, steps: Steps) -> tuple[Positions, Steps]:
+    return active[kept], Steps(*(array.take(kept, axis=0) for array in steps))  # twice as fast as a mask
 
 
 def _search_line(problems: RowProblems, rows: Rows, active: Positions, steps: Steps) -> Positions:
@@ -293,7 +310,7 @@ def _search_line(problems: RowProblems, rows: Rows, active: Positions, steps: St
         moved.append(active[is_taken])
         if is_taken.all():
             break
-        active, steps = active[~is_taken], Steps(*(array[~is_taken] for array in steps))
+        active, steps = _take(np.flatnonzero(~is_taken), active, steps)
         length /= 2
     return moved[0] if len(moved) == 1 else np.concatenate([*moved, np.empty(0, np.intp)])
 
@@ -410,9 +427,9 @@ class Descent(DiscriminativeCoding):
 
 def _measure_lead(rows: Rows, active: Positions) -> Floats:
     """Return by how much the best hypothesis of its sample is ahead of each active one."""
-    lowest = np.full(rows.sources.max(initial=-1) + 1, np.inf)
-    np.minimum.at(lowest, rows.sources, rows.objective)
-    return rows.objective[active] - lowest[rows.sources[active]]
+    is_first = np.diff(rows.sources, prepend=-1) != 0
+    lowest = np.minimum.reduceat(rows.objective, np.flatnonzero(is_first))
+    return rows.objective[active] - lowest[np.cumsum(is_first)[active] - 1]
 
 
 def settle(problems: RowProblems, rows: Rows, start: RowCodes, before: Floats) -> Rows:

@@ -448,10 +448,11 @@ def _rate_swaps(
     # rise is kept as a fraction, rise / room, and fractions are compared crosswise: a division is slow.
     zero = norms.dtype.type(0)
     n_atoms, first = gain.shape[0], now * support.shape[1]
-    for k in range(n_atoms):
+    n_leaving = 0 if has_room else n_used
+    for k in range(0 if n_leaving > 0 else n_atoms):
         rise[k] = zero
         room[k] = 1
-    for t in range(0 if has_room else n_used):
+    for t in range(n_leaving):
         value, own = code[now, t], inverse[now, t, t]
         for k in range(n_atoms):
             part, norm = solution[first + t, k], norms[now, k]
