@@ -110,7 +110,6 @@ def list_claims(digits: Setup, faces: Setup, n_jobs: int | None) -> list[Claim]:
             'in performance." Faces, random halves, square loss, test error (%).',
             list_half_cells(faces, n_jobs),
             report_halves,
-            is_former=True,
         ),
     ]
 

@@ -15,6 +15,7 @@ from .trials import (
     BOTH,
     FORMER,
     LOSS_TITLES,
+    PAPER,
     RULES,
     describe_errors,
     get_trial,
@@ -86,7 +87,7 @@ def list_half_cells(setup: Setup, n_jobs: int | None) -> list[Cell]:
     budgets = [factor * setup.n_nonzero_coefs for factor in _BUDGET_FACTORS]
     trials = [
         setup._replace(n_components=size, n_nonzero_coefs=budget).make_trial(
-            "ddl", FORMER | {"loss": "square"}, seed, variants=RULES
+            "ddl", PAPER | {"loss": "square"}, seed, variants=RULES
         )
         for budget in budgets
         for size in sizes
