@@ -372,8 +372,8 @@ def test_samples_without_label_have_no_influence():
 
 def test_multilabel_targets_are_refined_one_vs_all():
     X, Y = make_multilabel_classification(n_samples=300, n_features=20, n_classes=4, random_state=0)
-    model = quick(refine=make_refiner(5), scale="unit").fit(X, Y)
-    explicit = quick(refine=make_refiner(5, cost="one_vs_all"), scale="unit").fit(X, Y)
+    model = quick(refine=make_refiner(20), scale="unit").fit(X, Y)
+    explicit = quick(refine=make_refiner(20, cost="one_vs_all"), scale="unit").fit(X, Y)
     assert_same_model(model, explicit)
     assert model.refinement_[-1].training_cost < model.refinement_[1].training_cost
     with pytest.raises(ValueError, match="cost='softmax' needs one class per sample, but targets are multilabel"):
