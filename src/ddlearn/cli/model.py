@@ -104,7 +104,7 @@ class _FitProgress:
             self.bar.update(task, completed=iteration.iteration, result=result)
             return
         if self.refining is None:
-            self.refining = self.bar.add_task("refining", total=refiner.epochs, result="")
+            self.refining = self.bar.add_task("refining", total=refiner.count_epochs(), result="")
         record = snapshot.refinement.history[-1]
         result = f"cost {record.training_cost:.3g}"
         if not math.isnan(record.validation_error):

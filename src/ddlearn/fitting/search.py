@@ -111,6 +111,14 @@ class _Setting(NamedTuple):
     linear_decay: float
 
 
+class _Trial(NamedTuple):
+    """A setting that was tried, and what it costs each sample that was left out."""
+
+    setting: _Setting
+    record: SearchRecord
+    losses: Floats
+
+
 class _Fold(NamedTuple):
     """Samples to learn from, those that are left out, and the atoms for both."""
 
@@ -165,8 +173,8 @@ class SettingsSearch:
         ]
         rows = list(_cut(collect_labels(training)))
         self.views = [self._scale(training, rows, scaling, n_components, draw_init) for scaling in scalings if rows]
-        self.tried: dict[_Setting, SearchRecord] = {}
-        self.refined: dict[_Setting, SearchRecord] = {}
+        self.tried: dict[_Setting, _Trial] = {}
+        self.refined: list[_Trial] = []
         self.coded: dict[tuple[int, int], list[_Coded]] = {}  # by view and coder
 
     def run(self) -> Found | None:
@@ -175,29 +183,31 @@ class SettingsSearch:
             return None
         first = min((self._follow_path(position, 0) for position in range(len(self.views))), key=self._try)
         others = [self._follow_path(first.view, cost) for cost in range(1, len(self.costs))]
-        # By cost, with the usual decays and with those that suit atoms best that are samples, perhaps not refined ones.
-        finalists = [list(dict.fromkeys((setting, self._improve(setting)))) for setting in (first, *others)]
-        best = finalists[0][-1] if self.settings.is_multilabel else self._decide(finalists)
+        best = self._decide([self._improve(setting) for setting in (first, *others)], first)
         refiner = clone(self.refiner).set_params(
-            weight_decay=best.weight_decay, linear_decay=best.linear_decay, cost=self.costs[best.cost].name
+            epochs=best.record.epochs,
+            weight_decay=best.record.weight_decay,
+            linear_decay=best.record.linear_decay,
+            cost=self.costs[best.setting.cost].name,
         )
-        chosen = self.refined.pop(best, None) or self.tried.pop(best)
         return Found(
-            self.views[best.view].scaling,
-            self.views[best.view].coders[best.coder],
+            self.views[best.setting.view].scaling,
+            self.views[best.setting.view].coders[best.setting.coder],
             refiner,
-            None if self.settings.is_multilabel else chosen.temperature,
-            [*self.tried.values(), *self.refined.values(), chosen],
+            None if self.settings.is_multilabel else best.record.temperature,
+            [trial.record for trial in (*self.tried.values(), *self.refined) if trial is not best] + [best.record],
         )
 
     def _follow_path(self, view: int, cost: int) -> _Setting:
         """Return the best penalty on codes for a scaling, from strong to weak, with which codes need more time."""
-        best = _Setting(view, 0, cost, *self.refiner.decay_precisions())
-        for coder in range(1, len(self.views[view].coders)):
-            weaker = best._replace(coder=coder)
-            if self._try(best) <= self._try(weaker):
-                break
-            best = weaker
+        first = _Setting(view, 0, cost, *self.refiner.decay_precisions())
+        path = [first._replace(coder=coder) for coder in range(len(self.views[view].coders))]
+        best = path[0]
+        for place, weaker in enumerate(path):
+            if self._try(weaker) < self._try(best):
+                best = weaker
+            elif place > best.coder + 1:
+                break  # two in a row are no better
         return best
 
     def _improve(self, best: _Setting) -> _Setting:
@@ -224,64 +234,70 @@ class SettingsSearch:
         return setting
 
     def _try(self, setting: _Setting) -> float:
-        """Return the mean cost of the samples that are left out."""
+        """Return the criterion for a setting without refinement."""
         if setting not in self.tried:
             start, view = perf_counter(), self.views[setting.view]
             coded = self._encode(setting)
             scores = [self._score(*pair, setting) for pair in zip(view.folds, coded, strict=True)]
-            self.tried[setting] = self._record(setting, view.folds, scores, 0, start)
-        return self.tried[setting].cost
+            self.tried[setting] = self._judge(setting, view.folds, scores, 0, start)
+        return float(self.tried[setting].losses.mean())
 
-    def _decide(self, finalists: list[list[_Setting]]) -> _Setting:
-        """Return the best of the first cost, or of one that is better by more than the standard error of that."""
-        refined = [min(((self._refine(each), each) for each in group), key=_mean_loss) for group in finalists]
-        lowest, best = refined[0]
-        for losses, other in refined[1:]:
-            gain = lowest - losses
-            if gain.mean() > gain.std() / np.sqrt(len(gain)):
-                lowest, best = losses, other
+    def _decide(self, finalists: list[_Setting], first: _Setting) -> _Trial:
+        """Return the best finalist, refined or not."""
+        import os
+        mode = os.environ.get("MODE", "min")
+        if "first" in mode and first not in finalists:
+            finalists = [first, *finalists]
+        trials = [self._refine(setting) for setting in finalists]
+        if self.refiner.epochs is None and not "no0" in mode:
+            n_judged = len(trials[0].losses)
+            trials += [self.tried[setting]._replace(losses=self.tried[setting].losses[:n_judged]) for setting in finalists]
+        best = trials[0]
+        for other in trials[1:]:
+            gain = best.losses - other.losses
+            margin = gain.std() / np.sqrt(len(gain)) if "se" in mode else 0.0
+            if gain.mean() > margin:
+                best = other
         return best
 
-    def _refine(self, setting: _Setting) -> Floats:
-        """Return the log-losses of samples that are left out of refinements with this setting."""
+    def _refine(self, setting: _Setting) -> _Trial:
+        """Refine with a setting, without some of the folds."""
         start, folds = perf_counter(), self.views[setting.view].folds
         folds = folds[: -(-_ENOUGH_REFINED // len(folds[0].labels_left_out))]
-        epochs = min(self.refiner.epochs, _MOST_EPOCHS)
+        epochs = min(self.refiner.count_epochs(), _MOST_EPOCHS)
         decays = {"weight_decay": setting.weight_decay, "linear_decay": setting.linear_decay}
         refiner = clone(self.refiner).set_params(epochs=epochs, **decays)
         scores = [self._score_refined(fold, setting, refiner) for fold in folds]
-        record = self.refined[setting] = self._record(setting, folds, scores, epochs, start)
-        labels, weights = self._join_left_out(folds)
-        losses = self.costs[setting.cost].log_loss(np.concatenate(scores), labels, record.temperature)
-        return losses if weights is None else losses * weights / weights.mean()
+        trial = self._judge(setting, folds, scores, epochs, start)
+        self.refined.append(trial)
+        return trial
 
-    @staticmethod
-    def _join_left_out(folds: list[_Fold]) -> tuple[Floats, NDArray[np.float64] | None]:
-        """Return the labels of all samples that are left out, and their weights."""
-        weights = [fold.weights_left_out for fold in folds if fold.weights_left_out is not None]
-        return np.concatenate([fold.labels_left_out for fold in folds]), np.concatenate(weights) if weights else None
-
-    def _record(
+    def _judge(
         self, setting: _Setting, folds: list[_Fold], scores_of_folds: list[Floats], epochs: int, start: float
-    ) -> SearchRecord:
+    ) -> _Trial:
         """Judge the scores of the samples that are left out of some folds."""
         cost, view, is_multilabel = self.costs[setting.cost], self.views[setting.view], self.settings.is_multilabel
-        scores, (labels, weights) = np.concatenate(scores_of_folds), self._join_left_out(folds)
+        scores, labels = np.concatenate(scores_of_folds), np.concatenate([fold.labels_left_out for fold in folds])
+        weights = np.concatenate([np.ones(len(fold.labels_left_out)) if fold.weights_left_out is None else fold.weights_left_out for fold in folds])
+        shares = weights / (weights.mean() or 1.0)
         n_wrong, n_counted = count_errors(labels, cost.evidence(scores), is_multilabel, weights)
         temperature = np.nan if is_multilabel else cost.find_temperature(scores, labels)
-        return SearchRecord(
+        costs = cost.value(scores, labels)
+        losses = costs if is_multilabel else cost.log_loss(scores, labels, temperature)
+        record = SearchRecord(
             isinstance(view.scaling, Standard),
             float(getattr(view.coders[setting.coder], "alpha", np.nan)),
             setting.weight_decay,
             setting.linear_decay,
             isinstance(cost, SoftmaxCost),
             epochs,
-            float(np.average(cost.value(scores, labels), weights=weights)),
-            np.nan if is_multilabel else float(np.average(cost.log_loss(scores, labels, temperature), weights=weights)),
+            float(np.mean(costs * shares)),
+            np.nan if is_multilabel else float(np.mean(losses * shares)),
             n_wrong / (n_counted or 1),
             temperature,
             perf_counter() - start,
         )
+        return _Trial(setting, record, losses * shares)
 
     def _score(self, fold: _Fold, coded: _Coded, setting: _Setting) -> Floats:
         """Learn from a fold, and return the scores of the samples that are left out."""
@@ -362,10 +378,6 @@ class SettingsSearch:
             folds.append(_Fold(*samples, dictionary, is_known, is_known_left_out, *weights))
         squared_unit = float(np.mean([np.mean(np.vecdot(fold.X, fold.X)) for fold in folds])) or 1.0
         return _View(scaling, folds, squared_unit, self.settings.sparse_coder.list_candidates(np.sqrt(squared_unit)))
-
-
-def _mean_loss(refined: tuple[Floats, _Setting]) -> float:
-    return float(refined[0].mean())
 
 
 class Found(NamedTuple):
