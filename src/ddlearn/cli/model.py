@@ -130,17 +130,13 @@ def read_for_model(terminal: Terminal, model: DDLClassifier, source: Source) -> 
             source = replace(source, image_size=tuple(model.image_shape), colour=False)
         elif 3 * side**2 == model.n_features_in_:
             source = replace(source, image_size=(side, side), colour=True)
-    samples = read_source(terminal, source, model.n_features_in_)
-    names, expected = samples.feature_names, list(getattr(model, "feature_names_in_", ()))
-    if not names or not expected or names == expected:
-        return samples
-    from .reading.samples import DataError, list_differences
-
-    if differences := list_differences(names, expected):
-        raise DataError(f"{source.data} has other columns than the model was fitted to: {differences}.")
-    if len(set(names)) < len(names):
-        raise DataError(f"{source.data} repeats names of columns, in another order than the model was fitted to.")
-    return samples._replace(X=samples.X[:, [names.index(name) for name in expected]])
+    return read_source(
+        terminal,
+        source,
+        n_features=model.n_features_in_,
+        feature_names=list(getattr(model, "feature_names_in_", ())),
+        label_name=getattr(model, "target_name_", None),
+    )
 
 
 def predict_in_chunks(terminal: Terminal, model: DDLClassifier, X: Any) -> Iterator[Any]:
