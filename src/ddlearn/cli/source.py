@@ -71,9 +71,7 @@ SOURCE_OPTIONS = {
 }
 
 
-def read_source(
-    terminal: Terminal, source: Source, *, n_chunks: int | None = None, **of_model: Any
-) -> Samples:
+def read_source(terminal: Terminal, source: Source, *, n_chunks: int | None = None, **of_model: Any) -> Samples:
     """Read data, as Dask arrays if a number of chunks is given, and tell what was skipped."""
     from .reading import read_data
 

@@ -121,4 +121,6 @@ def _name(label: int | None, names: Sequence[str] | None) -> str | None:
 
 def _list(columns: Iterable[int], names: Sequence[str] | None) -> str:
     shown = [name_column(number, list(names) if names else None) for number in sorted(columns)]
-    return ", ".join(shown[:_MOST_NAMES]) + (f" and {len(shown) - _MOST_NAMES} more" if len(shown) > _MOST_NAMES else "")
+    return ", ".join(shown[:_MOST_NAMES]) + (
+        f" and {len(shown) - _MOST_NAMES} more" if len(shown) > _MOST_NAMES else ""
+    )

@@ -117,7 +117,9 @@ def _inspect_csv(path: Path) -> _Layout:
     first, *rest = (next(csv.reader([line], delimiter=delimiter)) for line in first_lines[:2])
     cells = [*first, *(rest[0] if rest else [])]
     decimal_point = "," if delimiter != "," and any(_DECIMAL_COMMA.fullmatch(cell.strip()) for cell in cells) else "."
-    has_header = _is_header(*([cell.replace(decimal_point, ".") for cell in row] for row in (first, rest[0] if rest else [])))
+    has_header = _is_header(
+        *([cell.replace(decimal_point, ".") for cell in row] for row in (first, rest[0] if rest else []))
+    )
     return _Layout(
         delimiter=delimiter,
         names=[name.strip() for name in first] if has_header else None,
