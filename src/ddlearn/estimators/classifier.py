@@ -27,12 +27,13 @@ from ..coding.robust import Robustness, check_mask
 from ..coding.scaling import Scaling
 from ..dictionary import DictionaryUpdate, draw_dictionary
 from ..fitting.data import Targets, TrainingSet, cut_batch, cut_into_parts, fetch_candidates, spread_over_cluster
-from ..fitting.loop import FitSettings, begin
+from ..fitting.loop import begin
 from ..fitting.online import PastFit, Stream, begin_stream, learn_batch, resume_stream
 from ..fitting.refine import Refiner
 from ..fitting.run import Attributes, FitRun, Report, describe_settings, hold_out
 from ..fitting.search import SettingsSearch
 from ..fitting.size import SizeSearch, choose_size
+from ..fitting.steps import FitSettings
 from ..inference.lazy import predict_lazily, score_lazily
 from ..inference.predictor import Explanation, Predictor
 from ..inference.rules import InferenceRule, label_probabilities
