@@ -36,7 +36,7 @@ TOPICS = (
         "The classifier",
         "The whole framework as a scikit-learn classifier and transformer, the records of its iterations, and the "
         "explanation of its decisions. See :doc:`/guide/theory` and :doc:`/choose`.",
-        ("estimators.classifier", "fitting.loop", "fitting.size", "inference.predictor"),
+        ("estimators.classifier", "estimators.summary", "fitting.loop", "fitting.size", "inference.predictor"),
     ),
     Topic(
         "plotting",
