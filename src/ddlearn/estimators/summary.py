@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,7 @@ from ..coding.scaling import Standard, UnitNorm
 from ..fitting.refine import find_best
 from ..inference.calibration import measure_calibration
 
-if TYPE_CHECKING:
-    from .classifier import DDLClassifier
+Fitted = Any  # a DDLClassifier, whose file imports this one
 
 GOOD, WARNING, UNKNOWN = "good", "warning", "unknown"
 
@@ -145,14 +144,14 @@ def find_positions(classes: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.in
     return np.array([places.get(label, -1) for label in labels.tolist()], np.intp)
 
 
-def summarise(model: DDLClassifier, seen: Evaluation | None = None) -> Summary:
+def summarise(model: Fitted, seen: Evaluation | None = None) -> Summary:
     """Return the summary of a fitted model, with what it makes of some samples."""
     error, source = _estimate_error(model, seen)
     checks = [check(model, seen) for check in _CHECKS]
     return Summary(_list_facts(model), error, source, [check for check in checks if check is not None])
 
 
-def _list_facts(model: DDLClassifier) -> dict[str, str]:
+def _list_facts(model: Fitted) -> dict[str, str]:
     coder, alpha = type(model.sparse_coder_).__name__, getattr(model.sparse_coder_, "alpha", None)
     budget = f"at most {model.n_nonzero_coefs_} per sample"
     facts = {
@@ -172,7 +171,7 @@ def _list_facts(model: DDLClassifier) -> dict[str, str]:
     return facts
 
 
-def _estimate_error(model: DDLClassifier, seen: Evaluation | None) -> tuple[float | None, str]:
+def _estimate_error(model: Fitted, seen: Evaluation | None) -> tuple[float | None, str]:
     """Return the best estimate of the error on new samples, and where it comes from."""
     if seen is not None and seen.labels is not None:
         return float(1 - np.mean(seen.is_right)), f"of {len(seen.X):,} given samples"
@@ -187,7 +186,7 @@ def _estimate_error(model: DDLClassifier, seen: Evaluation | None) -> tuple[floa
     return (error, "of training samples, coded like new ones") if np.isfinite(error) else (None, "")
 
 
-def _check_gap(model: DDLClassifier, seen: Evaluation | None) -> Check | None:
+def _check_gap(model: Fitted, seen: Evaluation | None) -> Check | None:
     name, (error, source) = "Overfitting", _estimate_error(model, seen)
     if hasattr(model, "refinement_"):
         learned = find_best(model.refinement_).training_error
@@ -203,7 +202,7 @@ def _check_gap(model: DDLClassifier, seen: Evaluation | None) -> Check | None:
     return Check(name, WARNING, finding, remedy) if error - learned > _LARGE_GAP else Check(name, GOOD, finding)
 
 
-def _check_atoms(model: DDLClassifier, seen: Evaluation | None) -> Check | None:
+def _check_atoms(model: Fitted, seen: Evaluation | None) -> Check | None:
     # The stored codes are those of the joint fit: refinement has changed the dictionary since.
     known = None if hasattr(model, "refinement_") else getattr(model, "codes_", None)
     codes = known if seen is None else seen.codes
@@ -219,7 +218,7 @@ def _check_atoms(model: DDLClassifier, seen: Evaluation | None) -> Check | None:
     return Check("Unused atoms", WARNING, finding, remedy)
 
 
-def _check_classes(model: DDLClassifier, _: Evaluation | None) -> Check | None:
+def _check_classes(model: Fitted, _: Evaluation | None) -> Check | None:
     if model.is_multilabel_:
         return None
     smallest = int(model.class_prior_.argmin())
@@ -239,7 +238,7 @@ def _check_classes(model: DDLClassifier, _: Evaluation | None) -> Check | None:
     return Check("Class sizes", GOOD, finding)
 
 
-def _check_calibration(model: DDLClassifier, seen: Evaluation | None) -> Check | None:
+def _check_calibration(model: Fitted, seen: Evaluation | None) -> Check | None:
     if model.is_multilabel_:
         return None
     remedy = "Use scikit-learn's CalibratedClassifierCV(method='temperature'), or refine the model (refine='auto')."
@@ -258,12 +257,12 @@ def _check_calibration(model: DDLClassifier, seen: Evaluation | None) -> Check |
     return Check("Calibration", WARNING, f"{finding} The model is {direction}.", remedy)
 
 
-def is_calibrated(model: DDLClassifier) -> bool:
+def is_calibrated(model: Fitted) -> bool:
     """Return whether a temperature was fitted to samples that the search for settings held out."""
     return bool(getattr(model, "search_", None)) and np.isfinite(model.search_[-1].temperature)
 
 
-def _check_baseline(model: DDLClassifier, seen: Evaluation | None) -> Check | None:
+def _check_baseline(model: Fitted, seen: Evaluation | None) -> Check | None:
     name = "Logistic regression"
     if model.is_multilabel_:
         return None
@@ -292,7 +291,7 @@ def _check_baseline(model: DDLClassifier, seen: Evaluation | None) -> Check | No
 
 
 def _predict_linearly(
-    model: DDLClassifier, X: Floats, labels: NDArray[np.intp], training: tuple[Floats, NDArray[Any]] | None
+    model: Fitted, X: Floats, labels: NDArray[np.intp], training: tuple[Floats, NDArray[Any]] | None
 ) -> tuple[NDArray[np.intp], str]:
     """Return predictions of a logistic regression that has not seen the sample, and what it has learned from."""
     linear = make_pipeline(StandardScaler(), LogisticRegression())
@@ -310,7 +309,7 @@ def _thin_out(n_samples: int, n_products: int) -> NDArray[np.intp]:
     return np.arange(0, n_samples, -(-n_samples // n_rows))
 
 
-def _check_training_data(model: DDLClassifier, seen: Evaluation | None) -> Check | None:
+def _check_training_data(model: Fitted, seen: Evaluation | None) -> Check | None:
     if seen is None or seen.labels is None:
         return None
     if is_training_data(model, seen.X):
@@ -319,7 +318,7 @@ def _check_training_data(model: DDLClassifier, seen: Evaluation | None) -> Check
     return Check("Training data", GOOD, "The given samples are not the training samples as a whole.")
 
 
-def is_training_data(model: DDLClassifier, X: Floats) -> bool:
+def is_training_data(model: Fitted, X: Floats) -> bool:
     """Return whether X are the training samples, in any order, as the scaling learned from them tells.
 
     Models without scaling, and parts of the training samples, are not recognised.
@@ -335,7 +334,7 @@ def is_training_data(model: DDLClassifier, X: Floats) -> bool:
     return False
 
 
-def _check_scales(model: DDLClassifier, _: Evaluation | None) -> Check | None:
+def _check_scales(model: Fitted, _: Evaluation | None) -> Check | None:
     priors, share = model.priors_, model.history_[-1].floor_share
     n_low = int(np.sum(model.class_cost_ <= priors.cost_floor * (1 + _SAME_NUMBERS))) if priors.cost_floor else 0
     if share > _MANY_AT_FLOOR or n_low:
@@ -352,7 +351,7 @@ def _check_scales(model: DDLClassifier, _: Evaluation | None) -> Check | None:
     return Check("Floors and priors", GOOD, finding)
 
 
-def _check_end(model: DDLClassifier, _: Evaluation | None) -> Check | None:
+def _check_end(model: Fitted, _: Evaluation | None) -> Check | None:
     if hasattr(model, "refinement_"):
         best, last = find_best(model.refinement_), model.refinement_[-1]
         if np.isfinite(best.validation_cost) and best.epoch == last.epoch:
@@ -365,7 +364,7 @@ def _check_end(model: DDLClassifier, _: Evaluation | None) -> Check | None:
     return Check("Training length", WARNING, finding, "Raise max_iter.")
 
 
-_CHECKS: tuple[Callable[[Any, Evaluation | None], Check | None], ...] = (
+_CHECKS: tuple[Callable[[Fitted, Evaluation | None], Check | None], ...] = (
     _check_training_data,
     _check_gap,
     _check_baseline,
