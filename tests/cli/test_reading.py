@@ -554,10 +554,10 @@ def test_columns_can_be_left_out(tmp_path):
         samples = read_data(path, ignore=ignore)
         assert samples.feature_names == ["a", "b"]
         assert samples.X.tolist() == [[1, 2], [3, 4]]
-    with pytest.raises(DataError, match="no column 'idd' among its 5; .*did you mean 'id'"):
+    with pytest.raises(DataError, match=r"no column 'idd' among its 5; .*did you mean 'id'"):
         read_data(path, ignore=["idd"])
     np.save(tmp_path / "a.npy", X)
-    with pytest.raises(DataError, match="only tables .* have a column to ignore"):
+    with pytest.raises(DataError, match=r"only tables .* have a column to ignore"):
         read_data(tmp_path / "a.npy", ignore=["0"])
 
 

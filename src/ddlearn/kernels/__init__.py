@@ -5,7 +5,6 @@ logger "ddlearn", whose warnings Python prints on stderr unless logging is set u
 """
 
 import logging
-import multiprocessing
 
 from numba.core import event
 
@@ -16,7 +15,7 @@ class _CompilationNotice(event.Listener):
     def on_start(self, event):
         if not self.has_spoken and event.data["dispatcher"].py_func.__module__.startswith(__name__):
             self.has_spoken = True
-            if multiprocessing.parent_process() is None:  # workers compile the same
+            if logging.makeLogRecord({}).processName == "MainProcess":  # worker processes compile the same
                 logging.getLogger("ddlearn").warning("Compiling (first run only, up to a minute) ...")
 
     def on_end(self, event):

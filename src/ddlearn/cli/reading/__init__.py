@@ -91,9 +91,9 @@ def read_data(
     Returns
     -------
     Samples
-        Values of a text table are float64; parquet and arrays keep float32 and float64; pixels are from 0 (black) to 1 (white).  NaN
-        stays NaN.  Dask arrays have chunks of at most 65536 rows, none of which spans two files; labels of parts that
-        are text stay text, even if they look like numbers.
+        Values of a text table are float64; parquet and arrays keep float32 and float64; pixels are from 0 (black) to 1
+        (white).  NaN stays NaN.  Dask arrays have chunks of at most 65536 rows, none of which spans two files; labels
+        of parts that are text stay text, even if they look like numbers.
 
     Raises
     ------

@@ -141,7 +141,7 @@ def _check_number_column(path: Path, field: Any) -> np.dtype:
 
     if not (types.is_integer(field.type) or types.is_floating(field.type) or types.is_boolean(field.type)):
         raise DataError(
-            f"{path}, column {field.name!r} holds {field.type}, not numbers. If these are the labels, give "
-            f"--label-column {field.name!r}; if it is no feature, leave it out by --ignore {field.name!r}."
+            f"{path}, column {field.name!r} holds {field.type}, not numbers: give --label-column "
+            f"{field.name!r} if these are the labels, or leave the column out by --ignore {field.name!r}."
         )
     return to_float_dtype(np.dtype(field.type.to_pandas_dtype()))

@@ -162,7 +162,7 @@ def _explain_csv_error(path: Path, layout: _Layout, error: ValueError) -> DataEr
     remedy = (
         "write numbers with a decimal point, and without commas between thousands."
         if re.fullmatch(r"[+-]?[\d.]*\d,[\d.,]+", text)
-        else f"if these are the labels, give --label-column {name}; if it is no feature, leave it out by --ignore {name}."
+        else f"give --label-column {name} if these are the labels, or leave the column out by --ignore {name}."
     )
     return DataError(
         f"{path}, row {line - 1 - layout.n_skipped} (line {line} of the file), column {name}: {text!r} is not a "
