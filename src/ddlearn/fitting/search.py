@@ -33,8 +33,8 @@ from ..losses import count_errors
 from .convex import Decays, train_on_codes
 from .data import Labels, TrainingSet, collect_labels, fetch_candidates, index_classes
 from .gradient import SoftmaxCost, TaskGradient
-from .loop import FitSettings
 from .refine import Refinement, Refiner
+from .steps import FitSettings
 
 _SEED = 0
 _N_FOLDS = 4
@@ -174,28 +174,30 @@ class SettingsSearch:
         rows = list(_cut(collect_labels(training)))
         self.views = [self._scale(training, rows, scaling, n_components, draw_init) for scaling in scalings if rows]
         self.tried: dict[_Setting, _Trial] = {}
-        self.refined: list[_Trial] = []
+        self.refined: dict[_Setting, _Trial] = {}
         self.coded: dict[tuple[int, int], list[_Coded]] = {}  # by view and coder
 
-    def run(self) -> Found | None:
+    def run(self, on_trial: Callable[[SearchRecord], None] = lambda record: None) -> Found | None:
         """Try settings until none near the best is better; without enough samples there are none."""
         if not self.views:
             return None
+        self.on_trial = on_trial
         first = min((self._follow_path(position, 0) for position in range(len(self.views))), key=self._try)
         others = [self._follow_path(first.view, cost) for cost in range(1, len(self.costs))]
-        best = self._decide([self._improve(setting) for setting in (first, *others)], first)
+        best = self._decide([self._improve(setting) for setting in (first, *others)])
         refiner = clone(self.refiner).set_params(
-            epochs=best.record.epochs,
+            epochs=best.record.epochs if self.refiner.epochs is None else self.refiner.epochs,
             weight_decay=best.record.weight_decay,
             linear_decay=best.record.linear_decay,
             cost=self.costs[best.setting.cost].name,
         )
+        others = [trial.record for trial in (*self.tried.values(), *self.refined.values()) if trial is not best]
         return Found(
             self.views[best.setting.view].scaling,
             self.views[best.setting.view].coders[best.setting.coder],
             refiner,
             None if self.settings.is_multilabel else best.record.temperature,
-            [trial.record for trial in (*self.tried.values(), *self.refined) if trial is not best] + [best.record],
+            [*others, best.record],
         )
 
     def _follow_path(self, view: int, cost: int) -> _Setting:
@@ -242,23 +244,27 @@ class SettingsSearch:
             self.tried[setting] = self._judge(setting, view.folds, scores, 0, start)
         return float(self.tried[setting].losses.mean())
 
-    def _decide(self, finalists: list[_Setting], first: _Setting) -> _Trial:
-        """Return the best finalist, refined or not."""
-        import os
-        mode = os.environ.get("MODE", "min")
-        if "first" in mode and first not in finalists:
-            finalists = [first, *finalists]
+    def _decide(self, finalists: list[_Setting]) -> _Trial:
+        """Return the best finalist, refined or not, unless a linear classifier is nearly as good."""
         trials = [self._refine(setting) for setting in finalists]
-        if self.refiner.epochs is None and not "no0" in mode:
-            n_judged = len(trials[0].losses)
-            trials += [self.tried[setting]._replace(losses=self.tried[setting].losses[:n_judged]) for setting in finalists]
-        best = trials[0]
-        for other in trials[1:]:
-            gain = best.losses - other.losses
-            margin = gain.std() / np.sqrt(len(gain)) if "se" in mode else 0.0
-            if gain.mean() > margin:
-                best = other
+        if self.refiner.epochs is None:
+            trials += [self.tried[setting] for setting in finalists]
+        n_judged = min(len(trial.losses) for trial in trials)
+        best = min(trials, key=lambda trial: float(trial.losses[:n_judged].mean()))
+        import os
+        if self.refiner.epochs is None and not self.settings.is_multilabel and float(os.environ.get("LIN","1")):
+            linear = self._make_linear()
+            self._try(linear)
+            gain = self.tried[linear].losses[:n_judged] - best.losses[:n_judged]
+            if gain.mean() < float(os.environ.get("LIN","1")) * gain.std() / np.sqrt(n_judged):
+                best = self.tried[linear]
         return best
+
+    def _make_linear(self) -> _Setting:
+        """Return the setting nearest to logistic regression of standardised features."""
+        view = min(1, len(self.views) - 1)
+        own, linear = self.refiner.decay_precisions()
+        return _Setting(view, len(self.views[view].coders) - 1, len(self.costs) - 1, max(own, _RANGES["weight_decay"][1]), linear)
 
     def _refine(self, setting: _Setting) -> _Trial:
         """Refine with a setting, without some of the folds."""
@@ -268,8 +274,7 @@ class SettingsSearch:
         decays = {"weight_decay": setting.weight_decay, "linear_decay": setting.linear_decay}
         refiner = clone(self.refiner).set_params(epochs=epochs, **decays)
         scores = [self._score_refined(fold, setting, refiner) for fold in folds]
-        trial = self._judge(setting, folds, scores, epochs, start)
-        self.refined.append(trial)
+        trial = self.refined[setting] = self._judge(setting, folds, scores, epochs, start)
         return trial
 
     def _judge(
@@ -297,6 +302,7 @@ class SettingsSearch:
             temperature,
             perf_counter() - start,
         )
+        self.on_trial(record)
         return _Trial(setting, record, losses * shares)
 
     def _score(self, fold: _Fold, coded: _Coded, setting: _Setting) -> Floats:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...parallel import PART_ROWS
+from .columns import Columns
 from .samples import DataError, as_data_error
 
 
@@ -65,6 +66,7 @@ class LazyFile(NamedTuple):
     samples: LazyArray
     labels: LazyArray | None = None
     feature_names: list[str] | None = None
+    columns: Columns | None = None  # of a table
 
 
 def cut_rows(
