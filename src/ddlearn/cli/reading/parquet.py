@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from ...parallel import PART_ROWS
 from .arrays import to_float_dtype
-from .labels import TextLabels, find_label_column
+from .labels import TextLabels, check_texts, find_label_column
 from .lazy_arrays import LazyArray, LazyChunk, LazyFile
-from .samples import DataError, Samples, require
+from .samples import DataError, Samples, check_size, require
 
 
 class _Layout(NamedTuple):
@@ -30,13 +30,14 @@ def read_parquet(path: Path, has_labels: bool, label_column: str | None, n_featu
     """Read a table into one array of float32, or of float64 if a column needs it, one record batch at a time."""
     with _open_parquet(path) as table:
         layout = _inspect_columns(path, table.schema_arrow, has_labels, label_column, n_features)
+        check_size(path, (table.metadata.num_rows, len(layout.features)), layout.dtype.itemsize, "use parts, or .npy")
         X = _read_features(table, layout)
         labels = TextLabels()
         if layout.label is not None:
             for column in _read_column(table, layout.names, layout.label):
                 labels.add(_to_texts(column))
     names = [layout.names[column] for column in layout.features]
-    return Samples(X, None if layout.label is None or not len(X) else labels.finish(), names)
+    return Samples(X, None if layout.label is None or not len(X) else labels.finish(path), names)
 
 
 def inspect_parquet(path: Path, has_labels: bool, label_column: str | None, n_features: int | None) -> LazyFile:
@@ -120,7 +121,9 @@ def _load_labels(path: Path, layout: _Layout, groups: list[int]) -> NDArray[Any]
         columns = _read_column(table, layout.names, layout.label, groups)
         if is_number:
             return np.concatenate([column.to_numpy(zero_copy_only=False) for column in columns])
-        return np.array([text.strip() for column in columns for text in _to_texts(column)])
+        texts = [text.strip() for column in columns for text in _to_texts(column)]
+        check_texts(path, texts)
+        return np.array(texts)
 
 
 def _to_texts(column: Any) -> Iterator[str]:

@@ -15,6 +15,7 @@ from .samples import DataError, Samples, check_size, name_column, require
 TEXT_TABLES = (".csv", ".tsv", ".txt")
 SPARSE_SUFFIXES = (".svm", ".libsvm", ".svmlight")
 _LONGEST_LINE = 2**24
+_MOST_COLUMNS = 100_000  # the parser takes some 10 KB for each
 _CSV_PLACE = re.compile(r"In CSV column #(\d+): Row #(\d+): .*?invalid value '(.*)'", re.DOTALL)
 
 
@@ -32,6 +33,8 @@ def read_csv(path: Path, has_labels: bool, label_column: str | None, n_features:
     """Stream a text table into one float32 array."""
     reader = require("pyarrow.csv", path, "cli")
     layout = _inspect_csv(path)
+    if layout.n_columns > _MOST_COLUMNS:
+        raise DataError(f"{path} has {layout.n_columns:,} columns, more than {_MOST_COLUMNS:,}: use .npy or .npz.")
     label = find_label_column(path, layout.names, layout.n_columns, has_labels, label_column, n_features)
     features = [column for column in range(layout.n_columns) if column != label]
     X = np.empty((_count_lines(path), len(features)), np.float32)  # memory is allocated only when rows are written
@@ -51,7 +54,7 @@ def read_csv(path: Path, has_labels: bool, label_column: str | None, n_features:
     if n_rows == 0:
         raise DataError(f"{path} has a header, but no rows.")
     names = None if layout.names is None else [layout.names[column] for column in features]
-    return Samples(X[:n_rows], None if label is None else labels.finish(), names)
+    return Samples(X[:n_rows], None if label is None else labels.finish(path), names)
 
 
 def read_svmlight(path: Path, n_features: int | None) -> Samples:
@@ -60,7 +63,7 @@ def read_svmlight(path: Path, n_features: int | None) -> Samples:
 
     # As in LIBSVM, features are counted from 1, unless one has the number 0.
     X, y = load_svmlight_file(str(path), n_features=n_features, dtype=np.float32)
-    check_size(path, X.shape, X.dtype.itemsize, "most of it zeros: choose fewer features")
+    check_size(path, X.shape, X.dtype.itemsize, "most of them are zeros, choose fewer features")
     return Samples(X.toarray(), to_labels(np.asarray(y), str(path)))
 
 
