@@ -19,8 +19,8 @@ last place that came in in use: from the second on, those have an index above ze
 """
 
 import numpy as np
-from numba import njit
 
+from . import njit
 from .codes import square_vector
 
 
