@@ -1,8 +1,9 @@
 """Compiled arithmetic, in Numba.
 
-Compiled code is kept on disk, so only the first run on a machine has to wait for it.  That run is told so, once, by the
-logger "ddlearn" at level INFO.  Where nothing can be kept (a read-only package and no home, as in many containers), or
-what was kept is damaged, kernels are compiled again, and a warning says so, once.
+Compiled code is kept on disk, so only the first run on a machine has to wait for it.  That run says so, once, by the
+logger "ddlearn", whose warnings Python prints on stderr unless logging is set up otherwise.  Where nothing can be kept
+(a read-only package and no home, as in many containers), every process compiles, and says so once.  What was kept and
+is damaged is compiled again.
 """
 
 import logging
@@ -22,10 +23,10 @@ class _Notices(event.Listener):
         self.has_announced = self.has_warned = False
 
     def on_start(self, event):
-        dispatcher = event.data["dispatcher"]
-        if not self.has_announced and dispatcher.py_func.__module__.startswith(__name__):
+        if not self.has_announced and event.data["dispatcher"].py_func.__module__.startswith(__name__):
             self.has_announced = True
-            _LOG.info("Compiling for this machine: the first run only.")
+            if logging.makeLogRecord({}).processName == "MainProcess":  # worker processes compile the same
+                _LOG.warning("Compiling (first run only, up to a minute) ...")
 
     def on_end(self, event):
         pass

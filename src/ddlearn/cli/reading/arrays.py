@@ -106,6 +106,8 @@ def _inspect_member(path: Path, archive: zipfile.ZipFile, name: str) -> LazyArra
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     with archive.open(f"{name}.npy") as member:
         shape, _, dtype = readers[np.lib.format.read_magic(member)](member)
+    if dtype.hasobject:
+        raise DataError(f"{path}, array {name!r} holds Python objects, which are never read: save {name}.astype(str).")
     chunk = LazyChunk(path, 0, shape, partial(_load_member, path, name))
     return LazyArray(f"{path}, array {name!r}", shape, dtype, [chunk])
 

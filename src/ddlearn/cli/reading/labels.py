@@ -11,38 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .samples import DataError, as_data_error, check_magic, check_regular, suggest
+from .samples import DataError, as_data_error, check_magic, check_regular
 
-LABEL_COLUMNS = ("label", "labels", "class", "target", "y")  # unless another column is given
 _LONGEST_LABEL = 1000  # characters; all labels take the space of the longest
 _INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})(\.0*)?")  # not 007, which is a name, nor 20 digits, which overflow
 _DECIMAL = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d*)?")
-
-
-def find_label_column(
-    path: Path,
-    names: list[str] | None,
-    n_columns: int,
-    has_labels: bool,
-    label_column: str | None,
-    n_features: int | None,
-) -> int | None:
-    """Return the number of the label column of a table, or None if it has none."""
-    if label_column is None:
-        if not has_labels or n_columns == n_features:
-            return None
-        return next((number for number, name in enumerate(names or []) if name.lower() in LABEL_COLUMNS), n_columns - 1)
-    if names and label_column in names:
-        return names.index(label_column)
-    if label_column == "last":
-        return n_columns - 1
-    if re.fullmatch(r"-?\d+", label_column) and -n_columns <= int(label_column) < n_columns:
-        return int(label_column) % n_columns
-    known = f"; its columns are {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}" if names else ""
-    raise DataError(
-        f"{path} has no column {label_column!r} among its {n_columns}{known}. Give a column by its name, its number "
-        f"from 0, or 'last'{suggest(label_column, names or [])}"
-    )
 
 
 def to_labels(array: NDArray[Any], place: str) -> NDArray[Any]:

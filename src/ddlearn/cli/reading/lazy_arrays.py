@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...parallel import PART_ROWS
+from .columns import Columns
 from .samples import DataError, as_data_error, check_size
 
 _MOST_CHUNKS = 10**6  # of an array; a few bytes of metadata can claim any number of rows
@@ -68,6 +69,7 @@ class LazyFile(NamedTuple):
     samples: LazyArray
     labels: LazyArray | None = None
     feature_names: list[str] | None = None
+    columns: Columns | None = None  # of a table
 
 
 def cut_rows(

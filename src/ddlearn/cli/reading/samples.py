@@ -34,6 +34,12 @@ class Samples(NamedTuple):
         Names of the samples: the files of a folder of images.
     broken : list of tuple of str
         Name of each image that could not be read and was skipped, and the reason.
+    label_name : str or None
+        The column of a table that holds the labels: its name, or without a header its number.
+    is_guessed : bool
+        Whether that column was taken only because it is the last.
+    notes : list of str
+        What the user should know of how the source was read.
 
     Examples
     --------
@@ -48,6 +54,9 @@ class Samples(NamedTuple):
     image_shape: tuple[int, ...] | None = None
     sample_names: list[str] | None = None
     broken: Sequence[tuple[str, str]] = ()
+    label_name: str | None = None
+    is_guessed: bool = False
+    notes: Sequence[str] = ()
 
 
 class DataError(ValueError):
