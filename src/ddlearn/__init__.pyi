@@ -34,7 +34,6 @@ from .coding.jitter import Jitter as Jitter
 from .coding.printed import PrintedCoding as PrintedCoding
 from .coding.robust import Robustness as Robustness
 from .coding.scaling import SCALINGS as SCALINGS
-from .coding.scaling import Pairs as Pairs
 from .coding.scaling import Scaling as Scaling
 from .coding.scaling import Standard as Standard
 from .coding.scaling import Transformed as Transformed

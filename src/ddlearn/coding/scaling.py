@@ -290,7 +290,6 @@ class Standard(Scaling):
     """
 
     keeps_images = False
-    _n_groups = 1  # of features beside the constant, of equal energy
 
     def __init__(
         self,
@@ -314,7 +313,7 @@ class Standard(Scaling):
             raise ValueError("scale='standard' cannot be learned from 1 sample: begin with more, or use scale='unit'.")
         deviation = np.sqrt(moments.deviations / np.maximum(moments.n_known, 1))
         deviation[deviation <= _ROUNDING_ERRORS * moments.eps * np.hypot(moments.mean, deviation)] = 0
-        return type(self)(self.constant, mean=moments.mean, deviation=deviation)
+        return Standard(self.constant, mean=moments.mean, deviation=deviation)
 
     def warn_of_outliers(self, parts: Parts[Rows], n_samples: int) -> None:
         X, _ = take_some(parts, n_samples)
@@ -339,14 +338,10 @@ class Standard(Scaling):
         return n_features + (self.constant > 0)
 
     @property
-    def _whole(self) -> float:
-        """The root of the energy of all groups of features, the constant among them, where that of the others is 1."""
-        return float(np.sqrt(self._n_groups + self.constant**2))
-
-    @property
     def _norm(self) -> float:
-        """What a feature is divided by after its deviation."""
-        return float(np.sqrt(max(int(np.count_nonzero(self.deviation)), 1))) * self._whole
+        """The root of F (1 + kappa^2)."""
+        n_varying = max(int(np.count_nonzero(self.deviation)), 1)
+        return float(np.sqrt(n_varying * (1 + self.constant**2)))
 
     def apply(self, X: Floats, sizes: Floats | None = None) -> Floats:
         dtype, n_features = X.dtype, X.shape[1]
@@ -356,7 +351,7 @@ class Standard(Scaling):
         with np.errstate(invalid="ignore"):  # infinity times 0, which is reported later
             np.subtract(X, self.mean.astype(dtype), out=scaled[:, :n_features])
             scaled[:, :n_features] *= factor
-        scaled[:, n_features:] = self.constant / self._whole
+        scaled[:, n_features:] = self.constant / np.sqrt(1 + self.constant**2)
         return scaled
 
     def apply_to_known(self, X: Floats, is_known: Flags, sizes: Floats) -> tuple[Floats, Flags]:
@@ -371,55 +366,11 @@ class Standard(Scaling):
         return atoms[:, : len(self.deviation)] * (self.deviation * self._norm).astype(atoms.dtype)
 
 
-class Pairs(Standard):
-    r"""Standardises features like :class:`Standard`, and appends the product of each two of them and their squares.
-
-    For tables of few columns that say something together: linear classifiers of scaled samples are then quadratic ones
-    of samples.
-
-    Parameters
-    ----------
-    constant : float, default=1.0
-        The constant, relative to the root mean square of the norm of the other features; 0 for none.
-    mean, deviation : ndarray of shape (n_features,) or None, default=None
-        As for :class:`Standard`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from ddlearn import Pairs
-    >>> scaling = Pairs(mean=np.zeros(2), deviation=np.ones(2))
-    >>> scaling.apply(np.array([[1.0, 1.0]])) * np.sqrt(6)
-    array([[1.        , 1.        , 0.70710678, 1.        , 0.70710678,
-            1.41421356]])
-    """
-
-    _n_groups = 2
-
-    def count_features(self, n_features: int) -> int:
-        return super().count_features(n_features) + n_features * (n_features + 1) // 2
-
-    def apply(self, X: Floats, sizes: Floats | None = None) -> Floats:
-        scaled, n_features = super().apply(X), X.shape[1]
-        first, second = np.triu_indices(n_features)
-        # As often as it occurs among the squares of the sum.
-        factor = (np.where(first == second, 1, np.sqrt(2)) * self._whole).astype(X.dtype)
-        with np.errstate(invalid="ignore", over="ignore"):
-            scaled[:, n_features : n_features + len(first)] = scaled[:, first] * scaled[:, second] * factor
-        return scaled
-
-    def apply_to_known(self, X: Floats, is_known: Flags, sizes: Floats) -> tuple[Floats, Flags]:
-        scaled, known = super().apply_to_known(X, is_known, sizes)
-        first, second = np.triu_indices(X.shape[1])
-        known[:, X.shape[1] : X.shape[1] + len(first)] = is_known[:, first] & is_known[:, second]
-        return np.where(known, scaled, scaled.dtype.type(0)), known
-
-
 class Transformed(Scaling):
     """Scales by a transformer of scikit-learn, which is fitted to the training samples.
 
-    Where it centres the samples, nothing is put in place of the origin, as :class:`Standard` does.  Model files do not
-    hold transformers.
+    Where it centres the samples, nothing is put in place of the origin, as :class:`Standard` does.  Model files hold
+    scikit-learn's scalers, such as ``MinMaxScaler``, and no other transformers.
 
     Parameters
     ----------
@@ -493,7 +444,7 @@ def _count_strange_neighbours(scaling: Scaling, some: LocalParts[Rows]) -> int:
 
 
 UNSCALED = Unscaled()
-SCALINGS: dict[str, type[Scaling]] = {"unit": UnitNorm, "standard": Standard, "pairs": Pairs}
+SCALINGS: dict[str, type[Scaling]] = {"unit": UnitNorm, "standard": Standard}
 
 
 def resolve_scaling(scale: Any) -> Scaling:

@@ -26,7 +26,7 @@ from ..coding.jitter import resolve_jitter
 from ..coding.masked import MaskedCoder
 from ..coding.missing import check_training, has_missing
 from ..coding.robust import RobustCoder, Robustness
-from ..coding.scaling import Pairs, Scaling, Standard, UnitNorm, resolve_scaling
+from ..coding.scaling import Scaling, Standard, UnitNorm, resolve_scaling
 from ..dictionary import DICTIONARY_UPDATES, DictionaryUpdate, resolve_dictionary_update
 from ..fitting.data import TrainingFacts, TrainingSet, is_mapped
 from ..fitting.refine import CLASSIFIERS, Refiner, resolve_refiner
@@ -341,14 +341,7 @@ def list_scalings(model: Estimator, refiner: Refiner) -> list[Scaling]:
     if _is_warm(model):
         return []
     if is_auto(scale):
-        import os
-        v=os.environ.get("VIEWS","us")
-        if model.image_shape is not None: return [UnitNorm()]
-        out=[UnitNorm(), Standard()]
-        F=model.n_features_in_
-        if "p" in v and F*(F+1)//2<=1000: out.append(Pairs())
-        if "n" in v: out.append(StandardUnit())
-        return out
+        return [UnitNorm()] if model.image_shape is not None else [UnitNorm(), Standard()]
     has_open_decay = refiner.weight_decay is None or refiner.linear_decay is None
     has_open_penalty = not resolve_sparse_coder(model.sparse_coder).is_adapted
     return [resolve_scaling(scale)] if has_open_decay or has_open_penalty else []
@@ -367,7 +360,7 @@ def count_components(model: Estimator, n_labelled: int) -> int:
         if not isinstance(model.init, str) and model.init is not None:
             return len(np.atleast_2d(model.init))
         n_nonzero_coefs = check_budget(model.n_nonzero_coefs, np.iinfo(np.int32).max)
-        return max(min(n_labelled // int(__import__('os').environ.get('SPA','2')), _MOST_ATOMS), min(n_nonzero_coefs, n_labelled))
+        return max(min(n_labelled // _SAMPLES_PER_ATOM, _MOST_ATOMS), min(n_nonzero_coefs, n_labelled))
     if not isinstance(model.n_components, Integral) or model.n_components < 1:
         raise ValueError(f"n_components must be None, 'auto' or an integer of at least 1, got {model.n_components!r}.")
     return int(model.n_components)

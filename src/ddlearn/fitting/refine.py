@@ -26,6 +26,7 @@ from ..coding.encoder import Encoder
 from ..coding.jitter import Jitter, displace
 from ..coding.masked import MaskedCoder
 from ..coding.missing import fill_with_codes
+from ..inference.calibration import Calibration
 from ..kernels.gradient import normalise_rows, step_rows
 from ..losses import check_number, count_errors
 from ..parallel import map_blocks, single_threaded_blas, split_rows
@@ -66,6 +67,11 @@ class EpochRecord(NamedTuple):
         Mean cost of the held-out samples after the epoch; NaN if there are none.
     validation_error : float
         Share of the held-out samples that were misclassified.
+    validation_log_loss : float
+        Mean negative logarithm of the probability of their labels, with the temperature that suits them best; NaN for
+        multilabel targets.
+    validation_calibration_error : float
+        Expected difference between the probability of a prediction for them and how often it is right.
     seconds : float
         Duration of the epoch.
 
@@ -84,6 +90,8 @@ class EpochRecord(NamedTuple):
     training_error: float
     validation_cost: float
     validation_error: float
+    validation_log_loss: float
+    validation_calibration_error: float
     seconds: float
 
 
@@ -92,8 +100,9 @@ class Refiner(BaseEstimator):
 
     Parameters
     ----------
-    epochs : int, default=10
-        How often each training sample is seen.
+    epochs : int or None, default=None
+        How often each training sample is seen; with 0 only the classifiers are trained.  By default 10, or 0 where
+        held-out training samples say that this is better, if settings are searched for.
     cost : {"one_vs_all", "softmax"} or None, default=None
         What is lowered: the loss of the model for each class, or the cross-entropy of the classes.  By default the one
         that makes held-out training samples likelier, if settings are searched for, otherwise the first.
@@ -504,15 +513,22 @@ class Refinement:
         return count_errors(labels, self.gradient.cost.evidence(scores), self.is_multilabel, weights)
 
     def _record(self, epoch: int, model: Parameters, training: tuple[float, float], start: float) -> EpochRecord:
-        validation = float("nan"), float("nan")
+        unknown = float("nan")
+        validation = unknown, unknown, unknown, unknown
         if len(self.held_out):
             scores = self.gradient.measure(model, self._show(self.held_out, model.dictionary)).scores
             labels = self._take_labels(self.held_out)
             weights = None if self.weights is None else self.weights[self.held_out]
             n_wrong, n_counted = self._count_errors(scores, labels, weights)
             cost = float(np.average(self.gradient.cost.value(scores, labels), weights=weights))
-            validation = cost, n_wrong / (n_counted or 1)
+            validation = cost, n_wrong / (n_counted or 1), *self._measure_calibration(scores, labels)
         return EpochRecord(epoch, *training, *validation, perf_counter() - start)
+
+    def _measure_calibration(self, scores: Floats, labels: Floats) -> Calibration:
+        if self.is_multilabel:
+            return Calibration(float("nan"), float("nan"))
+        temperature = self.gradient.cost.find_temperature(scores, labels)
+        return self.gradient.cost.measure_calibration(scores, labels, temperature)
 
     def measure(self, model: Parameters) -> tuple[Floats, Floats]:
         """Return the class costs of a model and the misfits of some samples, held-out ones if there are any."""

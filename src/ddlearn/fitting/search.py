@@ -1,22 +1,25 @@
-r"""Settings from the samples: scaling, penalties on codes and classifiers (:math:`\rho`, :math:`\tau`), and the cost.
+r"""Settings from the samples: scaling, penalties on codes and classifiers (:math:`\rho`, :math:`\tau`), cost, epochs.
 
 Samples are cut into four folds.  For each, or for as many as hold enough samples, atoms are drawn from the other folds,
-and codes found for each scaling and a few strengths of the penalty on codes, which takes most of the time.  The rest
-is a convex problem (:mod:`ddlearn.fitting.convex`), which is solved for one setting after the other: for each scaling,
-from strong to weak penalties on codes as long as that lowers the criterion, which is the mean cost of the samples that
-were left out; then, with the best, for smaller and larger :math:`\rho` and :math:`\tau` likewise.
+and codes found for each scaling and a few strengths of the penalty on codes.  The rest is a convex problem
+(:mod:`ddlearn.fitting.convex`), which is solved for one setting after the other: for each scaling, from strong to weak
+penalties on codes; then, with the best, for smaller and larger :math:`\rho` and :math:`\tau`, as long as that helps.
+The first cost of refinement decides the scaling; the rest is done for each cost, and the best of each is refined, too,
+unless it is hopeless.
 
-The first cost of refinement decides the scaling; the rest is done for each cost.  Where this began and where it ended
-is then refined for a few epochs, and the probabilities of the samples that were left out decide, between costs in doubt
-for the first.  That is also where the temperature of these probabilities comes from: before refinement scores are less
-certain.
+All are compared by one criterion, the log-loss of the samples that were left out, with the temperature that suits them
+best.  Unlike the costs themselves it has the same meaning for each of them, and a single sample far from all others
+cannot decide it.  The temperature of the winner is that of the model.
+
+With few samples, the best of many settings is best by chance.  Therefore one of them goes first, which is nearly a
+logistic regression of standardised features: it is taken unless another is better by two standard errors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -66,16 +69,18 @@ class SearchRecord(NamedTuple):
     is_softmax : bool
         Whether cross-entropy was lowered; otherwise the loss of the model for each class.
     epochs : int
-        For how many epochs dictionary and classifiers were refined; 0 for all but the finalists.
+        For how many epochs dictionary and classifiers were refined.
     cost : float
-        Mean cost of a held-out sample, the criterion before refinement.
+        Mean cost of a held-out sample, by which settings are compared for multilabel targets.
     log_loss : float
-        Mean negative logarithm of the probability of a held-out label, by which finalists are compared; NaN for
-        multilabel targets.
+        Mean negative logarithm of the probability of a held-out label, by which settings are compared otherwise.
+    calibration_error : float
+        Expected difference between the probability of a prediction and how often it is right.
     error : float
         Share of the held-out samples that were misclassified.
     temperature : float
-        By what evidence is divided for the likeliest probabilities of the held-out samples; NaN for multilabel targets.
+        By what evidence is divided for the likeliest probabilities of the held-out samples.  For multilabel targets
+        this, the log-loss and the calibration error are NaN.
     seconds : float
         Duration.
 
@@ -96,6 +101,7 @@ class SearchRecord(NamedTuple):
     epochs: int
     cost: float
     log_loss: float
+    calibration_error: float
     error: float
     temperature: float
     seconds: float
@@ -112,11 +118,24 @@ class _Setting(NamedTuple):
 
 
 class _Trial(NamedTuple):
-    """A setting that was tried, and what it costs each sample that was left out."""
+    """A setting that was tried, and the criterion for each sample that was left out."""
 
     setting: _Setting
     record: SearchRecord
     losses: Floats
+
+    def mean_loss(self) -> float:
+        """Return the criterion."""
+        return float(self.losses.mean())
+
+    def is_clearly_better(self, other: _Trial) -> bool:
+        """Whether the criterion is lower by more than two standard errors of the difference."""
+        gain = other.losses - self.losses
+        return bool(gain.mean() > 2 * gain.std() / np.sqrt(len(gain)))
+
+    def of_first(self, n_samples: int) -> _Trial:
+        """Return the trial as the first samples judge it."""
+        return self._replace(losses=self.losses[:n_samples])
 
 
 class _Fold(NamedTuple):
@@ -174,7 +193,7 @@ class SettingsSearch:
         rows = list(_cut(collect_labels(training)))
         self.views = [self._scale(training, rows, scaling, n_components, draw_init) for scaling in scalings if rows]
         self.tried: dict[_Setting, _Trial] = {}
-        self.refined: dict[_Setting, _Trial] = {}
+        self.refined: list[_Trial] = []
         self.coded: dict[tuple[int, int], list[_Coded]] = {}  # by view and coder
 
     def run(self, on_trial: Callable[[SearchRecord], None] = lambda record: None) -> Found | None:
@@ -182,7 +201,7 @@ class SettingsSearch:
         if not self.views:
             return None
         self.on_trial = on_trial
-        first = min((self._follow_path(position, 0) for position in range(len(self.views))), key=self._try)
+        first = min((self._follow_path(position, 0) for position in range(len(self.views))), key=self._measure)
         others = [self._follow_path(first.view, cost) for cost in range(1, len(self.costs))]
         best = self._decide([self._improve(setting) for setting in (first, *others)])
         refiner = clone(self.refiner).set_params(
@@ -191,31 +210,29 @@ class SettingsSearch:
             linear_decay=best.record.linear_decay,
             cost=self.costs[best.setting.cost].name,
         )
-        others = [trial.record for trial in (*self.tried.values(), *self.refined.values()) if trial is not best]
+        records = [trial.record for trial in (*self.tried.values(), *self.refined)]
         return Found(
             self.views[best.setting.view].scaling,
             self.views[best.setting.view].coders[best.setting.coder],
             refiner,
             None if self.settings.is_multilabel else best.record.temperature,
-            [*others, best.record],
+            [*(record for record in records if record is not best.record), best.record],
         )
 
     def _follow_path(self, view: int, cost: int) -> _Setting:
         """Return the best penalty on codes for a scaling, from strong to weak, with which codes need more time."""
-        first = _Setting(view, 0, cost, *self.refiner.decay_precisions())
-        path = [first._replace(coder=coder) for coder in range(len(self.views[view].coders))]
-        best = path[0]
-        for place, weaker in enumerate(path):
-            if self._try(weaker) < self._try(best):
+        best = _Setting(view, 0, cost, *self.refiner.decay_precisions())
+        for coder in range(1, len(self.views[view].coders)):
+            weaker = best._replace(coder=coder)
+            if self._measure(best) > self._measure(weaker):
                 best = weaker
-            elif place > best.coder + 1:
+            elif coder > best.coder + 1:
                 break  # two in a row are no better
         return best
 
     def _improve(self, best: _Setting) -> _Setting:
         """Return the best setting that smaller and larger decays lead to."""
         open_names = [name for name in _RANGES if getattr(self.refiner, name) is None]
-        self._try(best)
         for _ in range(_MAX_ROUNDS):
             before = best
             for name in open_names:
@@ -228,43 +245,48 @@ class SettingsSearch:
         """Return the setting with a smaller or larger decay, as long as that lowers the cost."""
         smallest, largest = _RANGES[name]
         for factor in (1 / _FACTOR, _FACTOR):
-            while smallest <= (moved := getattr(setting, name) * factor) <= largest:
-                neighbour = setting._replace(**{name: moved})
-                if self._try(neighbour) >= self._try(setting):
+            # Rounded, so that the way back leads to what has been tried.
+            while smallest <= (moved := float(f"{getattr(setting, name) * factor:.6g}")) <= largest:
+                changed: dict[str, Any] = {name: moved}
+                neighbour = setting._replace(**changed)
+                if self._measure(neighbour) >= self._measure(setting):
                     break
                 setting = neighbour
         return setting
 
-    def _try(self, setting: _Setting) -> float:
+    def _measure(self, setting: _Setting) -> float:
         """Return the criterion for a setting without refinement."""
+        return self._try(setting).mean_loss()
+
+    def _try(self, setting: _Setting) -> _Trial:
+        """Train with a setting, without one of the folds after the other."""
         if setting not in self.tried:
             start, view = perf_counter(), self.views[setting.view]
             coded = self._encode(setting)
             scores = [self._score(*pair, setting) for pair in zip(view.folds, coded, strict=True)]
             self.tried[setting] = self._judge(setting, view.folds, scores, 0, start)
-        return float(self.tried[setting].losses.mean())
+        return self.tried[setting]
 
     def _decide(self, finalists: list[_Setting]) -> _Trial:
-        """Return the best finalist, refined or not, unless a linear classifier is nearly as good."""
-        trials = [self._refine(setting) for setting in finalists]
-        if self.refiner.epochs is None:
-            trials += [self.tried[setting] for setting in finalists]
-        n_judged = min(len(trial.losses) for trial in trials)
-        best = min(trials, key=lambda trial: float(trial.losses[:n_judged].mean()))
-        import os
-        if self.refiner.epochs is None and not self.settings.is_multilabel and float(os.environ.get("LIN","1")):
-            linear = self._make_linear()
-            self._try(linear)
-            gain = self.tried[linear].losses[:n_judged] - best.losses[:n_judged]
-            if gain.mean() < float(os.environ.get("LIN","1")) * gain.std() / np.sqrt(n_judged):
-                best = self.tried[linear]
-        return best
+        """Return the best finalist, refined or not, or the linear classifier if that may be as good."""
+        unrefined = [self._try(setting) for setting in finalists]
+        leader = min(unrefined, key=_Trial.mean_loss)
+        refined = [self._refine(trial.setting) for trial in unrefined if not leader.is_clearly_better(trial)]
+        if self.refiner.epochs is not None:
+            return min(refined, key=_Trial.mean_loss)
+        n_judged = len(refined[0].losses)
+        linear = self._try(self._make_linear()).of_first(n_judged)
+        best = min(refined + [trial.of_first(n_judged) for trial in unrefined], key=_Trial.mean_loss)
+        return best if best.is_clearly_better(linear) else linear
 
     def _make_linear(self) -> _Setting:
-        """Return the setting nearest to logistic regression of standardised features."""
-        view = min(1, len(self.views) - 1)
+        """Return what is nearest to logistic regression: hardly penalised codes of standardised features."""
+        standard = (place for place, view in enumerate(self.views) if isinstance(view.scaling, Standard))
+        view = next(standard, 0)
         own, linear = self.refiner.decay_precisions()
-        return _Setting(view, len(self.views[view].coders) - 1, len(self.costs) - 1, max(own, _RANGES["weight_decay"][1]), linear)
+        if self.refiner.weight_decay is None:
+            own = _RANGES["weight_decay"][1]
+        return _Setting(view, len(self.views[view].coders) - 1, len(self.costs) - 1, own, linear)
 
     def _refine(self, setting: _Setting) -> _Trial:
         """Refine with a setting, without some of the folds."""
@@ -274,7 +296,8 @@ class SettingsSearch:
         decays = {"weight_decay": setting.weight_decay, "linear_decay": setting.linear_decay}
         refiner = clone(self.refiner).set_params(epochs=epochs, **decays)
         scores = [self._score_refined(fold, setting, refiner) for fold in folds]
-        trial = self.refined[setting] = self._judge(setting, folds, scores, epochs, start)
+        trial = self._judge(setting, folds, scores, epochs, start)
+        self.refined.append(trial)
         return trial
 
     def _judge(
@@ -283,12 +306,17 @@ class SettingsSearch:
         """Judge the scores of the samples that are left out of some folds."""
         cost, view, is_multilabel = self.costs[setting.cost], self.views[setting.view], self.settings.is_multilabel
         scores, labels = np.concatenate(scores_of_folds), np.concatenate([fold.labels_left_out for fold in folds])
-        weights = np.concatenate([np.ones(len(fold.labels_left_out)) if fold.weights_left_out is None else fold.weights_left_out for fold in folds])
-        shares = weights / (weights.mean() or 1.0)
+        given = [fold.weights_left_out for fold in folds if fold.weights_left_out is not None]
+        weights = np.concatenate(given) if given else np.ones(len(labels))
+        weights = weights / weights.mean()
         n_wrong, n_counted = count_errors(labels, cost.evidence(scores), is_multilabel, weights)
-        temperature = np.nan if is_multilabel else cost.find_temperature(scores, labels)
-        costs = cost.value(scores, labels)
-        losses = costs if is_multilabel else cost.log_loss(scores, labels, temperature)
+        losses = costs = cost.value(scores, labels)
+        temperature = log_loss = calibration_error = np.nan
+        if not is_multilabel:
+            temperature = cost.find_temperature(scores, labels)
+            losses = cost.log_loss(scores, labels, temperature)
+            log_loss = float(np.mean(losses * weights))
+            calibration_error = cost.measure_calibration(scores, labels, temperature).calibration_error
         record = SearchRecord(
             isinstance(view.scaling, Standard),
             float(getattr(view.coders[setting.coder], "alpha", np.nan)),
@@ -296,14 +324,15 @@ class SettingsSearch:
             setting.linear_decay,
             isinstance(cost, SoftmaxCost),
             epochs,
-            float(np.mean(costs * shares)),
-            np.nan if is_multilabel else float(np.mean(losses * shares)),
+            float(np.mean(costs * weights)),
+            log_loss,
+            calibration_error,
             n_wrong / (n_counted or 1),
             temperature,
             perf_counter() - start,
         )
         self.on_trial(record)
-        return _Trial(setting, record, losses * shares)
+        return _Trial(setting, record, losses * weights)
 
     def _score(self, fold: _Fold, coded: _Coded, setting: _Setting) -> Floats:
         """Learn from a fold, and return the scores of the samples that are left out."""
