@@ -20,8 +20,11 @@ from typing import Annotated, Any, Literal, NamedTuple
 import typer
 from rich.markup import escape
 
-ALIASES = {"random_state": "seed", "n_jobs": "jobs"}  # shorter names
-OWN_DEFAULTS = {"n_jobs": -1}  # a program usually has the machine to itself
+ALIASES = {"random_state": "seed", "n_jobs": "jobs", "refine": "epochs"}  # shorter names
+# A program usually has the machine to itself, and whoever repeats a command expects the same result.
+OWN_DEFAULTS = {"n_jobs": -1, "random_state": 0}
+# The options of the model that --help shows; --help-all shows them all.
+_BASIC = {"n_components", "scale", "class_weight", "refine", "inference", "unlabeled", "n_jobs", "random_state"}
 NO_OPTIONS = frozenset({"warm_start", "verbose"})  # without a meaning on the command line
 
 _NESTED = "__"  # separates the names of nested parameters in scikit-learn's set_params
@@ -114,13 +117,32 @@ def make_option(parameter: Parameter) -> inspect.Parameter:
         *names,
         parser=parser,
         metavar=metavar,
-        help=escape(parameter.description),
+        help=escape(_shorten(parameter.description)),
         show_default=False if parameter.default is None else str(parameter.default),
         rich_help_panel="Model (the parameters of DDLClassifier)",
+        hidden=parameter.name not in _BASIC,
     )
     return inspect.Parameter(
         parameter.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[type_ | None, option]
     )
+
+
+def _shorten(text: str) -> str:
+    """Return the first sentence."""
+    return text.split(". ")[0].rstrip(".") + "."
+
+
+def show_all_help(context: typer.Context, is_wanted: bool) -> None:
+    """Print the help with every option, in full, and exit."""
+    if not is_wanted:
+        return
+    parameters = read_options()
+    for option in context.command.params:
+        option.hidden = False  # type: ignore[attr-defined]
+        if option.name in parameters:
+            option.help = escape(parameters[option.name].description)  # type: ignore[attr-defined]
+    typer.echo(context.get_help())
+    raise typer.Exit
 
 
 def parse_number(text: str, words: Iterable[str] = ()) -> int | float:

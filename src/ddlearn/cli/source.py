@@ -40,8 +40,8 @@ class Source:
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="The column of a table with the labels: its name, its number from 0, or last. By default the one "
-            "that the model was fitted to, or named label, class, target or y, or else the last.",
+            help="The label column of a table: its name, its number from 0, or last. By default the one that the model "
+            "was fitted to, or one named label, class, target or y, or else the last.",
         ),
     ] = None
     ignore: Annotated[
@@ -55,14 +55,14 @@ class Source:
         typer.Option(
             metavar="HxW",
             parser=parse_size,
-            help="Scale and crop images to this height and width. By default the size of the images, or 32x32 if "
-            "sizes differ; with a model, the size that it was fitted to.",
+            help="Scale and crop images to this size. By default that of the model or of the images, or 32x32 if "
+            "sizes differ.",
         ),
     ] = None
     colour: Annotated[bool, typer.Option("--colour", help="Read images in colour instead of grey.")] = False
-    strict: Annotated[bool, typer.Option("--strict", help="Fail if an image is broken, instead of skipping it.")] = (
-        False
-    )
+    strict: Annotated[
+        bool, typer.Option("--strict", hidden=True, help="Fail if an image is broken, instead of skipping it.")
+    ] = False
 
 
 SOURCE_OPTIONS = {

@@ -96,8 +96,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     n_nonzero_coefs : int or None, default=None
         Number of atoms in a code at most, the paper's T.  By default 5, for the elastic net 256, or all atoms if there
         are fewer.
-    loss : str or Loss, default="square"
-        The classification cost: "square", "exponential", "logistic", "smooth_hinge", "softplus_hinge", or an object.
+    loss : {"square", "exponential", "logistic", "smooth_hinge", "softplus_hinge"} or Loss, default="square"
+        The classification cost.
     sparse_coder : {"omp", "ormp", "elastic_net"} or SparseCoder, default="elastic_net"
         How codes are found: two pursuits with at most T atoms, or a penalty on codes.
     coding : {"descent", "printed"} or DiscriminativeCoding, default="descent"
