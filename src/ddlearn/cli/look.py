@@ -50,11 +50,11 @@ def list_odd_columns(samples: Samples) -> list[str]:
     """Return what to tell of columns that say nothing about the classes."""
     odd, notes = find_odd_columns(samples), []
     if odd["constant"] and samples.feature_names is not None:
-        notes.append(f"{_name(odd['constant'])} the same in every row: a constant tells nothing.")
+        notes.append(f"{_name(odd['constant'])} the same value in every row, which tells nothing.")
     if odd["identifier"]:
         options = " ".join(f"--ignore {shlex.quote(name)}" for name in odd["identifier"][:_MOST_NAMES])
         notes.append(
-            f"{_name(odd['identifier'])} another whole number in every row, like an identifier, which says nothing about "
+            f"{_name(odd['identifier'])} another whole number in every row, like an identifier, which says nothing of "
             f"new samples. To leave it out: {options}"
         )
     return notes

@@ -20,7 +20,20 @@ if TYPE_CHECKING:
     from .reading import Samples
 
 _ROWS_AT_ONCE = 4096  # predicted between two updates of the progress bar
-_DATA_SUFFIXES = {".csv", ".tsv", ".txt", ".parquet", ".npz", ".npy", ".svm", ".libsvm", ".zarr", ".png", ".jpg", ".jpeg"}
+_DATA_SUFFIXES = {
+    ".csv",
+    ".tsv",
+    ".txt",
+    ".parquet",
+    ".npz",
+    ".npy",
+    ".svm",
+    ".libsvm",
+    ".zarr",
+    ".png",
+    ".jpg",
+    ".jpeg",
+}
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file written by fit.")]
 Jobs = Annotated[int, typer.Option("--jobs", "--n-jobs", help="Number of threads; -1 uses all cores.")]
@@ -74,12 +87,17 @@ def fit_model(
     return perf_counter() - begin
 
 
+def refuse_data(path: Path) -> None:
+    """Fail if what should be a model is data."""
+    if path.is_dir() or path.suffix.lower() in _DATA_SUFFIXES:
+        raise typer.BadParameter(f"{path} is data, not a model: give MODEL first and DATA second.")
+
+
 def load_model(path: Path, jobs: int) -> DDLClassifier:
     """Load a classifier with one label per sample."""
     from ..files.models import load
 
-    if path.is_dir() or path.suffix.lower() in _DATA_SUFFIXES:
-        raise typer.BadParameter(f"{path} looks like data, not like a model: give MODEL first and DATA second.")
+    refuse_data(path)
     model = load(path)
     if not hasattr(model, "components_") or getattr(model, "is_multilabel_", True):
         raise ValueError(f"{path} is not a classifier with one label per sample: use ddlearn.load in Python.")
@@ -265,6 +283,10 @@ def explain_sample(model: DDLClassifier, samples: Samples, row: int) -> dict[str
         "n_missing_features": int(np.count_nonzero(found.is_missing)),
         "explained": float(1 - np.sum(residual**2) / max(energy, np.finfo(float).tiny)),
     }
-    if label is not None and (place := int(find_positions(model.classes_, np.array([label]))[0])) not in (-1, best, second):
+    if label is not None and (place := int(find_positions(model.classes_, np.array([label]))[0])) not in (
+        -1,
+        best,
+        second,
+    ):
         facts["votes_for_label"] = votes[place]
     return facts

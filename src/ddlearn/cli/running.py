@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from .options import make_option, read_options, show_all_help
+from .options import FLAG, make_option, read_options, show_all_help
 from .source import SOURCE_OPTIONS, Source
 from .terminal import Terminal
 
@@ -21,11 +21,18 @@ INTERRUPTED = 130  # the exit code that shells use after Ctrl-C
 
 def _share(
     *,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, notes and summaries.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", hidden=True, help="Show the traceback of an error.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", metavar=FLAG, help="No progress, notes and summaries.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", metavar=FLAG, help="Print one JSON object.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", metavar=FLAG, hidden=True, help="Show the traceback of an error.")
+    ] = False,
     help_all: Annotated[
-        bool, typer.Option("--help-all", is_eager=True, callback=show_all_help, help="Show every option, in full.")
+        bool,
+        typer.Option(
+            "--help-all", metavar=FLAG, is_eager=True, callback=show_all_help, help="Show every option, in full."
+        ),
     ] = False,
 ) -> None:
     """Declare the options of all commands."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from .options import parse_size
+from .options import FLAG, parse_size
 from .terminal import Terminal
 
 if TYPE_CHECKING:
@@ -25,43 +25,41 @@ class Source:
         str,
         typer.Argument(
             metavar="DATA",
-            help="A file (.npz, .npy, .csv, .parquet, .svm), a folder of images with one sub-folder per class, a data "
-            "set such as usps:train, a Zarr store, or many files as 'parts/*.npy', in quotes.",
+            help="A file (.csv, .parquet, .npz, .npy, .svm, .zarr), a folder of images, one sub-folder per class, a "
+            "data set such as usps:train, or many files as 'parts/*.npy', in quotes.",
         ),
     ]
     labels: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="A file of labels: .npy, or .csv or .txt with one label per line; 'parts/y-*.npy' for parts.",
+            help="A file of labels: .npy, or .csv or .txt with one per line.",
         ),
     ] = None
     label_column: Annotated[
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="The label column of a table: its name, its number from 0, or last. By default the one that the model "
-            "was fitted to, or one named label, class, target or y, or else the last.",
+            help="The label column of a table: name, number or last. By default that of the model, or one named label, "
+            "class, target or y, or the last.",
         ),
     ] = None
     ignore: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="COLUMN", help="A column of a table to leave out, by its name or its number; can be repeated."
-        ),
+        typer.Option(metavar="COLUMN", help="A column of a table to leave out: name or number; can be repeated."),
     ] = None
     image_size: Annotated[
         Any,
         typer.Option(
             metavar="HxW",
             parser=parse_size,
-            help="Scale and crop images to this size. By default that of the model or of the images, or 32x32 if "
-            "sizes differ.",
+            help="Size of images: by default that of the model, or of the images, or 32x32 if sizes differ.",
         ),
     ] = None
-    colour: Annotated[bool, typer.Option("--colour", help="Read images in colour instead of grey.")] = False
+    colour: Annotated[bool, typer.Option("--colour", metavar=FLAG, help="Read images in colour.")] = False
     strict: Annotated[
-        bool, typer.Option("--strict", hidden=True, help="Fail if an image is broken, instead of skipping it.")
+        bool,
+        typer.Option("--strict", metavar=FLAG, hidden=True, help="Fail if an image is broken, instead of skipping it."),
     ] = False
 
 

@@ -41,6 +41,8 @@ def make_fit_table(facts: dict[str, Any], n_bytes: int | None = None) -> Table:
     preset = [] if facts.get("preset") is None else [f"preset {facts['preset']}"]
     settings = ", ".join([*preset, *(f"{name}={value}" for name, value in facts["settings"].items())])
     end = ", converged" if facts["converged"] else f" of {facts['max_iter']}, not converged"
+    if "refinement" in facts:
+        end = " before refinement"
     labels = "" if facts["label_column"] is None else f", labels from column {facts['label_column']!r}"
     rows = {
         "data": f"{facts['data']}: {facts['n_samples']:,} samples, {facts['n_features']:,} features, "
@@ -70,12 +72,12 @@ def make_fit_table(facts: dict[str, Any], n_bytes: int | None = None) -> Table:
     return make_facts_table("Fitted", rows)
 
 
-def make_error_tables(data: str, facts: dict[str, Any]) -> list[Any]:
-    """Return the error, a table of the classes and one of the confusions."""
+def make_error_tables(where: str, facts: dict[str, Any]) -> list[Any]:
+    """Return the error, a table of the classes and one of the confusions; ``where`` is such as "of digits"."""
     low, high = facts["error_interval"]
     summary = (
         f"[bold]Error {facts['error']:.2%}[/] (95 % interval {low:.2%} to {high:.2%}): "
-        f"{facts['n_wrong']:,} of {facts['n_samples']:,} samples of {escape(data)} are misclassified\n"
+        f"{facts['n_wrong']:,} of {facts['n_samples']:,} samples {escape(where)} are misclassified\n"
         f"Probabilities: log-loss {facts['log_loss']:.3f}, expected calibration error {facts['calibration_error']:.2%}"
     )
     table = make_table("Classes", ("class", "samples", "error", "precision", "recall", "F1"))
@@ -133,8 +135,8 @@ def make_reason_tables(facts: dict[str, Any]) -> list[Any]:
         name = escape(str(facts["classes"][place])) + (" (its label)" if is_label else "")
         evidence.add_row(name, *(f"{number:.3g}" for number in numbers), f"{facts['probability'][place]:.1%}")
     how = (
-        "The score is the sum of the votes and the intercept; evidence is what it saves in classification cost, divided "
-        "by the class cost; probabilities are their softmax."
+        "The score is the sum of votes and intercept. Evidence is the cost of the opposite score less that of the "
+        "score, divided by the class cost. Probabilities are the softmax of the evidence."
     )
     if not facts["is_direct"]:
         how += " This model adds the evidence of other views or codes of the sample, so that it differs from the score."

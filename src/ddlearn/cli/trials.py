@@ -20,7 +20,7 @@ REFERENCE = "ddlearn"  # with its defaults, which the others are compared with
 
 TestSize = Annotated[
     float | None,
-    typer.Option("--test-size", metavar="SHARE", help="Hold out this share of the samples to measure the error."),
+    typer.Option("--test-size", metavar="SHARE", help="Hold out this share of the samples, and evaluate."),
 ]
 Folds = Annotated[
     int | None, typer.Option("--cv", metavar="FOLDS", min=2, help="Measure the error by cross-validation.")
@@ -43,7 +43,9 @@ class Trial(NamedTuple):
     seconds: float  # of the fit
 
 
-def split_samples(samples: Samples, test_size: float | None, n_folds: int | None, settings: dict[str, Any]) -> list[Split]:
+def split_samples(
+    samples: Samples, test_size: float | None, n_folds: int | None, settings: dict[str, Any]
+) -> list[Split]:
     """Return one split, or one for each fold, with the classes in proportion; unlabelled samples are learned from."""
     import numpy as np
     from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold, StratifiedShuffleSplit
@@ -71,6 +73,16 @@ def split_samples(samples: Samples, test_size: float | None, n_folds: int | None
         raise typer.BadParameter(f"the samples cannot be divided like this: {error}") from None
     unlabelled = np.flatnonzero(~is_labelled)
     return [Split(np.sort(np.append(rows[learned], unlabelled)), rows[held_out]) for learned, held_out in found]
+
+
+def take_rows(samples: Samples, rows: NDArray[Any]) -> Samples:
+    """Return some of the samples."""
+    names = samples.sample_names
+    return samples._replace(
+        X=samples.X[rows],
+        labels=samples.labels[rows],  # type: ignore[index]
+        sample_names=None if names is None else [names[row] for row in rows],
+    )
 
 
 def run_trials(
@@ -120,6 +132,18 @@ def list_contenders(samples: Samples, settings: dict[str, Any]) -> dict[str, Cal
         "random forest": lambda: RandomForestClassifier(random_state=seed, n_jobs=n_jobs),
         "nearest neighbours": lambda: make_pipeline(scaler(), KNeighborsClassifier(3)),
     }
+
+
+def choose_contenders(samples: Samples, settings: dict[str, Any], names: Iterable[str]) -> dict[str, Callable[[], Any]]:
+    """Return the models of these names, or all of them; the reference is always there."""
+    from .reading.samples import suggest
+
+    known = list_contenders(samples, settings)
+    names = [REFERENCE, *names] if names else list(known)
+    for name in names:
+        if name not in known:
+            raise typer.BadParameter(f"--only {name}: the models are {', '.join(known)}{suggest(name, known)}")
+    return {name: known[name] for name in dict.fromkeys(names)}
 
 
 def compare_models(

@@ -59,9 +59,10 @@ from .settings import (
     scale_atoms,
     searches_size,
     takes_missing,
+    warn_of_marks,
 )
 from .summary import Evaluation, Summary, find_positions, summarise
-from .transformer import DictionaryTransformer
+from .transformer import DictionaryTransformer, refuse_images
 
 # The predictors of fitted models by precision, kept outside of the models, whose attributes predict must not change.
 _PREDICTORS: WeakKeyDictionary[DDLClassifier, dict[np.dtype, Predictor]] = WeakKeyDictionary()
@@ -416,12 +417,14 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 self.n_features_in_ = X.shape[1]
                 self.__dict__.pop("feature_names_in_", None)  # of an earlier fit; a Dask array has none
             else:
+                refuse_images(X)
                 X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False)
                 check_missing(self, X)
                 check_consistent_length(X, y)
                 if sample_weight is not None:
                     X, y, sample_weight = drop_weightless(X, y, sample_weight)
                 training, targets = cut_into_parts(X, y, self.unlabeled)
+                warn_of_marks(targets.classes, self.unlabeled)
             try:
                 training = training.weigh(sample_weight, self.class_weight, targets)
                 held_out = found = None
@@ -522,6 +525,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             check_mode(self, "batches")
             is_new = not hasattr(self, "components_")
             dtype = [np.float64, np.float32] if is_new else self.components_.dtype
+            refuse_images(X)
             X = validate_data(self, X, dtype=dtype, order="C", reset=is_new, ensure_all_finite=False)
             check_finite(X, 0, remedy="partial_fit takes complete samples only, so remove or impute such values")
             check_consistent_length(X, y)
@@ -619,6 +623,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     def _check_new(self, X: ArrayLike, mask: ArrayLike | None) -> tuple[Floats, Flags | None]:
         if not self._is_checked(X):
             check_is_fitted(self, "components_")
+            refuse_images(X)
             X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False, reset=False)
         return X, None if mask is None else check_mask(mask, X.shape)
 
@@ -751,7 +756,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         """
         refuse_dask(X, "explain", "explain a few of them, as X[:10].compute()")
         X, mask = self._check_new(X, mask)
-        return self._predictor(X.dtype).explain(X, mask)
+        return self._predictor(X.dtype).explain(X, mask, self.classes_)
 
     def summary(
         self,

@@ -6,6 +6,7 @@ modes cannot honour is refused.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, Literal
@@ -46,6 +47,7 @@ AUTO = "auto"  # in place of a value that is chosen
 # be learned from a sample or two.
 _SAMPLES_PER_ATOM = 2
 _MOST_ATOMS = 500
+_MANY_ATOMS = 20  # for each labelled sample
 # Default numbers of outer iterations; refinement does the rest.
 _MAX_ITER = 50
 _MAX_ITER_BEFORE_REFINEMENT = 1
@@ -165,6 +167,17 @@ def check_missing(model: Estimator, X: Any) -> None:
         raise ValueError(
             f"alignment={model.alignment!r} moves training images, which must be complete, but X contains NaN: use "
             "Alignment(training=False), or impute missing pixels."
+        )
+
+
+def warn_of_marks(classes: Any, unlabeled: Any) -> None:
+    """Warn if -1 is among several classes, by which scikit-learn marks samples without a label."""
+    if unlabeled is None and classes.dtype.kind == "i" and len(classes) > 2 and classes[0] == -1 and classes[1] >= 0:
+        warnings.warn(
+            "y contains -1, which is learned as a class of its own. If it marks samples without a label, set "
+            "unlabeled=-1.",
+            UserWarning,
+            stacklevel=4,
         )
 
 
@@ -363,6 +376,13 @@ def count_components(model: Estimator, n_labelled: int) -> int:
         return max(min(n_labelled // _SAMPLES_PER_ATOM, _MOST_ATOMS), min(n_nonzero_coefs, n_labelled))
     if not isinstance(model.n_components, Integral) or model.n_components < 1:
         raise ValueError(f"n_components must be None, 'auto' or an integer of at least 1, got {model.n_components!r}.")
+    if model.n_components > _MANY_ATOMS * n_labelled:
+        warnings.warn(
+            f"n_components={model.n_components} is more than {_MANY_ATOMS} atoms for each of the {n_labelled} labelled "
+            "samples: the fit takes long, and many atoms will be alike. Half as many atoms as samples are usual.",
+            UserWarning,
+            stacklevel=4,
+        )
     return int(model.n_components)
 
 
