@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import csv
+import errno
 import inspect
 import io
 import json
@@ -481,8 +482,8 @@ def test_columns_that_tell_nothing_are_named(tmp_path):
 
 
 def test_a_last_column_that_cannot_be_the_labels_is_refused(tmp_path):
-    rows = [f"{'ab'[i % 2]},{i % 7 + i}" for i in range(40)]
-    (tmp_path / "a.csv").write_text("kind,size\n" + "\n".join(rows))
+    rows = [f"{'ab'[i % 2]},{i % 3},{i % 7 + i}" for i in range(40)]
+    (tmp_path / "a.csv").write_text("kind,length,size\n" + "\n".join(rows))
     small = ["-o", tmp_path / "m", "--n-components", "4", "--n-nonzero-coefs", "1", *PURSUIT]
     failure = run("fit", tmp_path / "a.csv", "--ignore", "kind", *small, code=1).stderr
     assert "column 'size' was taken for the labels, since it is the last, but it has" in " ".join(failure.split())
@@ -1173,12 +1174,12 @@ def test_what_a_cluster_cannot_do_is_told_in_a_line(folder, parts, cluster, tmp_
     failure = run("fit", folder / "train.npz", *options, "--dictionary-update", "ksvd", code=1)
     assert "dictionary_update='ksvd' needs all samples in one place" in failure.stderr
     failure = run("fit", parts / "X-*.npy", *options, code=1)
-    assert "has no labels: give --labels" in failure.stderr
+    assert "a file by --labels FILE" in failure.stderr
     for number in range(2):
         np.save(tmp_path / f"X-{number}.npy", np.eye(4))
         np.save(tmp_path / f"y-{number}.npy", np.array(["a", "b", "a", "" if number else "b"]))
     failure = run("fit", tmp_path / "X-*.npy", "--labels", tmp_path / "y-*.npy", *options, code=1)
-    assert "row 7: there is no label (and 0 more rows have none)" in failure.stderr
+    assert "row 7: there is no label. Write a word" in failure.stderr
     np.save(tmp_path / "y-0.npy", np.array(["a", "b", "a"]))
     failure = run("fit", tmp_path / "X-*.npy", "--labels", tmp_path / "y-*.npy", *options, code=1)
     assert "y-0.npy has 3 labels, but" in failure.stderr
@@ -1190,7 +1191,6 @@ def test_what_a_cluster_cannot_do_is_told_in_a_line(folder, parts, cluster, tmp_
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["fit", "train.npz"], 2, "--output"),
         (["fit", "train.npz", "-o", "m", "--n-components", "many"], 2, "--n-components"),
         (["fit", "train.npz", "-o", "m", "--set", "max_iter=3"], 2, "write NAME.OPTION=VALUE"),
         (["fit", "train.npz", "-o", "m", "--set", "inference.n"], 2, "write NAME.OPTION=VALUE"),
@@ -1208,17 +1208,17 @@ def test_what_a_cluster_cannot_do_is_told_in_a_line(folder, parts, cluster, tmp_
         (["fit", "test.npz", "-o", "m", "--n-views", "2"], 1, "set image_shape=(height, width)"),
         (["fitt"], 2, "fit"),
         (["explain", "model.safetensors", "test.npz", "--row", "300"], 2, "has 300 samples, 0 to 299"),
-        (["fit", "train.npz", "-o", "m", "--loss", "hinge"], 1, "'hinge' is not a known loss"),
+        (["fit", "train.npz", "-o", "m", "--loss", "hinge"], 2, "'hinge' is not one of 'square'"),
         (["fit", "nothing.npz", "-o", "m"], 1, "nothing.npz: there is no such file"),
-        (["fit", "model.safetensors", "-o", "m"], 1, "files ending in '.safetensors' are unknown"),
-        (["predict", "train.npz", "test.npz"], 1, "train.npz"),
+        (["fit", "model.safetensors", "-o", "m"], 1, "is a model, not data: give MODEL first"),
+        (["predict", "train.npz", "test.npz"], 2, "train.npz is data, not a model"),
         (["predict", "nothing", "test.npz"], 1, "nothing: No such file or directory."),
         (["fit", "train.npz", "-o", "m", "--dictionary-update", "svd"], 1, "svd"),
         (["predict", "model.safetensors", "narrow.npy"], 1, "X has 3 features, but DDLClassifier is expecting 64"),
-        (["info", "train.npz"], 1, "is not a ddlearn file"),
+        (["info", "train.npz"], 2, "train.npz is data, not a model"),
         (["predict", "model.safetensors", "digits:test"], 1, "no such part of this data set"),
         (["report", "nothing"], 1, "nothing: No such file or directory."),
-        (["report", "train.npz"], 1, "is not a ddlearn file"),
+        (["report", "train.npz"], 2, "train.npz is data, not a model"),
         (["report", "model.safetensors", "narrow.npy"], 1, "X has 3 features, but DDLClassifier is expecting 64"),
         (["report", "model.safetensors", "nothing.npz"], 1, "nothing.npz: there is no such file"),
         (["report", "nothing", "-o", "nowhere/r.html"], 2, "the folder nowhere of r.html does not exist"),
@@ -1436,3 +1436,93 @@ def test_names_are_shown_as_they_are(tmp_path, monkeypatch, capsys):
 
 def test_version():
     assert run("--version").stdout == f"ddlearn {ddlearn.__version__}\n"
+
+
+# -- files from strangers, and files that must not be lost -------------------------------------------------------------
+
+NASTY = "cat\x1b]0;renamed\x07\x9b2J\u202etac\nsecond line"
+
+
+def test_an_interrupted_or_full_disk_leaves_the_old_predictions(folder, tmp_path, monkeypatch):
+    output = tmp_path / "predictions.csv"
+    output.write_text("old")
+
+    def fail(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    result = run("predict", folder / "model.safetensors", folder / "test.npz", "-o", output, code=1)
+    assert "No space left" in result.stderr
+    assert output.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["predictions.csv"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "predict model data.npz -o model",
+        "predict model data.npz -o data.npz",
+        "predict model X.npy --labels y.npy -o y.npy",
+        "predict model part-*.npy -o part-1.npy",
+        "predict model data.npz -o link",
+        "report model page.html -o page.html",
+        "fit data.npz -o data.npz",
+        "fit X.npy --labels y.npy -o y.npy",
+        "fit data.npz -o new --checkpoint data.npz",
+        "fit data.npz -o new --checkpoint new",
+        "fit data.npz --config settings.toml -o settings.toml",
+    ],
+)
+def test_what_a_command_reads_it_does_not_replace(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    for name in ("model", "data.npz", "X.npy", "y.npy", "part-1.npy", "page.html"):
+        (tmp_path / name).write_text("precious")
+    (tmp_path / "settings.toml").write_text("tol = 1e-3")
+    (tmp_path / "link").symlink_to("data.npz")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert "is also read" in " ".join(run(*command.split(), code=2).stderr.split())
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_no_command_prints_what_a_terminal_would_obey(digits, tmp_path, monkeypatch):
+    # Names of classes, files and arrays from strangers; rich's own sequences are off, as there is no terminal.
+    X, y = digits
+    names = np.where(y == 0, NASTY, y.astype(str))[:200]
+    model = make_pursuit(20, max_iter=1, random_state=0, image_shape=(8, 8)).fit(X[:200], names)
+    save(model, tmp_path / "model")
+    data = tmp_path / f"data{NASTY[:20]}.npz"
+    np.savez(data, X=X[:50], y=np.where(y == 1, NASTY[::-1], names[0])[:50])
+    np.savez(tmp_path / "other.npz", **{NASTY: X[:50]})
+    images = tmp_path / NASTY.replace("\n", "")
+    write_images(images, X[:4], [NASTY] * 4)
+    (images / "broken").mkdir()
+    (images / "broken" / f"{NASTY}.png").write_text("no image")
+    outputs = [
+        run("evaluate", tmp_path / "model", data),
+        run("evaluate", tmp_path / "model", images),
+        run("explain", tmp_path / "model", data, "--row", "0"),
+        run("info", tmp_path / "model"),
+        run("report", tmp_path / "model", data, "-o", tmp_path / f"{NASTY}.html"),
+        run("predict", tmp_path / "model", data, "-o", tmp_path / f"{NASTY}.csv"),
+        run("fit", images, "-o", tmp_path / NASTY, "--quiet", code=1),
+        run("fit", tmp_path / "other.npz", "-o", tmp_path / "new", code=1),
+        run("fit", tmp_path / f"{NASTY}.npz", "-o", tmp_path / "new", code=1),
+        run("fit", data, "-o", tmp_path / NASTY / NASTY, code=2),
+        run("predict", tmp_path / f"{NASTY}", data, code=1),
+    ]
+    for result in outputs:
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]", result.stdout + result.stderr), result.output
+    assert r"cat\x1b]0;renamed\x07\x9b2J\u202etac\nsecond line" in re.sub(r"[\s│]", "", outputs[0].stdout).replace(
+        "secondline", "second line"
+    )
+
+
+def test_file_names_that_are_not_text_are_printed_all_the_same(digits, tmp_path):
+    write_images(tmp_path / "images", digits[0][:2], digits[1][:2])
+    name = os.fsdecode(b"broken\xff.png")
+    try:
+        (tmp_path / "images" / "digit 0" / name).write_text("no image")
+    except OSError:
+        pytest.skip("this file system has only names that are text")
+    result = run("fit", tmp_path / "images", "-o", tmp_path / "new", "--strict", code=1)
+    assert r"broken\udcff.png" in result.stderr

@@ -9,6 +9,7 @@ import pickle
 import re
 import sys
 import tracemalloc
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -928,3 +929,90 @@ def test_damaged_files_give_a_data_error_or_samples(scratch, suffix, data):
         assert samples.X.ndim == 2
         assert samples.X.dtype in (np.float32, np.float64)
         assert not np.isinf(samples.X).any()
+
+
+# -- files from strangers ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes among files")
+@pytest.mark.parametrize("name", ["X.csv", "X.npy", "X.npz", "X.parquet", "X.svm", "X.png", "X-*.npy"])
+def test_pipes_and_devices_are_refused_and_not_waited_for(tmp_path, name):
+    os.mkfifo(tmp_path / name.replace("*", "1"))
+    with pytest.raises(DataError, match=r"not a regular file|cannot be read"):
+        read_data(tmp_path / name)
+    (tmp_path / "zero.svm").symlink_to("/dev/zero")
+    with pytest.raises(DataError, match="not a regular file"):
+        read_data(tmp_path / "zero.svm")
+    with pytest.raises(DataError, match="not a regular file"):
+        read_data("digits", labels=tmp_path / name.replace("*", "1"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights there")
+def test_links_that_lead_out_of_a_folder_are_not_walked(tmp_path, monkeypatch):
+    write_image(tmp_path / "real" / "a.png", np.zeros((2, 2), np.uint8))
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "cat").symlink_to(tmp_path / "real")
+    assert read_data(tmp_path / "images").labels.tolist() == ["cat"]
+    (tmp_path / "images" / "root").symlink_to("/")
+    with pytest.raises(DataError, match="root is a link to /, which holds"):
+        read_data(tmp_path / "images")
+    for folder in ("days/1", "elsewhere/2"):
+        (tmp_path / folder).mkdir(parents=True)
+        np.save(tmp_path / folder / "X.npy", np.ones((2, 3)))
+    (tmp_path / "days" / "link").symlink_to(tmp_path / "elsewhere")
+    assert read_data(tmp_path / "days" / "**" / "*.npy").X.shape == (2, 3)
+
+
+def test_programs_are_not_run_for_images_of_other_formats(tmp_path, monkeypatch):
+    from PIL import EpsImagePlugin
+
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *_, **__: pytest.fail("Ghostscript was called"))
+    page = "%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n"
+    write_text(tmp_path / "picture.png", page)
+    with pytest.raises(DataError, match="UnidentifiedImageError"):
+        read_data(tmp_path)
+
+
+def test_a_few_bytes_of_metadata_cannot_ask_for_all_memory(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    store = zarr.open(tmp_path / "store.zarr", mode="w")
+    store.create_array("X", shape=(4, 3), dtype="f4", chunks=(4, 3))
+    store.create_array("y", shape=(4,), dtype="i4", chunks=(4,))
+    for array, shape, message in (("y", [2**60], "rows, more than"), ("X", [4, 2**60], "GiB in memory")):
+        path = tmp_path / "store.zarr" / array / "zarr.json"
+        content = path.read_text()
+        path.write_text(json.dumps(json.loads(content) | {"shape": shape}))
+        with pytest.raises(DataError, match=message):
+            read_data(tmp_path / "store.zarr")
+        path.write_text(content)
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (2**20, 2**14)})
+    with zipfile.ZipFile(tmp_path / "bomb.npz", "w") as archive:
+        archive.writestr("X.npy", header.getvalue())
+    with pytest.raises(DataError, match="1048576 x 16384 values, 128 GiB in memory"):
+        read_data(tmp_path / "bomb.npz")
+    write_text(tmp_path / "wide.csv", "1" + ",1" * 200_000 + "\n")
+    with pytest.raises(DataError, match="200,001 columns"):
+        read_data(tmp_path / "wide.csv")
+
+
+def test_large_parquet_is_refused_by_its_footer(tmp_path, monkeypatch):
+    monkeypatch.setattr("ddlearn.cli.reading.samples._MAX_BYTES", 10)
+    with pytest.raises(DataError, match="GiB in memory: use parts"):
+        read_data(write_parquet(tmp_path / "a.parquet", np.ones((3, 5)), ["a", "b", "c"]))
+
+
+def test_a_quote_that_is_not_closed_loses_no_rows_in_silence(tmp_path):
+    path = write_text(tmp_path / "a.csv", 'a,b,label\n1,2,x\n3,4,"y\n5,6,x\n7,8,y\n')
+    with pytest.raises(DataError, match=r"begins with 'y\\n5,6,x.* in 3 lines; .* Is a quote not closed"):
+        read_data(path)
+    np.save(tmp_path / "X.npy", np.ones((2, 3)))
+    with pytest.raises(DataError, match="Is a quote not closed"):
+        read_data(tmp_path / "X.npy", labels=write_text(tmp_path / "y.csv", 'x\n"y\nx\n'))
+    with pytest.raises(DataError, match="100000 characters"):
+        read_data(tmp_path / "X.npy", labels=write_text(tmp_path / "z.csv", "x\n" + "y" * 100_000 + "\n"))
+    path = write_parquet(tmp_path / "a.parquet", np.ones((2, 5)), ["x", "y" * 2000])
+    with pytest.raises(DataError, match="2000 characters"):
+        read_data(path)
+    with pytest.raises(DataError, match="2000 characters"):
+        read_data(path, n_chunks=1).labels.compute(scheduler="synchronous")

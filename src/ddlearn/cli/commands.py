@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 import sys
 from collections import Counter
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.markup import escape
 
 from . import tables
 from .cluster import Address, Workers, count_workers, open_client
@@ -34,7 +34,7 @@ from .model import (
 from .options import FLAG, OWN_DEFAULTS, merge_settings, read_parameters
 from .running import command
 from .source import SOURCE_OPTIONS, Source, read_source, refuse_parts, require_labels
-from .terminal import Terminal
+from .terminal import Terminal, clean, escape
 from .trials import (
     Folds,
     TestSize,
@@ -104,6 +104,9 @@ def fit(
         raise typer.BadParameter("--resume needs --checkpoint PATH.")
     output = output or _name_model(source.data)
     _check_model_name(output)
+    _check_output(output, source, config, checkpoint)
+    if checkpoint is not None:
+        _check_output(checkpoint, source, config)
     n_workers = count_workers(source.data, dask, workers)
     with open_client(terminal, dask, n_workers) as n_threads:
         samples = read_source(terminal, source, n_chunks=n_threads)
@@ -156,7 +159,7 @@ def predict(
 ) -> None:
     """Write the class of each sample and its probability as CSV."""
     if output is not None:
-        _check_folder(output)
+        _check_output(output, source, model)
     fitted = load_model(model, jobs)
     samples = read_for_model(terminal, fitted, source)
     positions, probabilities = predict_best(terminal, fitted, samples.X)
@@ -164,14 +167,18 @@ def predict(
     names = samples.sample_names or range(len(predictions))
     rows = zip(names, predictions, map(float, probabilities), strict=True)
     if output is not None:
-        with output.open("w", encoding="utf-8", newline="") as file:
-            _write_predictions(file, rows)
+        from ..files.atomic import write_atomically
+
+        text = io.StringIO()
+        _write_predictions(text, rows)
+        write_atomically(output, text.getvalue().encode("utf-8", "backslashreplace"))  # file names may be other bytes
         terminal.report(f"{len(predictions):,} predictions written to {escape(str(output))}")
         terminal.answer({"n_samples": len(predictions), "file": output, "counts": Counter(predictions)})
     elif terminal.is_json:
         terminal.answer({"predictions": [dict(zip(_PREDICTION_COLUMNS, row, strict=True)) for row in rows]})
     else:
-        _write_predictions(sys.stdout, rows)
+        shown = ((clean(name), clean(one), share) for name, one, share in rows) if sys.stdout.isatty() else rows
+        _write_predictions(sys.stdout, shown)
 
 
 @command
@@ -229,7 +236,7 @@ def compare(
 ) -> None:
     """Compare our presets with other classifiers on the same splits, by default five folds."""
     if output is not None:
-        _check_folder(output)
+        _check_output(output, source)
     refuse_parts(source, "compare")
     settings = {"random_state": seed, "n_jobs": jobs}
     samples = read_source(terminal, source)
@@ -268,7 +275,7 @@ def report(
     jobs: Jobs = -1,
 ) -> None:
     """Write a page for a browser: errors, atoms, training, and samples to explore or to draw."""
-    _check_page(output)
+    _check_page(output, source, model)
     if source is not None:
         refuse_parts(source, "report")
     elif given := [one.opts[0] for one in context.command.params if _is_given(one, context)]:
@@ -366,12 +373,15 @@ def datasets(terminal: Terminal) -> None:
     terminal.answer(found)
 
 
-def _check_folder(output: Path) -> None:
-    """Fail before the work, not after it."""
+def _check_output(output: Path, source: Source | None, *others: Path | None) -> None:
+    """Fail before the work, not after it, and before a file is replaced that is read."""
     if not output.parent.is_dir():
         raise typer.BadParameter(f"the folder {output.parent} of {output.name} does not exist: create it first.")
     if output.is_dir():
         raise typer.BadParameter(f"{output} is a folder: give a file name.")
+    inputs = [*([] if source is None else source.list_files()), *(other for other in others if other is not None)]
+    if output.resolve() in {one.resolve() for one in inputs}:
+        raise typer.BadParameter(f"{output} is also read by this command, and would be replaced: give another name.")
 
 
 def _name_model(data: str) -> Path:
@@ -383,7 +393,6 @@ def _name_model(data: str) -> Path:
 
 def _check_model_name(output: Path) -> None:
     """Fail before the fit if a name promises another format."""
-    _check_folder(output)
     if output.suffix.lower() in _OTHER_FORMATS:
         raise typer.BadParameter(
             f"model files are safetensors, not {output.suffix}: give a name such as "
@@ -403,9 +412,9 @@ def _warn_of_training_data(terminal: Terminal, model: DDLClassifier, samples: Sa
         )
 
 
-def _check_page(output: Path) -> None:
+def _check_page(output: Path, source: Source | None = None, *others: Path) -> None:
     """Fail before a page overwrites a model whose name was given by mistake."""
-    _check_folder(output)
+    _check_output(output, source, *others)
     if output.suffix.lower() not in (".html", ".htm"):
         raise typer.BadParameter(
             f"{output} does not end in .html, but the report is a page for a browser: give a name such as "
@@ -414,7 +423,7 @@ def _check_page(output: Path) -> None:
 
 
 def _is_given(option: Any, context: typer.Context) -> bool:
-    return option.name in SOURCE_OPTIONS and context.params[option.name] not in (None, False)
+    return option.name in SOURCE_OPTIONS and context.params[option.name] not in (None, False, [], ())
 
 
 def _write_predictions(file: Any, rows: Iterable[tuple[Any, Any, float]]) -> None:

@@ -236,10 +236,10 @@ def find_row(samples: Samples, row: str | None, data: str) -> int:
         raise typer.BadParameter(f"{data} has {n_samples} samples: choose one by --row, from 0 to {n_samples - 1}.")
     if row.isdecimal() and int(row) < n_samples:
         return int(row)
-    found = [number for number, name in enumerate(names) if row == name or row == Path(name).name]
+    found = [number for number, name in enumerate(names) if row in (name, Path(name).name)]
     if len(found) == 1:
         return found[0]
-    hint = suggest(row, names) if names else "."
+    hint = suggest(row, [*names, *(Path(name).name for name in names)])
     several = f", or {row} in {len(found)} folders: give its folder, too" if found else ""
     raise typer.BadParameter(f"--row {row}: {data} has {n_samples} samples, 0 to {n_samples - 1}{several}{hint}")
 

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from .options import FLAG, parse_size
-from .terminal import Terminal
+from .terminal import Terminal, escape
 
 if TYPE_CHECKING:
     from .reading import Samples
@@ -61,6 +60,13 @@ class Source:
         bool,
         typer.Option("--strict", metavar=FLAG, hidden=True, help="Fail if an image is broken, instead of skipping it."),
     ] = False
+
+    def list_files(self) -> list[Path]:
+        """Return the files that will be read, of which none may be written to."""
+        from .reading.parts import find_parts, is_in_parts
+
+        given = [Path(one) for one in (self.data, self.labels) if one is not None]
+        return [file for one in given for file in (find_parts(one) if is_in_parts(one) else [one])]
 
 
 SOURCE_OPTIONS = {

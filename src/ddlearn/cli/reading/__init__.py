@@ -18,7 +18,7 @@ from .images import IMAGE_SUFFIXES, read_images
 from .labels import read_labels
 from .parquet import read_parquet
 from .parts import PART_SUFFIXES, is_in_parts, read_parts, spread
-from .samples import DataError, Samples, as_data_error, name_column, suggest
+from .samples import DataError, Samples, as_data_error, check_regular, name_column, suggest
 from .text_tables import SPARSE_SUFFIXES, TEXT_TABLES, read_csv, read_svmlight
 
 __all__ = ["DataError", "Samples", "read_data"]
@@ -128,6 +128,7 @@ def read_data(
                 samples = read_images(source, image_size, colour, strict)
         else:
             with as_data_error(source):
+                check_regular(source)
                 samples = _read_file(source, wanted)
         if labels is not None:
             samples = samples._replace(labels=read_labels(Path(labels), len(samples.X)))

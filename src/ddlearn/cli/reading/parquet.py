@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from ...parallel import PART_ROWS
 from .arrays import to_float_dtype
 from .columns import Columns, Wanted, choose_columns
-from .labels import TextLabels
+from .labels import TextLabels, check_texts
 from .lazy_arrays import LazyArray, LazyChunk, LazyFile
-from .samples import DataError, Samples, require
+from .samples import DataError, Samples, check_size, require
 
 
 class _Layout(NamedTuple):
@@ -30,13 +30,15 @@ def read_parquet(path: Path, wanted: Wanted) -> Samples:
     """Read a table into one array of float32, or of float64 if a column needs it, one record batch at a time."""
     with _open_parquet(path) as table:
         layout = _inspect_columns(path, table.schema_arrow, wanted)
+        shape = (table.metadata.num_rows, len(layout.chosen.features))
+        check_size(path, shape, layout.dtype.itemsize, "use parts, or .npy")
         X = _read_features(table, layout)
         labels = TextLabels()
         if layout.chosen.label is not None:
             for column in _read_column(table, layout.names, layout.chosen.label):
                 labels.add(_to_texts(column))
     chosen, names = layout.chosen, [layout.names[column] for column in layout.chosen.features]
-    return Samples(X, None if chosen.label is None or not len(X) else labels.finish(), names)._replace(
+    return Samples(X, None if chosen.label is None or not len(X) else labels.finish(path), names)._replace(
         label_name=chosen.label_name, is_guessed=chosen.is_guessed, notes=chosen.notes
     )
 
@@ -122,7 +124,9 @@ def _load_labels(path: Path, layout: _Layout, groups: list[int]) -> NDArray[Any]
         columns = _read_column(table, layout.names, layout.chosen.label, groups)
         if is_number:
             return np.concatenate([column.to_numpy(zero_copy_only=False) for column in columns])
-        return np.array([text.strip() for column in columns for text in _to_texts(column)])
+        texts = [text.strip() for column in columns for text in _to_texts(column)]
+        check_texts(path, texts)
+        return np.array(texts)
 
 
 def _to_texts(column: Any) -> Iterator[str]:

@@ -18,7 +18,7 @@ from .columns import Wanted, refuse_columns
 from .labels import read_labels, to_labels
 from .lazy_arrays import LazyArray, LazyChunk, LazyFile
 from .parquet import inspect_parquet
-from .samples import DataError, Samples, as_data_error, list_differences, require
+from .samples import DataError, Samples, as_data_error, check_regular, list_differences, require
 
 _GLOB = re.compile(r"[*?\[]")
 _ARRAY_INSPECTORS: dict[str, Callable[[Path], LazyFile]] = {
@@ -43,7 +43,7 @@ def read_parts(
     wanted: Wanted,
 ) -> Samples:
     """Return data in parts as Dask arrays; see ``read_data``."""
-    files = [_inspect(path, wanted) for path in _find_parts(pattern)]
+    files = [_inspect(path, wanted) for path in find_parts(pattern)]
     _check_alike(files)
     rows = [to_rows(file.samples.make_row(), file.samples.place) for file in files]
     X = _assemble(
@@ -95,10 +95,10 @@ def find_empty_labels(labels: Any) -> tuple[int, int]:
     return len(rows), int(rows[0]) if len(rows) else 0
 
 
-def _find_parts(pattern: str | os.PathLike[str]) -> list[Path]:
+def find_parts(pattern: str | os.PathLike[str]) -> list[Path]:
     """Return files in natural order, as absolute paths, since other processes may read them."""
     text = os.fspath(pattern)
-    found = [text] if os.path.exists(text) else glob.glob(text, recursive=True)
+    found = [text] if os.path.exists(text) else _match(text)
     if not found:
         raise DataError(f"{text}: there is no such file.")
 
@@ -108,6 +108,17 @@ def _find_parts(pattern: str | os.PathLike[str]) -> list[Path]:
     return [Path(path).absolute() for path in sorted(found, key=split)]
 
 
+def _match(pattern: str) -> list[str]:
+    """Return the files of a pattern; ``**`` does not follow links, which may lead anywhere."""
+    if "**" not in pattern:
+        return glob.glob(pattern)
+    parts = Path(pattern).parts
+    n_fixed = next(place for place, part in enumerate(parts) if _GLOB.search(part))
+    root = Path(*parts[:n_fixed])
+    found = root.glob(str(Path(*parts[n_fixed:])))
+    return [str(path) for path in found if not any(part.startswith(".") for part in path.relative_to(root).parts)]
+
+
 def _inspect(path: Path, wanted: Wanted) -> LazyFile:
     suffix = path.suffix.lower()
     if suffix not in PART_SUFFIXES:
@@ -115,6 +126,8 @@ def _inspect(path: Path, wanted: Wanted) -> LazyFile:
     if suffix != ".parquet":
         refuse_columns(path, wanted)
     with as_data_error(path):
+        if suffix != ".zarr":
+            check_regular(path)
         if suffix == ".parquet":
             return inspect_parquet(path, wanted)
         return _ARRAY_INSPECTORS[suffix](path)
@@ -143,7 +156,7 @@ def _check_alike(files: Sequence[LazyFile]) -> None:
 
 
 def _read_label_parts(pattern: str | os.PathLike[str], files: Sequence[LazyFile]) -> Any:
-    paths = _find_parts(pattern)
+    paths = find_parts(pattern)
     n_samples = sum(file.samples.n_rows for file in files)
     if len(paths) == 1 and paths[0].suffix.lower() in (".csv", ".txt"):
         texts = read_labels(paths[0], n_samples)
@@ -154,6 +167,8 @@ def _read_label_parts(pattern: str | os.PathLike[str], files: Sequence[LazyFile]
         if path.suffix.lower() not in _LABEL_INSPECTORS:
             raise DataError(f"{path}: parts of labels must be {', '.join(_LABEL_INSPECTORS)}, not {path.suffix!r}.")
         with as_data_error(path):
+            if path.suffix.lower() != ".zarr":
+                check_regular(path)
             labels.append(_LABEL_INSPECTORS[path.suffix.lower()](path))
     if len(labels) == len(files):
         for one, file in zip(labels, files, strict=True):

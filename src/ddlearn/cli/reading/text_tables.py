@@ -16,6 +16,7 @@ from .samples import DataError, Samples, check_size, name_column, require
 TEXT_TABLES = (".csv", ".tsv", ".txt")
 SPARSE_SUFFIXES = (".svm", ".libsvm", ".svmlight")
 _LONGEST_LINE = 2**24
+_MOST_COLUMNS = 100_000  # the parser takes some 10 KB for each
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 _CSV_PLACE = re.compile(r"In CSV column #(\d+): Row #(\d+): .*?invalid value '(.*)'", re.DOTALL)
 
@@ -35,6 +36,8 @@ def read_csv(path: Path, wanted: Wanted) -> Samples:
     """Stream a text table into one array; single precision would move the predictions of unscaled tables."""
     reader = require("pyarrow.csv", path, "cli")
     layout = _inspect_csv(path)
+    if layout.n_columns > _MOST_COLUMNS:
+        raise DataError(f"{path} has {layout.n_columns:,} columns, more than {_MOST_COLUMNS:,}: use .npy or .npz.")
     chosen = choose_columns(path, layout.names, layout.n_columns, wanted)
     X = np.empty((_count_lines(path), len(chosen.features)))  # memory is allocated only when rows are written
     labels = TextLabels()
@@ -53,7 +56,7 @@ def read_csv(path: Path, wanted: Wanted) -> Samples:
     if n_rows == 0:
         raise DataError(f"{path} has a header, but no rows.")
     names = None if layout.names is None else [layout.names[column] for column in chosen.features]
-    return Samples(X[:n_rows], None if chosen.label is None else labels.finish(), names)._replace(
+    return Samples(X[:n_rows], None if chosen.label is None else labels.finish(path), names)._replace(
         label_name=chosen.label_name, is_guessed=chosen.is_guessed, notes=chosen.notes
     )
 
@@ -64,7 +67,7 @@ def read_svmlight(path: Path, n_features: int | None) -> Samples:
 
     # As in LIBSVM, features are counted from 1, unless one has the number 0.
     X, y = load_svmlight_file(str(path), n_features=n_features)
-    check_size(path, X.shape, X.dtype.itemsize, "most of it zeros: choose fewer features")
+    check_size(path, X.shape, X.dtype.itemsize, "most of them are zeros, choose fewer features")
     return Samples(X.toarray(), to_labels(np.asarray(y), str(path)))
 
 
