@@ -1240,7 +1240,8 @@ def test_mistakes_are_told_in_a_line_and_by_the_exit_code(folder, monkeypatch, a
 
 
 def test_debug_shows_the_traceback(folder):
-    result = CliRunner().invoke(app, ["info", str(folder / "train.npz"), "--debug"])
+    (folder / "broken.safetensors").write_bytes(b"nothing of a model")
+    result = CliRunner().invoke(app, ["info", str(folder / "broken.safetensors"), "--debug"])
     assert isinstance(result.exception, ValueError)
 
 

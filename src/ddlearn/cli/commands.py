@@ -414,12 +414,12 @@ def _warn_of_training_data(terminal: Terminal, model: DDLClassifier, samples: Sa
 
 def _check_page(output: Path, source: Source | None = None, *others: Path) -> None:
     """Fail before a page overwrites a model whose name was given by mistake."""
-    _check_output(output, source, *others)
-    if output.suffix.lower() not in (".html", ".htm"):
+    if output.suffix.lower() not in (".html", ".htm") and not output.is_dir():
         raise typer.BadParameter(
             f"{output} does not end in .html, but the report is a page for a browser: give a name such as "
             f"{output.with_suffix('.html').name}."
         )
+    _check_output(output, source, *others)
 
 
 def _is_given(option: Any, context: typer.Context) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import typer
 
@@ -57,8 +57,9 @@ def split_samples(
     if not isinstance(samples.X, np.ndarray):
         raise typer.BadParameter("--test-size and --cv need samples in memory: evaluate on parts of their own instead.")
     seed = settings.get("random_state")
-    is_labelled = samples.labels.astype(str) != str(settings.get("unlabeled"))
-    rows, labels = np.flatnonzero(is_labelled), samples.labels[is_labelled]
+    all_labels: Any = samples.labels
+    is_labelled = all_labels.astype(str) != str(settings.get("unlabeled"))
+    rows, labels = np.flatnonzero(is_labelled), all_labels[is_labelled]
     smallest = int(np.unique(labels, return_counts=True)[1].min())
     splitter: Any
     if test_size is None:
@@ -89,13 +90,13 @@ def run_trials(
     terminal: Terminal, samples: Samples, splits: Iterable[Split], fit: Callable[[Any, Any], Any], name: str = "trials"
 ) -> Iterator[Trial]:
     """Learn from one part after the other by ``fit(X, labels)``, which returns a model."""
-    splits = list(splits)
+    splits, labels = list(splits), cast(Any, samples.labels)
     with terminal.progress("{task.completed}/{task.total}") as bar:
         task = bar.add_task(escape(name), total=len(splits))
         for learned, held_out in splits:
             begin = perf_counter()
-            model = fit(samples.X[learned], samples.labels[learned])
-            yield Trial(model, samples.X[held_out], samples.labels[held_out], perf_counter() - begin)
+            model = fit(samples.X[learned], labels[learned])
+            yield Trial(model, samples.X[held_out], labels[held_out], perf_counter() - begin)
             bar.advance(task)
 
 
@@ -157,7 +158,11 @@ def compare_models(
     of_reference: Any = None
     for name, make in contenders.items():
         wrong, fit_seconds, predict_seconds = [], [], []
-        for trial in run_trials(terminal, samples, splits, lambda X, y, make=make: make().fit(X, y), name):
+
+        def fit(X: Any, labels: Any, make: Callable[[], Any] = make) -> Any:
+            return make().fit(X, labels)
+
+        for trial in run_trials(terminal, samples, splits, fit, name):
             begin = perf_counter()
             wrong.append(trial.model.predict(trial.X) != trial.labels)
             predict_seconds.append((perf_counter() - begin) * 1000 / len(trial.X))

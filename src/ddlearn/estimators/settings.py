@@ -376,7 +376,7 @@ def count_components(model: Estimator, n_labelled: int) -> int:
         return max(min(n_labelled // _SAMPLES_PER_ATOM, _MOST_ATOMS), min(n_nonzero_coefs, n_labelled))
     if not isinstance(model.n_components, Integral) or model.n_components < 1:
         raise ValueError(f"n_components must be None, 'auto' or an integer of at least 1, got {model.n_components!r}.")
-    if model.n_components > _MANY_ATOMS * n_labelled:
+    if int(model.n_components) > _MANY_ATOMS * n_labelled:
         warnings.warn(
             f"n_components={model.n_components} is more than {_MANY_ATOMS} atoms for each of the {n_labelled} labelled "
             "samples: the fit takes long, and many atoms will be alike. Half as many atoms as samples are usual.",
