@@ -496,12 +496,15 @@ def test_other_columns_are_refused_by_name(flowers, tmp_path):
     assert "without 'height' and with 'depth'" in failure.stderr
 
 
+@pytest.mark.filterwarnings("always:y contains -1")
 def test_unlabelled_rows(tmp_path):
     rows = [f"{i % 2},{i % 3},{-1 if i % 5 == 0 else i % 2}" for i in range(40)]
     (tmp_path / "a.csv").write_text("a,b,label\n" + "\n".join(rows))
     options = ["-o", tmp_path / "m", "--n-components", "4", "--n-nonzero-coefs", "1"]
     assert run_json("fit", tmp_path / "a.csv", *options, "--unlabeled", "-1")["classes"] == [0, 1]
-    assert run_json("fit", tmp_path / "a.csv", *options)["classes"] == [-1, 0, 1]
+    result = run("fit", tmp_path / "a.csv", *options, "--json")
+    assert json.loads(result.stdout)["classes"] == [-1, 0, 1]
+    assert "Warning: y contains -1" in result.stderr
     (tmp_path / "a.csv").write_text("a,b,label\n1,2,x\n3,4,\n")
     failure = run("fit", tmp_path / "a.csv", *options, code=1)
     assert "row 1: there is no label" in failure.stderr
