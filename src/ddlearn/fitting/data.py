@@ -449,7 +449,7 @@ def _count_rows(pair: tuple[Any, Any]) -> int:
 
 def _make_part(pair: tuple[Any, Any], how: tuple[int, np.dtype, NDArray[Any], Any, bool]) -> TrainingPart:
     first_row, dtype, *target = how
-    samples = np.ascontiguousarray(pair[0], dtype=dtype)
+    samples = np.require(pair[0], dtype, ["C", "ALIGNED"])  # what Dask has moved is at odd addresses
     check_finite(samples, first_row, remedy="a Dask array must be complete, so remove or impute such values")
     return TrainingPart.of(samples, encode_labels(pair[1], *target), first_row)
 

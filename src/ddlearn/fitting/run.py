@@ -108,7 +108,7 @@ class FitRun:
         rng: np.random.RandomState,
         report: Report,
     ):
-        self.training = training
+        self.training = replace(training, parts=training.parts.settle())
         self.targets = targets
         self.held_out = held_out
         self.settings = settings

@@ -87,6 +87,10 @@ class Parts(ABC, Generic[Part]):
         """Return the attribute ``name`` of each part, or the parts themselves, in this process."""
         return self.collect(_get, name)
 
+    def settle(self) -> Parts[Part]:
+        """Return these parts, dataclasses, as those of which later steps change only some fields."""
+        return self
+
     def release(self) -> None:
         """Free these parts and all that came from them, wherever they are."""
 
