@@ -222,7 +222,8 @@ def measure_model(terminal: Terminal, model: DDLClassifier, X: Any, labels: Any)
     """Return the errors of a model, in total and by class, and what its probabilities are worth."""
     import numpy as np
 
-    from ..show.errors import measure_calibration, measure_errors
+    from ..inference.calibration import measure_calibration
+    from ..show.errors import measure_errors
 
     labels, known = match_labels(terminal, model, labels)
     predictions, of_prediction, of_label, start = [], [], [], 0

@@ -27,12 +27,13 @@ from ..coding.robust import Robustness, check_mask
 from ..coding.scaling import Scaling
 from ..dictionary import DictionaryUpdate, draw_dictionary
 from ..fitting.data import Targets, TrainingSet, cut_batch, cut_into_parts, fetch_candidates, spread_over_cluster
-from ..fitting.loop import FitSettings, begin
+from ..fitting.loop import begin
 from ..fitting.online import PastFit, Stream, begin_stream, learn_batch, resume_stream
 from ..fitting.refine import Refiner
 from ..fitting.run import Attributes, FitRun, Report, describe_settings, hold_out
 from ..fitting.search import SettingsSearch
 from ..fitting.size import SizeSearch, choose_size
+from ..fitting.steps import FitSettings
 from ..inference.lazy import predict_lazily, score_lazily
 from ..inference.predictor import Explanation, Predictor
 from ..inference.rules import InferenceRule, label_probabilities
@@ -58,6 +59,7 @@ from .settings import (
     searches_size,
     takes_missing,
 )
+from .summary import Evaluation, Summary, find_positions, summarise
 from .transformer import DictionaryTransformer
 
 # The predictors of fitted models by precision, kept outside of the models, whose attributes predict must not change.
@@ -739,6 +741,48 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         refuse_dask(X, "explain", "explain a few of them, as X[:10].compute()")
         X, mask = self._check_new(X, mask)
         return self._predictor(X.dtype).explain(X, mask)
+
+    def summary(
+        self,
+        X: ArrayLike | None = None,
+        y: ArrayLike | None = None,
+        *,
+        training: tuple[ArrayLike, ArrayLike] | None = None,
+    ) -> Summary:
+        """Tell what the model is, how wrong it is, and what to do about it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), default=None
+            Samples that the model has not seen.  Some checks need them.
+        y : array-like of shape (n_samples,), default=None
+            Their classes.
+        training : tuple of X and y, default=None
+            The training samples, from which a logistic regression learns that the model is compared with.  Without
+            them, it learns from four fifths of the samples at a time.
+
+        Returns
+        -------
+        Summary
+            Facts, the error and checks; ``print`` shows them as a table.
+
+        See Also
+        --------
+        write_report : The same and much more as a page for a browser.
+        """
+        check_is_fitted(self, "components_")
+        if X is None:
+            return summarise(self)
+        X, _ = self._check_new(X, None)
+        labels = None
+        if y is not None and not self.is_multilabel_:
+            check_consistent_length(X, y)
+            labels = find_positions(self.classes_, np.asarray(y))
+        if training is not None:
+            training = self._check_new(training[0], None)[0], np.asarray(training[1])
+        predictor = self._predictor(X.dtype)
+        codes = predictor.encode(X).to_csr(len(self.components_))
+        return summarise(self, Evaluation(X, labels, softmax(predictor.evidence(X), axis=1), codes, training))
 
     def history_frame(self) -> Any:
         """Return ``history_`` as a pandas data frame, one row per iteration.

@@ -29,10 +29,10 @@ from ..coding.robust import RobustCoder, Robustness
 from ..coding.scaling import Scaling, Standard, UnitNorm, resolve_scaling
 from ..dictionary import DICTIONARY_UPDATES, DictionaryUpdate, resolve_dictionary_update
 from ..fitting.data import TrainingFacts, TrainingSet, is_mapped
-from ..fitting.loop import FitSettings
 from ..fitting.refine import CLASSIFIERS, Refiner, resolve_refiner
 from ..fitting.run import FitPlan
 from ..fitting.search import Found
+from ..fitting.steps import FitSettings
 from ..inference.predictor import Predictor, draw_views
 from ..inference.rules import INFERENCE_RULES, InferenceRule, LabelModel
 from ..losses import check_number, resolve, resolve_loss

@@ -27,7 +27,7 @@ from ..coding.encoder import Encoder
 from ..estimators.classifier import DDLClassifier
 from ..fitting.data import TrainingPart, TrainingSet
 from ..fitting.gradient import Parameters
-from ..fitting.loop import FitProgress, FitState, IterationRecord, RowState
+from ..fitting.loop import FitProgress, FitState, IterationRecord
 from ..fitting.refine import (
     MOST_SEEDS,
     EpochRecord,
@@ -38,6 +38,7 @@ from ..fitting.refine import (
 )
 from ..fitting.run import FitRun, Snapshot
 from ..fitting.size import DictionarySize
+from ..fitting.steps import RowState
 from ..losses import check_number
 from ..parallel import split_rows
 from .codec import (

@@ -33,8 +33,8 @@ from ..losses import count_errors
 from .convex import Decays, train_on_codes
 from .data import Labels, TrainingSet, collect_labels, fetch_candidates, index_classes
 from .gradient import SoftmaxCost, TaskGradient
-from .loop import FitSettings
 from .refine import Refinement, Refiner
+from .steps import FitSettings
 
 _SEED = 0
 _N_FOLDS = 4

@@ -1,6 +1,6 @@
 """Pursuit and replacement of atoms for a block of rows, the TSC step inside Algorithm 1, in Numba.
 
-Each row holds one problem of its own (docs/discriminative_coding.md):
+Each row holds one problem of its own (docs/theory.md):
 
     minimise  x'Qx - 2c'x  over x with at most T nonzeros,
     Q = gram + coef' diag(weight) coef - directions' directions,        c = correlation + coef' pull.
