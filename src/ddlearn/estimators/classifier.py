@@ -30,7 +30,7 @@ from ..fitting.data import Targets, TrainingSet, cut_batch, cut_into_parts, fetc
 from ..fitting.loop import begin
 from ..fitting.online import PastFit, Stream, begin_stream, learn_batch, resume_stream
 from ..fitting.refine import Refiner
-from ..fitting.run import Attributes, FitRun, Report, describe_settings, hold_out
+from ..fitting.run import Attributes, FitRun, Report, describe_settings
 from ..fitting.search import SettingsSearch
 from ..fitting.size import SizeSearch, choose_size
 from ..fitting.steps import FitSettings
@@ -416,10 +416,12 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 training, targets = cut_into_parts(X, y, self.unlabeled)
             try:
                 training = training.weigh(sample_weight, self.class_weight, targets)
-                held_out = found = None
+                found = None
                 if (refiner := get_refiner(self, mode)) is not None:
                     refiner.list_costs(targets.is_multilabel)  # raises if it does not suit
-                    training, held_out = hold_out(training, refiner)
+                    if refiner.validation_fraction > 0:
+                        # Were these labels known to the loop, the unrefined model would look best.
+                        training = training.hold_out(refiner.hold_out)
                 n_components = count_components(self, training.facts.n_with_label)
                 settings = resolve_fit(self, training.facts, n_components, targets.is_multilabel, mode)
                 if refiner is not None and (scalings := list_scalings(self, refiner)):
@@ -433,7 +435,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 n_epochs = 0 if plan.refiner is None else plan.refiner.epochs
                 context = self._init_callback_context(max_subtasks=settings.max_iter + n_epochs)
                 report = Report(context, self, X, y)
-                run = FitRun(training, targets, settings, plan, held_out, check_random_state(self.random_state), report)
+                run = FitRun(training, targets, settings, plan, check_random_state(self.random_state), report)
                 # A checkpoint may set where the fit resumes.
                 context.call_on_fit_task_begin(estimator=self, X=X, y=y, metadata={"run": run})
                 fitted = run.run()

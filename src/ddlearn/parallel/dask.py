@@ -373,12 +373,13 @@ class DaskParts(Parts[Part]):
         self, session: ClusterSession, futures: Sequence[Future], settled: Sequence[Future | None] | None = None
     ):
         self.session = session
-        self.futures = list(futures)
-        self.settled = list(settled) if settled is not None else [None] * len(futures)
+        self.futures: list[Any] = list(futures)
+        self.settled: list[Any] = list(settled) if settled is not None else [None] * len(futures)
 
     def keep(self, positions: Sequence[int]) -> DaskParts[Part]:
         """Return some of the parts."""
-        return DaskParts(self.session, *([each[at] for at in positions] for each in (self.futures, self.settled)))
+        futures, settled = ([each[at] for at in positions] for each in (self.futures, self.settled))
+        return DaskParts(self.session, futures, settled)
 
     def settle(self) -> DaskParts[Part]:
         return DaskParts(self.session, self.futures, self.futures)

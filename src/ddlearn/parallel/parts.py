@@ -57,6 +57,8 @@ def _get(part: Any, name: str | None) -> Any:
 class Parts(ABC, Generic[Part]):
     """An ordered list of parts.  Parts do not change: a step that changes rows returns new parts."""
 
+    are_here = False  # whether they are in this process
+
     @abstractmethod
     def map(self, step: Callable[..., OtherPart], *shared: Any) -> Parts[OtherPart]:
         """Return the parts ``step(part, *shared)``."""
@@ -102,6 +104,8 @@ class LocalParts(Parts[Part]):
     >>> parts.add_up(lambda part, factor: factor * sum(part), 10)
     60
     """
+
+    are_here = True
 
     def __init__(self, parts: Sequence[Part]):
         self.parts = list(parts)
