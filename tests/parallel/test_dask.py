@@ -813,21 +813,30 @@ def count_spilled(dask_worker):
     return len(dask_worker.data.slow)
 
 
+def count_managed(dask_scheduler):
+    return sum(worker.nbytes for worker in dask_scheduler.workers.values())
+
+
 def test_samples_are_in_memory_once(digits):
     import dask
 
-    X, y = digits
+    X, y = np.tile(digits[0], 4), digits[1]
     # What there is: samples, labels of ten classes, and for each sample five coefficients with their atoms, a variance
-    # and a misfit.
+    # and a misfit.  Until the end of an iteration, there are also those of the one before.
     truth = X.nbytes + len(X) * (10 + 5 * 12 + 16)
     memory = {f"distributed.worker.memory.{name}": False for name in ("spill", "pause", "terminate")}
     options = {"n_workers": 1, "processes": False, "memory_limit": int(1.5 * truth)}
     with dask.config.set(memory | {"distributed.worker.memory.target": 0.99}), start_cluster(**options) as client:
-        managed = []
-        look = Disaster(1, lambda: managed.append(sum(client.nbytes(summary=False).values())))
-        make_model(max_iter=2).set_callbacks(look).fit(*on_dask(X, y))
-        assert truth / 2 < managed[0] < 1.5 * truth
-        assert set(client.run(count_spilled).values()) == {0}
+        seen = []
+
+        def look():
+            seen.append(client.run_on_scheduler(count_managed))
+            seen.extend(client.run(count_spilled).values())
+
+        make_model(max_iter=2).set_callbacks(Disaster(1, look)).fit(*on_dask(X, y))
+        managed, n_spilled = seen
+        assert truth / 2 < managed < 1.5 * truth
+        assert n_spilled == 0
 
 
 # -- the scheduler -----------------------------------------------------------------------------------------------------

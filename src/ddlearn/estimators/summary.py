@@ -338,9 +338,7 @@ def _check_scales(model: Fitted, _: Evaluation | None) -> Check | None:
     priors, share = model.priors_, model.history_[-1].floor_share
     n_low = int(np.sum(model.class_cost_ <= priors.cost_floor * (1 + _SAME_NUMBERS))) if priors.cost_floor else 0
     if share > _MANY_AT_FLOOR or n_low:
-        finding = (
-            f"{share:.0%} of the noise variances and {n_low} of {len(model.class_cost_)} class costs are at their floors."
-        )
+        finding = f"{share:.0%} of the noise variances and {n_low} of {len(model.class_cost_)} class costs are at their floors."
         remedy = "The model fits its samples too closely: use fewer atoms, shorter codes or scales='conjugate'."
         return Check("Floors and priors", WARNING, finding, remedy)
     weight = priors.noise_weight / (model.n_features_in_ + 2 + priors.noise_weight)

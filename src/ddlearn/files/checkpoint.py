@@ -64,7 +64,7 @@ from .format import (
 )
 
 # Parameters on which no fit depends; max_iter only decides when the loop ends.
-_FREE_PARAMETERS = {"n_jobs", "max_iter", "inference", "robustness", "n_views"}
+_FREE_PARAMETERS = {"verbose", "n_jobs", "max_iter", "inference", "robustness", "n_views"}
 _MODEL_ARRAYS = ("dictionary", "coef", "intercept", "class_cost")
 # Everything in a refinement that has the shape of its parameters.
 _REFINED = ("model", "average", "best", "gradient_mean", "gradient_square")

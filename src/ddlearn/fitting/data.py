@@ -25,7 +25,7 @@ from ..coding.encoder import check_finite
 from ..coding.missing import has_missing
 from ..coding.scaling import UNSCALED, Scaling, Unscaled, fit_scaling
 from ..dictionary import order_candidates
-from ..parallel import PART_ROWS, DaskParts, LocalParts, Parts, is_on_dask, pair_chunks, split_rows
+from ..parallel import PART_ROWS, LocalParts, Parts, is_on_dask, pair_chunks, split_rows
 
 Labels = NDArray[np.int8]
 Weights = NDArray[np.float64]
@@ -532,27 +532,24 @@ def _make_part(pair: tuple[Any, Any], how: tuple[int, np.dtype, NDArray[Any], An
 def spread_over_cluster(X: Any, y: Any, unlabeled: Any) -> tuple[TrainingSet, Targets]:
     """Return the training set of Dask arrays: each chunk of rows becomes a part on a worker."""
     pairs = pair_chunks(X, y if y is None or is_on_dask(y) else to_array(y))
+    session = pairs.session
     try:
-        return _spread_pairs(pairs, X, unlabeled)
+        n_rows = pairs.collect(_count_rows)
+        pairs = pairs.keep([position for position, n in enumerate(n_rows) if n])
+        n_rows = [n for n in n_rows if n]
+        if not n_rows:
+            raise ValueError("X has no rows: a fit needs samples.")
+        found = pairs.add_up(_find_labels_of, unlabeled)
+        classes = found.get_classes(unlabeled)
+        dtype = np.dtype(np.float32 if X.dtype == np.float32 else np.float64)
+        target = classes, unlabeled, found.is_multilabel
+        first_rows = (np.cumsum(n_rows) - n_rows).tolist()
+        parts = pairs.map_each(_make_part, [(first_row, dtype, *target) for first_row in first_rows])
+        del pairs  # which the workers may forget, one after another
+        counts = parts.add_up(count_labels)
     except BaseException:
-        pairs.release()  # an error on a worker keeps hold of all that led to it
+        session.release()  # an error on a worker keeps hold of all that led to it
         raise
-
-
-def _spread_pairs(pairs: DaskParts[tuple[Any, Any]], X: Any, unlabeled: Any) -> tuple[TrainingSet, Targets]:
-    n_rows = pairs.collect(_count_rows)
-    pairs = pairs.keep([position for position, n in enumerate(n_rows) if n])
-    n_rows = [n for n in n_rows if n]
-    if not n_rows:
-        raise ValueError("X has no rows: a fit needs samples.")
-    found = pairs.add_up(_find_labels_of, unlabeled)
-    classes = found.get_classes(unlabeled)
-    dtype = np.dtype(np.float32 if X.dtype == np.float32 else np.float64)
-    first_rows = (np.cumsum(n_rows) - n_rows).tolist()
-    parts = pairs.map_each(
-        _make_part, [(first_row, dtype, classes, unlabeled, found.is_multilabel) for first_row in first_rows]
-    )
-    counts = parts.add_up(count_labels)
     facts = TrainingFacts(tuple(n_rows), sum(n_rows), X.shape[1], len(classes), dtype, *counts)
     return TrainingSet(parts, facts, X, labels=None), Targets(classes, found.is_multilabel)
 
