@@ -108,6 +108,22 @@ jittered = {
 draw("jitter", {name: measure(model) for name, model in jittered.items()})
 
 # %%
+# Basic: rare classes
+# -------------------
+#
+# ``class_weight``. Here only five eights are among the samples to learn from, and the
+# bars are the eights that are missed.
+
+is_kept = (y_train != 8) | (np.cumsum(y_train == 8) <= 5)
+eights = X_test[y_test == 8]
+missed = {}
+for weight in (None, "balanced"):
+    model = DDLClassifier(**SETTINGS, class_weight=weight)
+    model.fit(X_train[is_kept], y_train[is_kept])
+    missed[str(weight)] = np.mean(model.predict(eights) != 8)
+draw("class_weight", missed, "missed eights")
+
+# %%
 # New samples: views
 # ------------------
 #
