@@ -36,7 +36,7 @@ TOPICS = (
         "The classifier",
         "The whole framework as a scikit-learn classifier and transformer, the records of its iterations, and the "
         "explanation of its decisions. See :doc:`/settings` and :doc:`/theory`.",
-        ("estimators.classifier", "fitting.loop", "fitting.size", "inference.predictor"),
+        ("estimators.classifier", "estimators.summary", "fitting.loop", "fitting.size", "inference.predictor"),
     ),
     Topic(
         "plotting",
