@@ -30,7 +30,7 @@ from ..fitting.data import Targets, TrainingSet, cut_batch, cut_into_parts, fetc
 from ..fitting.loop import begin
 from ..fitting.online import PastFit, Stream, begin_stream, learn_batch, resume_stream
 from ..fitting.refine import Refiner
-from ..fitting.run import Attributes, FitRun, Report, describe_settings, hold_out
+from ..fitting.run import Attributes, FitRun, Report, describe_settings
 from ..fitting.search import SettingsSearch
 from ..fitting.size import SizeSearch, choose_size
 from ..fitting.steps import FitSettings
@@ -132,9 +132,9 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     refine : "auto", "classifiers", int, Refiner or None, default="auto"
         What is trained on label-free codes, as new samples have them, after the joint fit: the classifiers alone, or
         with a number of epochs or a :class:`Refiner` classifiers and dictionary, by the gradient of the classification
-        cost.  None keeps the classifiers of the joint fit, as in the paper.  "auto" is ``Refiner()`` for samples in
-        memory, and "classifiers" for a Dask array and :meth:`partial_fit`.  ``codes_``, ``noise_variance_`` and
-        ``history_`` always describe the joint fit.
+        cost.  None keeps the classifiers of the joint fit, as in the paper.  "auto" is ``Refiner()``, and
+        "classifiers" for :meth:`partial_fit`.  ``codes_``, ``noise_variance_`` and ``history_`` always describe the
+        joint fit.
     inference : {"fast", "full"} or InferenceRule, default="fast"
         How the class of a new sample is found: from its label-free code, or by coding it once for each class as if it
         were of that class and comparing the costs (Eq. 5 of the paper).  "full" does not support multilabel targets.
@@ -427,10 +427,12 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 warn_of_marks(targets.classes, self.unlabeled)
             try:
                 training = training.weigh(sample_weight, self.class_weight, targets)
-                held_out = found = None
+                found = None
                 if (refiner := get_refiner(self, mode)) is not None:
                     refiner.list_costs(targets.is_multilabel)  # raises if it does not suit
-                    training, held_out = hold_out(training, refiner)
+                    if refiner.validation_fraction > 0:
+                        # Were these labels known to the loop, the unrefined model would look best.
+                        training = training.hold_out(refiner.hold_out)
                 n_components = count_components(self, training.facts.n_with_label)
                 settings = resolve_fit(self, training.facts, n_components, targets.is_multilabel, mode)
                 if refiner is not None and (scalings := list_scalings(self, refiner)):
@@ -445,7 +447,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 n_epochs = 0 if plan.refiner is None else plan.refiner.epochs
                 context = self._init_callback_context(max_subtasks=settings.max_iter + n_epochs)
                 report = Report(context, self, X, y)
-                run = FitRun(training, targets, settings, plan, held_out, check_random_state(self.random_state), report)
+                run = FitRun(training, targets, settings, plan, check_random_state(self.random_state), report)
                 progress.watch(run)
                 # A checkpoint may set where the fit resumes.
                 context.call_on_fit_task_begin(estimator=self, X=X, y=y, metadata={"run": run})

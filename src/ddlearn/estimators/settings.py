@@ -56,7 +56,7 @@ _SMALLEST_PRIOR = 1e-6
 # The dictionary update that suits where the samples are.
 _AUTO_UPDATES: dict[Mode, str] = {"memory": "guarded_ksvd", "dask": "block_coordinate", "batches": "atom"}
 # For coders with a penalty, which K-SVD does not know of when it changes codes: it nearly always raises the objective.
-_AUTO_UPDATES_WITH_PENALTY: dict[Mode, str] = _AUTO_UPDATES | {"memory": "atom"}
+_AUTO_UPDATES_WITH_PENALTY: dict[Mode, str] = dict.fromkeys(_AUTO_UPDATES, "atom")
 # Only fit reads these; partial_fit cannot begin with them.
 _READ_BY_FIT_ALONE = ("max_iter", "tol", "warm_start")
 # Nothing changes them, so one of each serves all models.
@@ -115,8 +115,8 @@ def resolve_object(model: Estimator, name: str) -> Any:
 
 
 def get_refiner(model: Estimator, mode: Mode) -> Refiner | None:
-    """Return how the model is refined; where the samples are not in memory, "auto" does without."""
-    return None if is_auto(model.refine) and mode != "memory" else resolve_refiner(model.refine)
+    """Return how the model is refined; where samples come in batches, "auto" does without."""
+    return None if is_auto(model.refine) and mode == "batches" else resolve_refiner(model.refine)
 
 
 def _resolve_update(model: Estimator, mode: Mode) -> DictionaryUpdate:
@@ -135,7 +135,7 @@ def check_mode(model: Estimator, mode: Mode) -> None:
     def refuse(name: str, remedy: str) -> None:
         raise ValueError(f"{name}={getattr(model, name)!r} {where}: {remedy}.")
 
-    if get_refiner(model, mode) is not None:
+    if mode == "batches" and get_refiner(model, mode) is not None:
         refuse("refine", f"use refine={CLASSIFIERS!r}, or fit samples in memory")
     update, trainer = _resolve_update(model, mode), resolve_trainer(model.classifier_trainer, model.loss)
     if not update.is_additive or (mode == "batches" and update.updates_codes):
