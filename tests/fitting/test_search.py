@@ -93,7 +93,7 @@ def test_penalties_are_tried_from_strong_to_weak_and_then_decays_around_the_best
         for name in ("weight_decay", "linear_decay"):
             values = sorted({getattr(record, name) for record in tried})
             best = getattr(find_best(tried, is_softmax), name)
-            assert values[0] < best < values[-1] or len(values) > 3
+            assert values[0] < best < values[-1] or best in (3e-4, 30.0, 1e-2, 1e3)  # or at an end of its range
 
 
 def test_what_is_given_is_not_searched_for(planted):

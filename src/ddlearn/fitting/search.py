@@ -5,7 +5,7 @@ and codes found for each scaling and a few strengths of the penalty on codes.  T
 (:mod:`ddlearn.fitting.convex`), which is solved for one setting after the other: for each scaling, from strong to weak
 penalties on codes; then, with the best, for smaller and larger :math:`\rho` and :math:`\tau`, as long as that helps.
 The first cost of refinement decides the scaling; the rest is done for each cost, and the best of each is refined, too,
-unless it is hopeless.
+with these :math:`\rho` and :math:`\tau` and with the usual ones, unless it is hopeless.
 
 All are compared by one criterion, the log-loss of the samples that were left out, with the temperature that suits them
 best.  Unlike the costs themselves it has the same meaning for each of them, and a single sample far from all others
@@ -129,10 +129,10 @@ class _Trial(NamedTuple):
         """Return the criterion."""
         return float(self.losses.mean())
 
-    def is_clearly_better(self, other: _Trial) -> bool:
-        """Whether the criterion is lower by more than two standard errors of the difference."""
+    def is_clearly_better(self, other: _Trial, n_errors: float = 2.0) -> bool:
+        """Whether the criterion is lower, by more than so many standard errors of the difference."""
         gain = other.losses - self.losses
-        return bool(gain.mean() > 2 * gain.std() / np.sqrt(len(gain)))
+        return bool(gain.mean() > n_errors * gain.std() / np.sqrt(len(gain)))
 
     def of_first(self, n_samples: int) -> _Trial:
         """Return the trial as the first samples judge it."""
@@ -191,9 +191,11 @@ class SettingsSearch:
             make_cost(settings.loss, np.ones(training.facts.n_classes), settings.classification_weight)
             for make_cost in refiner.list_costs(settings.is_multilabel)
         ]
-        self.atoms_per_sample = n_components / training.facts.n_with_label
+        n_labelled = training.facts.n_with_label
+        self.atoms_per_sample = n_components / n_labelled
         training = training.bring_some(_MOST_BROUGHT)
         rows = list(_cut(collect_labels(training)))
+        self.sees_all = bool(rows) and sum(map(len, rows[0])) == n_labelled
         self.views = [self._scale(training, rows, scaling, n_components, draw_init) for scaling in scalings if rows]
         self.tried: dict[_Setting, _Trial] = {}
         self.refined: list[_Trial] = []
@@ -206,7 +208,7 @@ class SettingsSearch:
         self.on_trial = on_trial
         first = min((self._follow_path(position, 0) for position in range(len(self.views))), key=self._measure)
         others = [self._follow_path(first.view, cost) for cost in range(1, len(self.costs))]
-        best = self._decide([self._improve(setting) for setting in (first, *others)])
+        best = self._decide([(setting, self._improve(setting)) for setting in (first, *others)])
         refiner = clone(self.refiner).set_params(
             epochs=best.record.epochs if self.refiner.epochs is None else self.refiner.epochs,
             weight_decay=best.record.weight_decay,
@@ -270,16 +272,27 @@ class SettingsSearch:
             self.tried[setting] = self._judge(setting, view.folds, scores, 0, start)
         return self.tried[setting]
 
-    def _decide(self, finalists: list[_Setting]) -> _Trial:
-        """Return the best finalist, refined or not, or the linear classifier if that may be as good."""
-        unrefined = [self._try(setting) for setting in finalists]
+    def _decide(self, finalists: list[tuple[_Setting, _Setting]]) -> _Trial:
+        """Return the best trial, given for each cost the setting with the usual decays and the one with the best.
+
+        If trials learn from a part of the samples, they do not tell what refinement gains from all, and the first cost
+        must be clearly worse to lose.
+        """
+        unrefined = [self._try(best) for _, best in finalists]
         leader = min(unrefined, key=_Trial.mean_loss)
-        refined = [self._refine(trial.setting) for trial in unrefined if not leader.is_clearly_better(trial)]
-        if self.refiner.epochs is not None:
-            return min(refined, key=_Trial.mean_loss)
-        n_judged = len(refined[0].losses)
+        is_hopeless = [self.sees_all and leader.is_clearly_better(trial) for trial in unrefined]
+        best, *others = (
+            min(map(self._refine, dict.fromkeys(pair)), key=_Trial.mean_loss)
+            for pair, skips in zip(finalists, is_hopeless, strict=True)
+            if not skips
+        )
+        for other in others:
+            best = other if other.is_clearly_better(best, 0.0 if self.sees_all else 1.0) else best
+        if self.refiner.epochs is not None or not self.sees_all:
+            return best
+        n_judged = len(best.losses)
         linear = self._try(self._make_linear()).of_first(n_judged)
-        best = min(refined + [trial.of_first(n_judged) for trial in unrefined], key=_Trial.mean_loss)
+        best = min([best, *(trial.of_first(n_judged) for trial in unrefined)], key=_Trial.mean_loss)
         return best if best.is_clearly_better(linear) else linear
 
     def _make_linear(self) -> _Setting:
