@@ -63,7 +63,7 @@ CASES = [
     Case("classifier_trainer", SquareLev(ridge=0.5), *["coef_"] * 3),
     Case("classifier_trainer", WholeTrainer(ridge=0.5), "coef_", REFUSED, REFUSED),
     Case("init", "gaussian", *["components_"] * 3),
-    Case("fit_intercept", False, *["intercept_"] * 3),
+    Case("classifier_trainer", SquareLev(fit_intercept=False), *["intercept_"] * 3),
     Case("class_weight", {0: 9.0}, *["coef_"] * 3),
     Case("class_weight", "balanced", None, REFUSED, None),
     Case("classification_weight", 5.0, *["components_"] * 3),
@@ -71,8 +71,8 @@ CASES = [
     Case("max_iter", 1, "n_iter_", REFUSED, "n_iter_"),
     Case("tol", 0.9, "n_iter_", REFUSED, "n_iter_"),
     Case("refine", None, *["coef_"] * 3),
-    Case("refine", 1, "refinement_", REFUSED, REFUSED),
-    Case("refine", "auto", "refinement_", NOTHING, NOTHING),
+    Case("refine", 1, "refinement_", REFUSED, "refinement_"),
+    Case("refine", "auto", "refinement_", NOTHING, "refinement_"),
     Case("inference", "full", *[EVIDENCE] * 3),
     Case("robustness", 1, *[EVIDENCE] * 3),
     Case("robustness", Robustness(missing="mask"), *[NOTHING] * 3),  # of complete samples; coding/test_missing.py
@@ -82,6 +82,7 @@ CASES = [
     Case("n_views", 3, *[EVIDENCE] * 3, IMAGES),
     Case("unlabeled", 0, *["classes_"] * 3),
     Case("warm_start", True, "components_", REFUSED, "components_"),
+    Case("verbose", 1, *[NOTHING] * 3),
     Case("n_jobs", 2, *[NOTHING] * 3),
     Case("random_state", 1, *["components_"] * 3),
 ]

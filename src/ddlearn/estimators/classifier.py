@@ -27,12 +27,13 @@ from ..coding.robust import Robustness, check_mask
 from ..coding.scaling import Scaling
 from ..dictionary import DictionaryUpdate, draw_dictionary
 from ..fitting.data import Targets, TrainingSet, cut_batch, cut_into_parts, fetch_candidates, spread_over_cluster
-from ..fitting.loop import FitSettings, begin
+from ..fitting.loop import begin
 from ..fitting.online import PastFit, Stream, begin_stream, learn_batch, resume_stream
 from ..fitting.refine import Refiner
-from ..fitting.run import Attributes, FitRun, Report, describe_settings, hold_out
+from ..fitting.run import Attributes, FitRun, Report, describe_settings
 from ..fitting.search import SettingsSearch
 from ..fitting.size import SizeSearch, choose_size
+from ..fitting.steps import FitSettings
 from ..inference.lazy import predict_lazily, score_lazily
 from ..inference.predictor import Explanation, Predictor
 from ..inference.rules import InferenceRule, label_probabilities
@@ -40,6 +41,7 @@ from ..losses import Loss, check_number
 from ..objective import Scales
 from ..parallel import is_on_dask, refuse_dask
 from .presets import collect_parameters
+from .progress import describe_iteration, say, show_progress
 from .settings import (
     Mode,
     check_missing,
@@ -57,9 +59,10 @@ from .settings import (
     scale_atoms,
     searches_size,
     takes_missing,
+    warn_of_marks,
 )
 from .summary import Evaluation, Summary, find_positions, summarise
-from .transformer import DictionaryTransformer
+from .transformer import DictionaryTransformer, refuse_images
 
 # The predictors of fitted models by precision, kept outside of the models, whose attributes predict must not change.
 _PREDICTORS: WeakKeyDictionary[DDLClassifier, dict[np.dtype, Predictor]] = WeakKeyDictionary()
@@ -94,8 +97,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     n_nonzero_coefs : int or None, default=None
         Number of atoms in a code at most, the paper's T.  By default 5, for the elastic net 256, or all atoms if there
         are fewer.
-    loss : str or Loss, default="square"
-        The classification cost: "square", "exponential", "logistic", "smooth_hinge", "softplus_hinge", or an object.
+    loss : {"square", "exponential", "logistic", "smooth_hinge", "softplus_hinge"} or Loss, default="square"
+        The classification cost.
     sparse_coder : {"omp", "ormp", "elastic_net"} or SparseCoder, default="elastic_net"
         How codes are found: two pursuits with at most T atoms, or a penalty on codes.
     coding : {"descent", "printed"} or DiscriminativeCoding, default="descent"
@@ -108,11 +111,10 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         :meth:`partial_fit`.
     classifier_trainer : str or ClassifierTrainer, default="auto"
         "square_lev", "ada_boost", "logit_boost", "linear_svm", "newton", or an object; "auto" is the one for the loss.
+        Its ``fit_intercept`` says whether classifiers have an intercept.
     init : {"samples", "gaussian"} or array-like of shape (n_components, n_features), default="samples"
         The first dictionary: training samples in equal number from each class, random vectors, or these atoms, which
         are scaled like samples, or the ``components_`` of a model with the same scaling.
-    fit_intercept : bool, default=True
-        Whether classifiers have an intercept.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes by name, 1 for those that are not named, with which the samples of a class count as many;
         "balanced" gives all classes the same weight together.
@@ -130,9 +132,9 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     refine : "auto", "classifiers", int, Refiner or None, default="auto"
         What is trained on label-free codes, as new samples have them, after the joint fit: the classifiers alone, or
         with a number of epochs or a :class:`Refiner` classifiers and dictionary, by the gradient of the classification
-        cost.  None keeps the classifiers of the joint fit, as in the paper.  "auto" is ``Refiner()`` for samples in
-        memory, and "classifiers" for a Dask array and :meth:`partial_fit`.  ``codes_``, ``noise_variance_`` and
-        ``history_`` always describe the joint fit.
+        cost.  None keeps the classifiers of the joint fit, as in the paper.  "auto" is ``Refiner()``, and
+        "classifiers" for :meth:`partial_fit`.  ``codes_``, ``noise_variance_`` and ``history_`` always describe the
+        joint fit.
     inference : {"fast", "full"} or InferenceRule, default="fast"
         How the class of a new sample is found: from its label-free code, or by coding it once for each class as if it
         were of that class and comparing the costs (Eq. 5 of the paper).  "full" does not support multilabel targets.
@@ -152,6 +154,9 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         Not for multilabel targets.
     warm_start : bool, default=False
         Whether :meth:`fit` begins with the dictionary and classifiers of the previous fit.
+    verbose : int, default=0
+        Whether to show the progress of a fit on stderr: objective, held-out error and time left, as bars if rich is
+        installed and otherwise as lines.
     n_jobs : int or None, default=None
         Number of threads in this process; None is 1 unless a ``joblib.parallel_config`` says otherwise, -1 all cores.
         Dask workers use one thread per part.
@@ -209,6 +214,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         What each epoch of refinement did, starting with the model before the first epoch.
     stream_ : object
         What :meth:`partial_fit` remembers of the samples.
+    target_name_ : str
+        The name of y, if it is a column of a data frame.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -241,7 +248,6 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         dictionary_update: str | DictionaryUpdate = "auto",
         classifier_trainer: str | ClassifierTrainer = "auto",
         init: str | ArrayLike = "samples",
-        fit_intercept: bool = True,
         class_weight: dict[Any, float] | str | None = None,
         classification_weight: float = 1.0,
         scales: str | Scales = "conjugate",
@@ -255,6 +261,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         n_views: int = 1,
         unlabeled: Any = None,
         warm_start: bool = False,
+        verbose: int = 0,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ):
@@ -267,7 +274,6 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         self.dictionary_update = dictionary_update
         self.classifier_trainer = classifier_trainer
         self.init = init
-        self.fit_intercept = fit_intercept
         self.class_weight = class_weight
         self.classification_weight = classification_weight
         self.scales = scales
@@ -281,6 +287,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         self.n_views = n_views
         self.unlabeled = unlabeled
         self.warm_start = warm_start
+        self.verbose = verbose
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -398,7 +405,10 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             If a Dask cluster goes away.
         """
         mode: Mode = "dask" if is_on_dask(X) else "memory"
-        with self._unchanged_on_failure():
+        with self._unchanged_on_failure(), show_progress(self.verbose) as progress:
+            self.__dict__.pop("target_name_", None)  # of an earlier fit
+            if mode == "memory" and isinstance(name := getattr(y, "name", None), str):
+                self.target_name_ = name
             if mode == "dask":
                 check_mode(self, mode)
                 if sample_weight is not None:
@@ -407,23 +417,28 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 self.n_features_in_ = X.shape[1]
                 self.__dict__.pop("feature_names_in_", None)  # of an earlier fit; a Dask array has none
             else:
+                refuse_images(X)
                 X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False)
                 check_missing(self, X)
                 check_consistent_length(X, y)
                 if sample_weight is not None:
                     X, y, sample_weight = drop_weightless(X, y, sample_weight)
                 training, targets = cut_into_parts(X, y, self.unlabeled)
+                warn_of_marks(targets.classes, self.unlabeled)
             try:
                 training = training.weigh(sample_weight, self.class_weight, targets)
-                held_out = found = None
+                found = None
                 if (refiner := get_refiner(self, mode)) is not None:
                     refiner.list_costs(targets.is_multilabel)  # raises if it does not suit
-                    training, held_out = hold_out(training, refiner)
+                    if refiner.validation_fraction > 0:
+                        # Were these labels known to the loop, the unrefined model would look best.
+                        training = training.hold_out(refiner.hold_out)
                 n_components = count_components(self, training.facts.n_with_label)
                 settings = resolve_fit(self, training.facts, n_components, targets.is_multilabel, mode)
                 if refiner is not None and (scalings := list_scalings(self, refiner)):
                     draw_init = partial(scale_atoms, self)
-                    found = SettingsSearch(training, scalings, settings, refiner, n_components, draw_init).run()
+                    search = SettingsSearch(training, scalings, settings, refiner, n_components, draw_init)
+                    found = search.run(progress.on_trial)
                 if found is not None:
                     settings = replace(settings, sparse_coder=found.sparse_coder)
                 scale = get_scale(self) if found is None else found.scaling
@@ -432,7 +447,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 n_epochs = 0 if plan.refiner is None else plan.refiner.epochs
                 context = self._init_callback_context(max_subtasks=settings.max_iter + n_epochs)
                 report = Report(context, self, X, y)
-                run = FitRun(training, targets, settings, plan, held_out, check_random_state(self.random_state), report)
+                run = FitRun(training, targets, settings, plan, check_random_state(self.random_state), report)
+                progress.watch(run)
                 # A checkpoint may set where the fit resumes.
                 context.call_on_fit_task_begin(estimator=self, X=X, y=y, metadata={"run": run})
                 fitted = run.run()
@@ -445,9 +461,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
 
     def _set_fitted(self, attributes: Attributes, encoder: Encoder) -> None:
         """Set fitted attributes, remove those that only an earlier fit had, and make the predictor."""
-        for name in {"codes_", "noise_variance_", "stream_", "refinement_", "dictionary_sizes_", "search_"} & set(
-            vars(self)
-        ):
+        of_earlier = {"codes_", "noise_variance_", "stream_", "refinement_", "dictionary_sizes_", "search_"}
+        for name in of_earlier & set(vars(self)):
             delattr(self, name)
         for name, value in attributes.items():
             setattr(self, name, value)
@@ -512,6 +527,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             check_mode(self, "batches")
             is_new = not hasattr(self, "components_")
             dtype = [np.float64, np.float32] if is_new else self.components_.dtype
+            refuse_images(X)
             X = validate_data(self, X, dtype=dtype, order="C", reset=is_new, ensure_all_finite=False)
             check_finite(X, 0, remedy="partial_fit takes complete samples only, so remove or impute such values")
             check_consistent_length(X, y)
@@ -527,6 +543,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             attributes |= describe_settings(settings, len(stream.encoder.dictionary))
             attributes |= {"classes_": targets.classes, "scaling_": training.scaling}
             self._set_fitted(attributes | extra, stream.encoder)
+        if self.verbose:
+            say(f"{self.n_samples_seen_:,} samples: {describe_iteration(self.history_[-1])} before the last batch")
         return self
 
     def _begin_stream(self, training: TrainingSet, targets: Targets) -> tuple[Stream, FitSettings, Attributes]:
@@ -607,6 +625,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     def _check_new(self, X: ArrayLike, mask: ArrayLike | None) -> tuple[Floats, Flags | None]:
         if not self._is_checked(X):
             check_is_fitted(self, "components_")
+            refuse_images(X)
             X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False, reset=False)
         return X, None if mask is None else check_mask(mask, X.shape)
 
@@ -739,7 +758,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         """
         refuse_dask(X, "explain", "explain a few of them, as X[:10].compute()")
         X, mask = self._check_new(X, mask)
-        return self._predictor(X.dtype).explain(X, mask)
+        return self._predictor(X.dtype).explain(X, mask, self.classes_)
 
     def summary(
         self,

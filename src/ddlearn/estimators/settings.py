@@ -6,6 +6,7 @@ modes cannot honour is refused.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, Literal
@@ -29,10 +30,10 @@ from ..coding.robust import RobustCoder, Robustness
 from ..coding.scaling import Scaling, Standard, UnitNorm, resolve_scaling
 from ..dictionary import DICTIONARY_UPDATES, DictionaryUpdate, resolve_dictionary_update
 from ..fitting.data import TrainingFacts, TrainingSet, is_mapped
-from ..fitting.loop import FitSettings
 from ..fitting.refine import CLASSIFIERS, Refiner, resolve_refiner
 from ..fitting.run import FitPlan
 from ..fitting.search import Found
+from ..fitting.steps import FitSettings
 from ..inference.predictor import Predictor, draw_views
 from ..inference.rules import INFERENCE_RULES, InferenceRule, LabelModel
 from ..losses import check_number, resolve, resolve_loss
@@ -46,6 +47,7 @@ AUTO = "auto"  # in place of a value that is chosen
 # be learned from a sample or two.
 _SAMPLES_PER_ATOM = 2
 _MOST_ATOMS = 500
+_MANY_ATOMS = 20  # for each labelled sample
 # Default numbers of outer iterations; refinement does the rest.
 _MAX_ITER = 50
 _MAX_ITER_BEFORE_REFINEMENT = 1
@@ -54,7 +56,7 @@ _SMALLEST_PRIOR = 1e-6
 # The dictionary update that suits where the samples are.
 _AUTO_UPDATES: dict[Mode, str] = {"memory": "guarded_ksvd", "dask": "block_coordinate", "batches": "atom"}
 # For coders with a penalty, which K-SVD does not know of when it changes codes: it nearly always raises the objective.
-_AUTO_UPDATES_WITH_PENALTY: dict[Mode, str] = _AUTO_UPDATES | {"memory": "atom"}
+_AUTO_UPDATES_WITH_PENALTY: dict[Mode, str] = dict.fromkeys(_AUTO_UPDATES, "atom")
 # Only fit reads these; partial_fit cannot begin with them.
 _READ_BY_FIT_ALONE = ("max_iter", "tol", "warm_start")
 # Nothing changes them, so one of each serves all models.
@@ -113,8 +115,8 @@ def resolve_object(model: Estimator, name: str) -> Any:
 
 
 def get_refiner(model: Estimator, mode: Mode) -> Refiner | None:
-    """Return how the model is refined; where the samples are not in memory, "auto" does without."""
-    return None if is_auto(model.refine) and mode != "memory" else resolve_refiner(model.refine)
+    """Return how the model is refined; where samples come in batches, "auto" does without."""
+    return None if is_auto(model.refine) and mode == "batches" else resolve_refiner(model.refine)
 
 
 def _resolve_update(model: Estimator, mode: Mode) -> DictionaryUpdate:
@@ -133,7 +135,7 @@ def check_mode(model: Estimator, mode: Mode) -> None:
     def refuse(name: str, remedy: str) -> None:
         raise ValueError(f"{name}={getattr(model, name)!r} {where}: {remedy}.")
 
-    if get_refiner(model, mode) is not None:
+    if mode == "batches" and get_refiner(model, mode) is not None:
         refuse("refine", f"use refine={CLASSIFIERS!r}, or fit samples in memory")
     update, trainer = _resolve_update(model, mode), resolve_trainer(model.classifier_trainer, model.loss)
     if not update.is_additive or (mode == "batches" and update.updates_codes):
@@ -168,6 +170,17 @@ def check_missing(model: Estimator, X: Any) -> None:
         )
 
 
+def warn_of_marks(classes: Any, unlabeled: Any) -> None:
+    """Warn if -1 is among several classes, by which scikit-learn marks samples without a label."""
+    if unlabeled is None and classes.dtype.kind == "i" and len(classes) > 2 and classes[0] == -1 and classes[1] >= 0:
+        warnings.warn(
+            "y contains -1, which is learned as a class of its own. If it marks samples without a label, set "
+            "unlabeled=-1.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
 def drop_weightless(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
     """Return samples, target and weights without samples of weight 0."""
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -186,6 +199,11 @@ def _check_batches(model: Estimator, refuse: Callable[[str, str], None]) -> None
     for name in _READ_BY_FIT_ALONE:
         if getattr(model, name) != getattr(defaults, name):
             refuse(name, f"leave it at {getattr(defaults, name)!r}, or use fit")
+
+
+def fits_intercept(trainer: ClassifierTrainer) -> bool:
+    """Whether classifiers have an intercept; a trainer of one's own need not say so."""
+    return getattr(trainer, "fit_intercept", True)
 
 
 def check_inference(model: Estimator, n_classes: int, n_features: int, is_multilabel: bool) -> None:
@@ -286,6 +304,7 @@ def resolve_fit(
     # Clones: a later set_params must not change the fitted model.
     loss = clone(resolve_loss(model.loss), safe=False)
     sparse_coder = clone(resolve_sparse_coder(model.sparse_coder), safe=False)
+    trainer = resolve_trainer(model.classifier_trainer, loss)
     update, updates = model.dictionary_update, _AUTO_UPDATES_WITH_PENALTY if sparse_coder.has_penalty else _AUTO_UPDATES
     registration = None
     if model.alignment is not None:
@@ -296,10 +315,10 @@ def resolve_fit(
         n_nonzero_coefs=check_budget(model.n_nonzero_coefs, n_components, sparse_coder),
         coding=clone(resolve_coding(model.coding)),
         dictionary_update=resolve_dictionary_update(updates[mode] if is_auto(update) else update),
-        classifier_trainer=resolve_trainer(model.classifier_trainer, loss),
+        classifier_trainer=trainer,
         scales=DEFAULT_SCALES if model.scales == "conjugate" else clone(_OBJECTS["scales"](model)),
         classification_weight=float(model.classification_weight),
-        fit_intercept=model.fit_intercept,
+        fit_intercept=fits_intercept(trainer),
         is_multilabel=is_multilabel,
         max_iter=max_iter,
         tol=model.tol,
@@ -319,7 +338,8 @@ def _resolve_warm_start(model: Estimator, n_components: int, facts: TrainingFact
             f"warm_start=True, but the previous fit had components of shape {model.components_.shape} and coef of "
             f"shape {model.coef_.shape}, while this one needs {shapes[0]} and {shapes[1]}: set warm_start=False."
         )
-    intercept = model.intercept_ if model.fit_intercept else np.zeros_like(model.intercept_)
+    has_intercept = fits_intercept(resolve_trainer(model.classifier_trainer, model.loss))
+    intercept = model.intercept_ if has_intercept else np.zeros_like(model.intercept_)
     return Model(model.components_, model.coef_, intercept, model.class_cost_).astype(facts.dtype)
 
 
@@ -356,6 +376,13 @@ def count_components(model: Estimator, n_labelled: int) -> int:
         return max(min(n_labelled // _SAMPLES_PER_ATOM, _MOST_ATOMS), min(n_nonzero_coefs, n_labelled))
     if not isinstance(model.n_components, Integral) or model.n_components < 1:
         raise ValueError(f"n_components must be None, 'auto' or an integer of at least 1, got {model.n_components!r}.")
+    if int(model.n_components) > _MANY_ATOMS * n_labelled:
+        warnings.warn(
+            f"n_components={model.n_components} is more than {_MANY_ATOMS} atoms for each of the {n_labelled} labelled "
+            "samples: the fit takes long, and many atoms will be alike. Half as many atoms as samples are usual.",
+            UserWarning,
+            stacklevel=4,
+        )
     return int(model.n_components)
 
 

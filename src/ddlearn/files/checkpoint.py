@@ -27,7 +27,7 @@ from ..coding.encoder import Encoder
 from ..estimators.classifier import DDLClassifier
 from ..fitting.data import TrainingPart, TrainingSet
 from ..fitting.gradient import Parameters
-from ..fitting.loop import FitProgress, FitState, IterationRecord, RowState
+from ..fitting.loop import FitProgress, FitState, IterationRecord
 from ..fitting.refine import (
     MOST_SEEDS,
     EpochRecord,
@@ -38,6 +38,7 @@ from ..fitting.refine import (
 )
 from ..fitting.run import FitRun, Snapshot
 from ..fitting.size import DictionarySize
+from ..fitting.steps import RowState
 from ..losses import check_number
 from ..parallel import split_rows
 from .codec import (
@@ -63,7 +64,7 @@ from .format import (
 )
 
 # Parameters on which no fit depends; max_iter only decides when the loop ends.
-_FREE_PARAMETERS = {"n_jobs", "max_iter", "inference", "robustness", "n_views"}
+_FREE_PARAMETERS = {"verbose", "n_jobs", "max_iter", "inference", "robustness", "n_views"}
 _MODEL_ARRAYS = ("dictionary", "coef", "intercept", "class_cost")
 # Everything in a refinement that has the shape of its parameters.
 _REFINED = ("model", "average", "best", "gradient_mean", "gradient_square")
@@ -260,7 +261,8 @@ def _check_arrays(arrays: Arrays, run: FitRun, *, has_refinement: bool) -> None:
     if has_refinement:
         parameters |= {"own_coef": (n_components, n_classes), "linear_coef": (facts.n_features, n_classes)}
         shapes |= {f"refinement.{prefix}.{name}": parameters[name] for prefix in _REFINED for name in parameters}
-        n_places = count_kept_places(settings.sparse_coder, settings.n_nonzero_coefs, run.plan.jitter)
+        are_here = run.training.parts.are_here
+        n_places = count_kept_places(settings.sparse_coder, settings.n_nonzero_coefs, run.plan.jitter, are_here)
         shapes |= {f"refinement.codes.{name}": (n_samples, n_places) for name in RowCodes._fields}
     if set(arrays) != set(shapes):
         raise ValueError(f"it has the arrays {sorted(arrays)} instead of {sorted(shapes)}")
@@ -307,7 +309,8 @@ def _describe_data(n_rows: Sequence[int], n_columns: int, dtype: np.dtype, hashe
 
 def _hash_part(part: TrainingPart) -> tuple[str, str]:
     weights = "" if part.weights is None else _hash_rows(part.weights)
-    return _hash_rows(part.original), _hash_rows(part.labels) + weights
+    held_out = "" if part.held_out is None else _hash_rows(part.held_out)
+    return _hash_rows(part.original), _hash_rows(part.labels) + weights + held_out
 
 
 def _hash_rows(array: NDArray[Any]) -> str:

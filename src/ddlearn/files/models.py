@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from ..coding.encoder import resolve_sparse_coder
@@ -41,6 +42,7 @@ from .codec import (
     list_storable,
 )
 from .format import MODEL, Arrays, Container, Json, blame_file, check_array, read_container, write_container
+from .pipelines import fold_pipeline
 
 # The fitted attributes.  Arrays agree on sizes that have the same name.
 _SHAPES: dict[str, tuple[str, ...]] = {
@@ -77,14 +79,14 @@ _NOT_TOLD = {"n_records", "n_scaled_features"}  # sizes that the summary leaves 
 _MODELS: dict[str, type[BaseEstimator]] = {cls.__name__: cls for cls in (DDLClassifier, KSVD, CodeClassifier)}
 _NAMES = {"n_features_in_", "feature_names_in_"}
 _ATTRIBUTES = {
-    "DDLClassifier": {*_SHAPES, *_NUMBERS, *_STRATEGIES, *_RECORDS, "priors_"} - {"error_"},
+    "DDLClassifier": {*_SHAPES, *_NUMBERS, *_STRATEGIES, *_RECORDS, "priors_", "target_name_"} - {"error_"},
     "KSVD": {"components_", "error_", "n_nonzero_coefs_", "n_iter_", "sparse_coder_"} | _NAMES,
     "CodeClassifier": {"coef_", "intercept_", "classes_"} | _NAMES,
 }
-_OPTIONAL = {"feature_names_in_", "codes_", "noise_variance_"} | {*_RECORDS} - {"history_"}
+_OPTIONAL = {"feature_names_in_", "target_name_", "codes_", "noise_variance_"} | {*_RECORDS} - {"history_"}
 
 
-def save(model: DDLClassifier | KSVD | CodeClassifier, path: str | os.PathLike[str]) -> None:
+def save(model: DDLClassifier | KSVD | CodeClassifier | Pipeline, path: str | os.PathLike[str]) -> None:
     """Write a fitted model to a file, in one step; an existing file is replaced.
 
     Strategies are stored by name and parameters.  An object of a class of your own, such as a loss, is only named in
@@ -92,8 +94,9 @@ def save(model: DDLClassifier | KSVD | CodeClassifier, path: str | os.PathLike[s
 
     Parameters
     ----------
-    model : DDLClassifier, KSVD or CodeClassifier
-        The model; save the steps of a pipeline one by one.
+    model : DDLClassifier, KSVD, CodeClassifier or Pipeline
+        The model.  A pipeline of scalers and a :class:`DDLClassifier` becomes one classifier that scales samples itself
+        and predicts the same; other steps are refused.
     path : str or path-like
         The file; its folder must exist.
 
@@ -120,9 +123,13 @@ def save(model: DDLClassifier | KSVD | CodeClassifier, path: str | os.PathLike[s
     >>> bool((restored.predict_proba(X) == model.predict_proba(X)).all())
     True
     """
+    if isinstance(model, Pipeline):
+        model = fold_pipeline(model)
     name = type(model).__name__
     if _MODELS.get(name) is not type(model):
-        raise TypeError(f"{name} cannot be saved, only {', '.join(_MODELS)}: save the steps of a pipeline one by one.")
+        raise TypeError(
+            f"{name} cannot be saved, only {', '.join(_MODELS)}, and pipelines of scalers and DDLClassifier."
+        )
     check_is_fitted(model)
     attributes = {key: value for key, value in vars(model).items() if key in _ATTRIBUTES[name]}
     try:
@@ -199,12 +206,12 @@ def load(path: str | os.PathLike[str], **strategies: Any) -> Any:
 
 def read_model_file(path: str | os.PathLike[str]) -> Container:
     """Return the content and arrays of a model file, of this or an earlier format version, without making a model."""
-    upgrades = (_upgrade_version_1, _upgrade_version_2, _upgrade_version_3)
+    upgrades = (_upgrade_version_1, _upgrade_version_2, _upgrade_version_3, _upgrade_version_4)
 
     def upgrade_from(version: int) -> Callable[[Json], Json]:
         return lambda content: reduce(lambda old, upgrade: upgrade(old), upgrades[version - 1 :], content)
 
-    return read_container(path, MODEL, {version: upgrade_from(version) for version in (1, 2, 3)})
+    return read_container(path, MODEL, {version: upgrade_from(version) for version in (1, 2, 3, 4)})
 
 
 def _restore(content: Json, decoder: Decoder) -> BaseEstimator:
@@ -235,6 +242,8 @@ def _check_attributes(name: str, attributes: dict[str, Any]) -> dict[str, int]:
     for key in attributes.keys() & _NUMBERS.keys():
         if type(attributes[key]) is not _NUMBERS[key] or not 0 <= attributes[key] < np.inf:
             raise ValueError(f"{key} is {attributes[key]!r}")
+    if not isinstance(attributes.get("target_name_", ""), str):
+        raise TypeError(f"target_name_ is {attributes['target_name_']!r}")
     if "priors_" in attributes:
         check_priors(attributes["priors_"], len(attributes["coef_"]))
     for key in attributes.keys() & _STRATEGIES.keys():
@@ -301,7 +310,9 @@ def _summarise(attributes: dict[str, Any]) -> dict[str, Json]:
         summary["scaling"] = type(attributes["scaling_"]).__name__
     if "history_" in attributes:
         last = attributes["history_"][-1]._asdict()
-        summary |= {key: encode_float(last[key]) for key in ("objective", "training_error", "label_free_error")}
+        # Refinement has changed the model since, and with it the errors.
+        told = ("objective",) if "refinement_" in attributes else ("objective", "training_error", "label_free_error")
+        summary |= {key: encode_float(last[key]) for key in told}
     if "refinement_" in attributes:
         best = find_best(attributes["refinement_"])
         summary |= {"n_epochs": len(attributes["refinement_"]) - 1, "best_epoch": best.epoch}
@@ -400,6 +411,24 @@ def _upgrade_version_3(content: Json) -> Json:
         parameters |= {"scale": None, "class_weight": None}
         attributes["scaling_"] = {"type": "strategy", "name": "unscaled", "parameters": {}}
     return content | {"attributes": attributes, "parameters": parameters}
+
+
+def _upgrade_version_4(content: Json) -> Json:
+    """Return the content of a file of format version 4 as version 5 has it: trainers say if there are intercepts."""
+    if content["class"] != "DDLClassifier":
+        return content
+    parameters = content["parameters"] | {"verbose": 0}
+    if parameters.pop("fit_intercept", True) is False:
+        stored = parameters["classifier_trainer"]
+        if stored == "auto":
+            name = content["attributes"]["loss_"].get("name")  # None for a loss of one's own
+            loss = resolve_loss("square" if name is None else name)
+            stored = "newton" if name is None else "square_lev" if loss.is_quadratic else loss.trainer
+        stored = stored if isinstance(stored, dict) else {"type": "strategy", "name": stored, "parameters": {}}
+        if stored["type"] == "strategy":
+            changed = stored["parameters"] | {"fit_intercept": False}
+            parameters["classifier_trainer"] = stored | {"parameters": changed}
+    return content | {"parameters": parameters}
 
 
 def _insert_field(records: Json, name: str, after: str, value: Json) -> Json:

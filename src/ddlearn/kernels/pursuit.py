@@ -39,8 +39,8 @@ are the least to lose are kicked in turn; the first support with a lower minimum
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from . import njit
 from .codes import add_combination, store_row
 
 # The largest score is searched block by block: the maximum inside a block is a vector instruction, its position is
