@@ -56,7 +56,7 @@ def write_table(path: Path) -> None:
 
 def write_many_classes(path: Path) -> None:
     """Write the report of a hundred classes, which overlap."""
-    X, y = make_blobs(3000, 64, centers=100, cluster_std=6.5, center_box=(-6, 6), random_state=0)
+    X, y = make_blobs(3000, 64, centers=100, cluster_std=4.5, center_box=(-6, 6), random_state=0)
     names = np.array([f"species {number:03d}" for number in y])
     X, X_test, y, y_test = train_test_split(X, names, train_size=0.5, stratify=names, random_state=0)
     model = DDLClassifier(random_state=0).fit(X, y)

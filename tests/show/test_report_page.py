@@ -397,6 +397,9 @@ def test_all_of_it_by_keyboard(demo, open_page):
 def test_on_a_phone_with_a_finger(demo, open_page):
     page = open_page(demo[3], viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    cut = "[...document.querySelectorAll('.scroll')].filter(one => one.scrollWidth > one.clientWidth + 1)"
+    assert page.evaluate(f"{cut}.length") >= 2  # the classes and the confusion matrix, which say so
+    assert page.evaluate(f"{cut}.every(one => one.classList.contains('is-cut'))")
     page.tap("#clear")
     page.locator("#pad").scroll_into_view_if_needed()
     box = page.locator("#pad").bounding_box()
@@ -683,6 +686,9 @@ def test_without_samples_one_can_still_draw(demo, open_page, tmp_path):
     write_report(demo[0], tmp_path / "page.html")
     page = open_page(tmp_path / "page.html")
     assert page.is_visible("#blank-hint")
+    page.emulate_media(media="print")
+    assert page.is_hidden("#pad")  # ink is not wasted on an empty pad
+    page.emulate_media(media="screen")
     draw(page, SEVEN)
     assert page.get_attribute("#verdict-plain", "data-label") == str(demo[0].predict(read_sample(page))[0])
 

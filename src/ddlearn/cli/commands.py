@@ -143,7 +143,8 @@ def fit(
         terminal.show("", *tables.make_error_tables(where, errors))
     if test_size is not None:
         page = output.with_suffix(".html")
-        facts["report"] = _write_page(terminal, model, held_out, page, output.stem, where)
+        name = f"{source.data} (held out)"
+        facts["report"] = _write_page(terminal, model, held_out, page, output.stem, name, learned)
     terminal.answer(facts)
 
 
@@ -433,7 +434,13 @@ def _write_predictions(file: Any, rows: Iterable[tuple[Any, Any, float]]) -> Non
 
 
 def _write_page(
-    terminal: Terminal, model: DDLClassifier, samples: Samples | None, output: Path, title: str, name: str
+    terminal: Terminal,
+    model: DDLClassifier,
+    samples: Samples | None,
+    output: Path,
+    title: str,
+    name: str,
+    learned: Samples | None = None,
 ) -> dict[str, Any]:
     from ..show.report.writing import write_report
 
@@ -442,7 +449,8 @@ def _write_page(
         shown = {name: getattr(samples, name) for name in ("X", "sample_names", "image_shape")} | {"y": samples.labels}
     with terminal.progress() as bar:
         bar.add_task(f"writing {escape(str(output))}", total=None)
-        write_report(model, output, **shown, title=title, data_name=name)
+        training = None if learned is None else (learned.X, learned.labels)
+        write_report(model, output, **shown, title=title, data_name=name, training=training)
     n_bytes = output.stat().st_size
     terminal.report(f"{escape(str(output))} ({n_bytes / 1e6:.1f} MB): open it in a browser.")
     if n_bytes > _LARGE_PAGE:

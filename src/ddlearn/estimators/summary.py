@@ -305,8 +305,10 @@ def _predict_linearly(
         folds = StratifiedKFold(_N_FOLDS, shuffle=True, random_state=0)
         return cross_val_predict(linear, X, labels, cv=folds), "trained on four fifths of these samples"
     rows = _thin_out(len(training[0]), X.shape[1] * len(model.classes_))
-    linear.fit(training[0][rows], find_positions(model.classes_, training[1][rows]))
-    return linear.predict(X), "trained on the same samples"
+    learned, positions = training[0][rows], find_positions(model.classes_, training[1][rows])
+    is_labelled = (positions >= 0) & np.isfinite(learned).all(axis=1)
+    linear.fit(learned[is_labelled], positions[is_labelled])
+    return linear.predict(X), f"trained on {np.count_nonzero(is_labelled):,} of the training samples"
 
 
 def _thin_out(n_samples: int, n_products: int) -> NDArray[np.intp]:

@@ -22,7 +22,7 @@ function makeBars(rows, { label }) {
 
 const CHART = { width: 340, height: 200, left: 76, right: 18, top: 10, bottom: 42 };
 const FEWEST_TICKS = 3;
-const MOST_TICKS = 5; // along the horizontal axis, where numbers are wide
+const MOST_TICKS = 6; // along the horizontal axis, where numbers are wide
 
 function scaleTo(low, high, from, to) {
   return (value) => from + ((value - low) / (high - low || 1)) * (to - from);
