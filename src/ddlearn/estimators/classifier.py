@@ -30,7 +30,7 @@ from ..fitting.data import Targets, TrainingSet, cut_batch, cut_into_parts, fetc
 from ..fitting.loop import begin
 from ..fitting.online import PastFit, Stream, begin_stream, learn_batch, resume_stream
 from ..fitting.refine import Refiner
-from ..fitting.run import Attributes, FitRun, Report, describe_settings, hold_out
+from ..fitting.run import Attributes, FitRun, Report, describe_settings
 from ..fitting.search import SettingsSearch
 from ..fitting.size import SizeSearch, choose_size
 from ..fitting.steps import FitSettings
@@ -59,9 +59,10 @@ from .settings import (
     scale_atoms,
     searches_size,
     takes_missing,
+    warn_of_marks,
 )
 from .summary import Evaluation, Summary, find_positions, summarise
-from .transformer import DictionaryTransformer
+from .transformer import DictionaryTransformer, refuse_images
 
 # The predictors of fitted models by precision, kept outside of the models, whose attributes predict must not change.
 _PREDICTORS: WeakKeyDictionary[DDLClassifier, dict[np.dtype, Predictor]] = WeakKeyDictionary()
@@ -92,8 +93,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         the one with which fewer nearest neighbours are of another class).
     n_nonzero_coefs : int or None, default=None
         Most atoms in a code, the paper's T.  By default 5, for the elastic net 256, or all atoms if there are fewer.
-    loss : str or Loss, default="square"
-        The classification cost: "square", "exponential", "logistic", "smooth_hinge", "softplus_hinge", or an object.
+    loss : {"square", "exponential", "logistic", "smooth_hinge", "softplus_hinge"} or Loss, default="square"
+        The classification cost.
     sparse_coder : {"omp", "ormp", "elastic_net"} or SparseCoder, default="elastic_net"
         How codes are found: two pursuits with at most T atoms, or a penalty on codes.
     coding : {"descent", "printed"} or DiscriminativeCoding, default="descent"
@@ -128,8 +129,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     refine : "auto", "classifiers", int, Refiner or None, default="auto"
         What is trained after the joint fit, on codes computed as for new samples: dictionary and classifiers, for a
         number of epochs or as a :class:`Refiner` says; the classifiers alone; or nothing (None), as in the paper.
-        "auto" is ``Refiner()`` for samples in memory, and "classifiers" for a Dask array and :meth:`partial_fit`.
-        ``codes_``, ``noise_variance_`` and ``history_`` always describe the joint fit.
+        "auto" is ``Refiner()``, and "classifiers" for :meth:`partial_fit`.  ``codes_``, ``noise_variance_`` and
+        ``history_`` always describe the joint fit.
     inference : {"fast", "full"} or InferenceRule, default="fast"
         How a new sample is classified: from one code without labels, or by coding it once for each class as if it were
         of that class and comparing the costs (Eq. 5 of the paper).  "full" does not support multilabel targets.
@@ -424,18 +425,22 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 self.n_features_in_ = X.shape[1]
                 self.__dict__.pop("feature_names_in_", None)  # of an earlier fit; a Dask array has none
             else:
+                refuse_images(X)
                 X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False)
                 check_missing(self, X)
                 check_consistent_length(X, y)
                 if sample_weight is not None:
                     X, y, sample_weight = drop_weightless(X, y, sample_weight)
                 training, targets = cut_into_parts(X, y, self.unlabeled)
+                warn_of_marks(targets.classes, self.unlabeled)
             try:
                 training = training.weigh(sample_weight, self.class_weight, targets)
-                held_out = found = None
+                found = None
                 if (refiner := get_refiner(self, mode)) is not None:
                     refiner.list_costs(targets.is_multilabel)  # raises if it does not suit
-                    training, held_out = hold_out(training, refiner)
+                    if refiner.validation_fraction > 0:
+                        # Were these labels known to the loop, the unrefined model would look best.
+                        training = training.hold_out(refiner.hold_out)
                 n_components = count_components(self, training.facts.n_with_label)
                 settings = resolve_fit(self, training.facts, n_components, targets.is_multilabel, mode)
                 if refiner is not None and (scalings := list_scalings(self, refiner)):
@@ -450,7 +455,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 n_epochs = 0 if plan.refiner is None else plan.refiner.epochs
                 context = self._init_callback_context(max_subtasks=settings.max_iter + n_epochs)
                 report = Report(context, self, X, y)
-                run = FitRun(training, targets, settings, plan, held_out, check_random_state(self.random_state), report)
+                run = FitRun(training, targets, settings, plan, check_random_state(self.random_state), report)
                 progress.watch(run)
                 # A checkpoint may set where the fit resumes.
                 context.call_on_fit_task_begin(estimator=self, X=X, y=y, metadata={"run": run})
@@ -530,6 +535,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             check_mode(self, "batches")
             is_new = not hasattr(self, "components_")
             dtype = [np.float64, np.float32] if is_new else self.components_.dtype
+            refuse_images(X)
             X = validate_data(self, X, dtype=dtype, order="C", reset=is_new, ensure_all_finite=False)
             check_finite(X, 0, remedy="partial_fit takes complete samples only, so remove or impute such values")
             check_consistent_length(X, y)
@@ -627,6 +633,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     def _check_new(self, X: ArrayLike, mask: ArrayLike | None) -> tuple[Floats, Flags | None]:
         if not self._is_checked(X):
             check_is_fitted(self, "components_")
+            refuse_images(X)
             X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False, reset=False)
         return X, None if mask is None else check_mask(mask, X.shape)
 
@@ -759,7 +766,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         """
         refuse_dask(X, "explain", "explain a few of them, as X[:10].compute()")
         X, mask = self._check_new(X, mask)
-        return self._predictor(X.dtype).explain(X, mask)
+        return self._predictor(X.dtype).explain(X, mask, self.classes_)
 
     def summary(
         self,

@@ -6,6 +6,7 @@ modes cannot honour is refused.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, Literal
@@ -46,6 +47,7 @@ AUTO = "auto"  # in place of a value that is chosen
 # be learned from a sample or two.
 _SAMPLES_PER_ATOM = 2
 _MOST_ATOMS = 500
+_MANY_ATOMS = 20  # for each labelled sample
 # Default numbers of outer iterations; refinement does the rest.
 _MAX_ITER = 50
 _MAX_ITER_BEFORE_REFINEMENT = 1
@@ -54,7 +56,7 @@ _SMALLEST_PRIOR = 1e-6
 # The dictionary update that suits where the samples are.
 _AUTO_UPDATES: dict[Mode, str] = {"memory": "guarded_ksvd", "dask": "block_coordinate", "batches": "atom"}
 # For coders with a penalty, which K-SVD does not know of when it changes codes: it nearly always raises the objective.
-_AUTO_UPDATES_WITH_PENALTY: dict[Mode, str] = _AUTO_UPDATES | {"memory": "atom"}
+_AUTO_UPDATES_WITH_PENALTY: dict[Mode, str] = dict.fromkeys(_AUTO_UPDATES, "atom")
 # Only fit reads these; partial_fit cannot begin with them.
 _READ_BY_FIT_ALONE = ("max_iter", "tol", "warm_start")
 # Nothing changes them, so one of each serves all models.
@@ -113,8 +115,8 @@ def resolve_object(model: Estimator, name: str) -> Any:
 
 
 def get_refiner(model: Estimator, mode: Mode) -> Refiner | None:
-    """Return how the model is refined; where the samples are not in memory, "auto" does without."""
-    return None if is_auto(model.refine) and mode != "memory" else resolve_refiner(model.refine)
+    """Return how the model is refined; where samples come in batches, "auto" does without."""
+    return None if is_auto(model.refine) and mode == "batches" else resolve_refiner(model.refine)
 
 
 def _resolve_update(model: Estimator, mode: Mode) -> DictionaryUpdate:
@@ -133,7 +135,7 @@ def check_mode(model: Estimator, mode: Mode) -> None:
     def refuse(name: str, remedy: str) -> None:
         raise ValueError(f"{name}={getattr(model, name)!r} {where}: {remedy}.")
 
-    if get_refiner(model, mode) is not None:
+    if mode == "batches" and get_refiner(model, mode) is not None:
         refuse("refine", f"use refine={CLASSIFIERS!r}, or fit samples in memory")
     update, trainer = _resolve_update(model, mode), resolve_trainer(model.classifier_trainer, model.loss)
     if not update.is_additive or (mode == "batches" and update.updates_codes):
@@ -165,6 +167,17 @@ def check_missing(model: Estimator, X: Any) -> None:
         raise ValueError(
             f"alignment={model.alignment!r} moves training images, which must be complete, but X contains NaN: use "
             "Alignment(training=False), or impute missing pixels."
+        )
+
+
+def warn_of_marks(classes: Any, unlabeled: Any) -> None:
+    """Warn if -1 is among several classes, by which scikit-learn marks samples without a label."""
+    if unlabeled is None and classes.dtype.kind == "i" and len(classes) > 2 and classes[0] == -1 and classes[1] >= 0:
+        warnings.warn(
+            "y contains -1, which is learned as a class of its own. If it marks samples without a label, set "
+            "unlabeled=-1.",
+            UserWarning,
+            stacklevel=4,
         )
 
 
@@ -363,6 +376,13 @@ def count_components(model: Estimator, n_labelled: int) -> int:
         return max(min(n_labelled // _SAMPLES_PER_ATOM, _MOST_ATOMS), min(n_nonzero_coefs, n_labelled))
     if not isinstance(model.n_components, Integral) or model.n_components < 1:
         raise ValueError(f"n_components must be None, 'auto' or an integer of at least 1, got {model.n_components!r}.")
+    if int(model.n_components) > _MANY_ATOMS * n_labelled:
+        warnings.warn(
+            f"n_components={model.n_components} is more than {_MANY_ATOMS} atoms for each of the {n_labelled} labelled "
+            "samples: the fit takes long, and many atoms will be alike. Half as many atoms as samples are usual.",
+            UserWarning,
+            stacklevel=4,
+        )
     return int(model.n_components)
 
 

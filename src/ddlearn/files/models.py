@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from ..coding.encoder import resolve_sparse_coder
@@ -41,6 +42,7 @@ from .codec import (
     list_storable,
 )
 from .format import MODEL, Arrays, Container, Json, blame_file, check_array, read_container, write_container
+from .pipelines import fold_pipeline
 
 # The fitted attributes.  Arrays agree on sizes that have the same name.
 _SHAPES: dict[str, tuple[str, ...]] = {
@@ -84,7 +86,7 @@ _ATTRIBUTES = {
 _OPTIONAL = {"feature_names_in_", "target_name_", "codes_", "noise_variance_"} | {*_RECORDS} - {"history_"}
 
 
-def save(model: DDLClassifier | KSVD | CodeClassifier, path: str | os.PathLike[str]) -> None:
+def save(model: DDLClassifier | KSVD | CodeClassifier | Pipeline, path: str | os.PathLike[str]) -> None:
     """Write a fitted model to a file, in one step; an existing file is replaced.
 
     Strategies are stored by name and parameters.  An object of a class of your own, such as a loss, is only named in
@@ -92,8 +94,9 @@ def save(model: DDLClassifier | KSVD | CodeClassifier, path: str | os.PathLike[s
 
     Parameters
     ----------
-    model : DDLClassifier, KSVD or CodeClassifier
-        The model; save the steps of a pipeline one by one.
+    model : DDLClassifier, KSVD, CodeClassifier or Pipeline
+        The model.  A pipeline of scalers and a :class:`DDLClassifier` becomes one classifier that scales samples itself
+        and predicts the same; other steps are refused.
     path : str or path-like
         The file; its folder must exist.
 
@@ -120,9 +123,13 @@ def save(model: DDLClassifier | KSVD | CodeClassifier, path: str | os.PathLike[s
     >>> bool((restored.predict_proba(X) == model.predict_proba(X)).all())
     True
     """
+    if isinstance(model, Pipeline):
+        model = fold_pipeline(model)
     name = type(model).__name__
     if _MODELS.get(name) is not type(model):
-        raise TypeError(f"{name} cannot be saved, only {', '.join(_MODELS)}: save the steps of a pipeline one by one.")
+        raise TypeError(
+            f"{name} cannot be saved, only {', '.join(_MODELS)}, and pipelines of scalers and DDLClassifier."
+        )
     check_is_fitted(model)
     attributes = {key: value for key, value in vars(model).items() if key in _ATTRIBUTES[name]}
     try:
@@ -303,7 +310,9 @@ def _summarise(attributes: dict[str, Any]) -> dict[str, Json]:
         summary["scaling"] = type(attributes["scaling_"]).__name__
     if "history_" in attributes:
         last = attributes["history_"][-1]._asdict()
-        summary |= {key: encode_float(last[key]) for key in ("objective", "training_error", "label_free_error")}
+        # Refinement has changed the model since, and with it the errors.
+        told = ("objective",) if "refinement_" in attributes else ("objective", "training_error", "label_free_error")
+        summary |= {key: encode_float(last[key]) for key in told}
     if "refinement_" in attributes:
         best = find_best(attributes["refinement_"])
         summary |= {"n_epochs": len(attributes["refinement_"]) - 1, "best_epoch": best.epoch}
