@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from ..files.atomic import make_sure_of_room, write_atomically
 from . import tables
 from .cluster import Address, Workers, count_workers, open_client
 from .look import check_guess, list_odd_columns, look_at
 from .model import (
     Jobs,
     Model,
+    estimate_bytes,
     explain_sample,
     find_row,
     fit_model,
@@ -114,6 +116,7 @@ def fit(
         check_guess(samples, source.data)
         for note in list_odd_columns(samples):
             terminal.note(note)
+        make_sure_of_room(output, estimate_bytes(make_model(settings, samples, preset), samples))
         splits = split_samples(samples, test_size, cv, settings) if test_size is not None or cv is not None else []
         errors, learned = None, samples
         if cv is not None:
@@ -167,8 +170,6 @@ def predict(
     names = samples.sample_names or range(len(predictions))
     rows = zip(names, predictions, map(float, probabilities), strict=True)
     if output is not None:
-        from ..files.atomic import write_atomically
-
         text = io.StringIO()
         _write_predictions(text, rows)
         write_atomically(output, text.getvalue().encode("utf-8", "backslashreplace"))  # file names may be other bytes
