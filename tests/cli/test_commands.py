@@ -48,6 +48,7 @@ from ddlearn.cli.options import (
 from ddlearn.cli.reading import read_data
 from ddlearn.cli.terminal import Terminal
 from ddlearn.estimators.presets import PRESETS
+from ddlearn.files.format import MODEL, read_container, write_container
 
 PURSUIT = ["--sparse-coder", "ormp", "--refine", "classifiers"]
 SMALL = ["--n-components", "40", "--max-iter", "2", "--seed", "0", "--jobs", "1"]
@@ -1530,3 +1531,28 @@ def test_file_names_that_are_not_text_are_printed_all_the_same(digits, tmp_path)
         pytest.skip("this file system has only names that are text")
     result = run("fit", tmp_path / "images", "-o", tmp_path / "new", "--strict", code=1)
     assert r"broken\udcff.png" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"summary": []},
+        {"summary": {"n_classes": []}},
+        {"summary": None},
+        {"parameters": []},
+        {"parameters": {"loss": {}}},
+        {"parameters": {"loss": {"type": "strategy"}}},
+        {"parameters": {"loss": [[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]}},
+        {"attributes": 3},
+        {"class": ["KSVD"]},
+        {"class": NASTY},
+    ],
+    ids=str,
+)
+def test_info_says_what_is_wrong_with_a_file(folder, tmp_path, changes):
+    content, arrays = read_container(folder / "model.safetensors", MODEL)
+    write_container(tmp_path / "model", MODEL, content | changes, arrays)
+    for options in ([], ["--json"]):
+        result = CliRunner().invoke(app, ["info", str(tmp_path / "model"), *options])
+        assert "bug in ddlearn" not in result.stderr
+        assert result.exit_code == (0 if "loss" in str(changes) and "[[" not in str(changes) else 1)

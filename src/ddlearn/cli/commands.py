@@ -456,12 +456,12 @@ def _write_page(
 
 def _simplify(stored: Any) -> Any:
     """Return a stored parameter as text: a tuple as its items, an object as its name and parameters."""
-    if not isinstance(stored, dict):
-        return stored
-    if stored["type"] == "strategy":
-        parameters = ", ".join(f"{name}={_simplify(value)}" for name, value in stored["parameters"].items())
-        return f"{stored['name']}({parameters})"
-    return stored.get("items") or stored.get("class") or stored["type"]
+    match stored:
+        case {"type": "strategy", "name": name, "parameters": dict(parameters)}:
+            return f"{name}({', '.join(f'{key}={_simplify(value)}' for key, value in parameters.items())})"
+        case dict():
+            return stored.get("items") or stored.get("class") or stored.get("type")
+    return stored
 
 
 def _to_cell(value: Any) -> str:
