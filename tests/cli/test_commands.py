@@ -179,7 +179,7 @@ def test_objects_are_options_if_they_have_a_shorthand(monkeypatch, tmp_path):
 
 def test_help_tells_what_the_docstring_tells():
     parameters = read_parameters()
-    assert parameters["max_iter"].description.startswith("Outer iterations of fit at most. By default one")
+    assert parameters["max_iter"].description.startswith("Most iterations of the joint fit. By default 1")
     assert parameters["sparse_coder"].description.startswith("How codes are found: two pursuits")
     assert parameters["sparse_coder"].words == ("omp", "ormp", "elastic_net")
     assert "object" not in parameters["loss"].description  # of no use in a shell
@@ -187,7 +187,7 @@ def test_help_tells_what_the_docstring_tells():
     assert "--max-iter" not in help_text
     assert "--seed" in help_text
     help_text = " ".join(run("fit", "--help-all").stdout.replace("│", " ").split())
-    assert "Outer iterations of fit at most. By default one" in help_text
+    assert "Most iterations of the joint fit. By default 1" in help_text
     assert "--checkpoint" in help_text
 
 
