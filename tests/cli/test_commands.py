@@ -48,6 +48,7 @@ from ddlearn.cli.options import (
 from ddlearn.cli.reading import read_data
 from ddlearn.cli.terminal import Terminal
 from ddlearn.estimators.presets import PRESETS
+from ddlearn.files.format import MODEL, read_container, write_container
 
 PURSUIT = ["--sparse-coder", "ormp", "--refine", "classifiers"]
 SMALL = ["--n-components", "40", "--max-iter", "2", "--seed", "0", "--jobs", "1"]
@@ -178,7 +179,7 @@ def test_objects_are_options_if_they_have_a_shorthand(monkeypatch, tmp_path):
 
 def test_help_tells_what_the_docstring_tells():
     parameters = read_parameters()
-    assert parameters["max_iter"].description.startswith("Outer iterations of fit at most. By default one")
+    assert parameters["max_iter"].description.startswith("Most iterations of the joint fit. By default 1")
     assert parameters["sparse_coder"].description.startswith("How codes are found: two pursuits")
     assert parameters["sparse_coder"].words == ("omp", "ormp", "elastic_net")
     assert "object" not in parameters["loss"].description  # of no use in a shell
@@ -186,7 +187,7 @@ def test_help_tells_what_the_docstring_tells():
     assert "--max-iter" not in help_text
     assert "--seed" in help_text
     help_text = " ".join(run("fit", "--help-all").stdout.replace("│", " ").split())
-    assert "Outer iterations of fit at most. By default one" in help_text
+    assert "Most iterations of the joint fit. By default 1" in help_text
     assert "--checkpoint" in help_text
 
 
@@ -1530,3 +1531,39 @@ def test_file_names_that_are_not_text_are_printed_all_the_same(digits, tmp_path)
         pytest.skip("this file system has only names that are text")
     result = run("fit", tmp_path / "images", "-o", tmp_path / "new", "--strict", code=1)
     assert r"broken\udcff.png" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"summary": []},
+        {"summary": {"n_classes": []}},
+        {"summary": None},
+        {"parameters": []},
+        {"parameters": {"loss": {}}},
+        {"parameters": {"loss": {"type": "strategy"}}},
+        {"parameters": {"loss": [[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]}},
+        {"attributes": 3},
+        {"class": ["KSVD"]},
+        {"class": NASTY},
+    ],
+    ids=str,
+)
+def test_info_says_what_is_wrong_with_a_file(folder, tmp_path, changes):
+    content, arrays = read_container(folder / "model.safetensors", MODEL)
+    write_container(tmp_path / "model", MODEL, content | changes, arrays)
+    for options in ([], ["--json"]):
+        result = CliRunner().invoke(app, ["info", str(tmp_path / "model"), *options])
+        assert "bug in ddlearn" not in result.stderr
+        assert result.exit_code == (0 if "loss" in str(changes) and "[[" not in str(changes) else 1)
+
+
+def test_a_fit_does_not_begin_without_room_for_its_model(folder, tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    monkeypatch.setattr(commands, "fit_model", lambda *_: pytest.fail("the fit began"))
+    result = run("fit", folder / "train.npz", "-o", tmp_path / "new", *QUICK, code=1)
+    assert "No space left" in result.stderr
+    assert not list(tmp_path.iterdir())

@@ -51,6 +51,8 @@ _MANY_ATOMS = 20  # for each labelled sample
 # Default numbers of outer iterations; refinement does the rest.
 _MAX_ITER = 50
 _MAX_ITER_BEFORE_REFINEMENT = 1
+_MOST_VIEWS = 1000
+_LARGEST_WEIGHT = 1e15  # of the classification cost, so that evidence stays in range
 # No class is impossible or certain because the training samples happened to have none or nothing else.
 _SMALLEST_PRIOR = 1e-6
 # The dictionary update that suits where the samples are.
@@ -84,7 +86,9 @@ def resolve_robustness(robustness: float | Robustness | None) -> Robustness:
     """Return the object; a number is an error budget."""
     if robustness is None or (isinstance(robustness, Real) and not isinstance(robustness, bool)):
         return Robustness(robustness or 0)
-    return resolve("robustness", robustness, {}, Robustness)  # type: ignore[return-value]
+    if not isinstance(robustness, Robustness):
+        raise TypeError(f"{robustness!r} is not a usable robustness: pass an error budget, or Robustness(...).")
+    return robustness
 
 
 # Parameters that are objects, or a shorthand for one: how the object is made.
@@ -216,18 +220,23 @@ def check_inference(model: Estimator, n_classes: int, n_features: int, is_multil
             f"inference={model.inference!r} hypothesises one class at a time, which is impossible with multilabel "
             "targets: use inference='fast'."
         )
-    check_number("classification_weight", model.classification_weight, Real)
+    resolve_coding(model.coding)
+    if model.n_jobs is not None and (not isinstance(model.n_jobs, Integral) or model.n_jobs == 0):
+        raise ValueError(f"n_jobs must be None or an integer other than 0, got {model.n_jobs!r}.")
+    check_number("classification_weight", model.classification_weight, Real, most=_LARGEST_WEIGHT)
     if model.classification_weight == 0:
         raise ValueError("classification_weight must be above 0: for codes without labels use make_baseline.")
     if model.robustness is not None:
         resolve_robustness(model.robustness).check_parameters(n_features)
     if model.image_shape is not None:
         check_image_shape(model.image_shape, n_features)
-    if not isinstance(model.n_views, int | np.integer) or isinstance(model.n_views, bool) or model.n_views < 1:
+    is_integer = isinstance(model.n_views, Integral) and not isinstance(model.n_views, bool)
+    if not is_integer or model.n_views < 1:
         raise ValueError(
             f"n_views must be an integer of at least 1, got {model.n_views!r}: 1 is the sample itself, more are "
             "distorted copies of an image."
         )
+    check_number("n_views", model.n_views, Integral, most=_MOST_VIEWS)
     if model.n_views > 1:
         _resolve_jitter(model, n_features)
 
@@ -386,14 +395,20 @@ def count_components(model: Estimator, n_labelled: int) -> int:
     return int(model.n_components)
 
 
+def check_fitted(model: Estimator) -> None:
+    """Raise if new samples cannot be treated as the parameters of a fitted model say."""
+    check_inference(model, len(model.coef_), model.n_features_in_, model.is_multilabel_)
+    _check_images(model, model.scaling_)
+    resolve_alignment(model.alignment, model.image_shape, model.n_features_in_, model.sparse_coder_)
+
+
 def make_predictor(model: Estimator, dtype: np.dtype, encoder: Encoder | None = None) -> Predictor:
     """Return how a fitted model codes and classifies new samples of a precision.
 
     The encoder of the model's dictionary need not be made again if it is known.
     """
     n_features = model.n_features_in_
-    check_inference(model, len(model.coef_), n_features, model.is_multilabel_)
-    _check_images(model, model.scaling_)
+    check_fitted(model)
     prior = np.clip(model.class_prior_, _SMALLEST_PRIOR, 1 - _SMALLEST_PRIOR)
     fitted = Model(model.components_, model.coef_, model.intercept_, model.class_cost_)
     fitted = fitted.weigh_labels(model.classification_weight).astype(dtype)

@@ -2,7 +2,8 @@
 
 A model file (``format.py``) holds the constructor parameters and all fitted attributes of one estimator (``codec.py``),
 and a summary for readers with other tools.  Before a model is made, its attributes are checked against each other:
-arrays agree on their sizes, and every number is finite.
+arrays agree on their sizes, every number is in a range where predictions are finite, and what predictions depend on
+passes the checks of a fit.  What a file can make a prediction allocate or repeat is bounded.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
@@ -23,6 +25,7 @@ from ..coding.encoder import resolve_sparse_coder
 from ..coding.scaling import Scaling, Transformed, resolve_scaling
 from ..estimators.baseline import KSVD, CodeClassifier
 from ..estimators.classifier import DDLClassifier
+from ..estimators.settings import check_fitted
 from ..fitting.loop import IterationRecord
 from ..fitting.refine import CLASSIFIERS, EpochRecord, find_best
 from ..fitting.search import SearchRecord
@@ -76,6 +79,10 @@ _RECORDS: Any = {
     "dictionary_sizes_": DictionarySize,
     "search_": SearchRecord,
 }
+_SMALLEST_SCALE = 1e-100  # of a feature
+_POSITIVE = {"class_cost_", "noise_variance_"}
+_MOST_GRAM_BYTES = 2**33  # of the products of all atoms with each other, which a prediction needs
+_MOST_VIEW_BYTES = 2**30  # of the distortions of all views
 _NOT_TOLD = {"n_records", "n_scaled_features"}  # sizes that the summary leaves out
 _MODELS: dict[str, type[BaseEstimator]] = {cls.__name__: cls for cls in (DDLClassifier, KSVD, CodeClassifier)}
 _NAMES = {"n_features_in_", "feature_names_in_"}
@@ -212,13 +219,26 @@ def read_model_file(path: str | os.PathLike[str]) -> Container:
     def upgrade_from(version: int) -> Callable[[Json], Json]:
         return lambda content: reduce(lambda old, upgrade: upgrade(old), upgrades[version - 1 :], content)
 
-    return read_container(path, MODEL, {version: upgrade_from(version) for version in (1, 2, 3, 4)})
+    stored = read_container(path, MODEL, {version: upgrade_from(version) for version in (1, 2, 3, 4)})
+    with blame_file(path):
+        _check_content(stored.content)
+    return stored
+
+
+def _check_content(content: Json) -> None:
+    """Raise unless the content has the form of a model's, whose values are checked when the model is made."""
+    if content["class"] not in _MODELS:
+        raise ValueError(f"it is a model of the class {content['class']}, which is not one of {', '.join(_MODELS)}")
+    for part in ("parameters", "attributes", "summary"):
+        if not isinstance(content[part], dict):
+            raise TypeError(f"its {part} are a {type(content[part]).__name__}")
+    for name, value in content["summary"].items():
+        if isinstance(value, list | dict) and value != encode_float(np.nan):
+            raise TypeError(f"{name} of its summary is {value!r}")
 
 
 def _restore(content: Json, decoder: Decoder) -> BaseEstimator:
     name = content["class"]
-    if name not in _MODELS:
-        raise ValueError(f"it is a model of the class {name}, which is not one of {', '.join(_MODELS)}")
     parameters = {key: decoder.decode(key, value) for key, value in content["parameters"].items()}
     attributes: dict[str, Any] = {}
     for key, value in content["attributes"].items():
@@ -232,7 +252,21 @@ def _restore(content: Json, decoder: Decoder) -> BaseEstimator:
     model = _MODELS[name](**parameters)
     for key, value in attributes.items():
         setattr(model, key, value)
+    if isinstance(model, DDLClassifier):
+        _check_predictions(model)
     return model
+
+
+def _check_predictions(model: DDLClassifier) -> None:
+    """Raise if new samples cannot be treated as the parameters say, or not with bounded memory."""
+    check_fitted(model)
+    n_features = model.n_features_in_
+    if not model.sparse_coder_.is_adapted:
+        raise ValueError(f"sparse_coder_ is {model.sparse_coder_!r}, whose penalty is not known")
+    if 2 * model.n_views * n_features * model.components_.itemsize > _MOST_VIEW_BYTES:
+        raise ValueError(f"{model.n_views} views of images with {n_features} pixels are too many")
+    if np.ndim(model.unlabeled):
+        raise ValueError(f"unlabeled is {model.unlabeled!r}, not a label")
 
 
 def _check_attributes(name: str, attributes: dict[str, Any]) -> dict[str, int]:
@@ -270,6 +304,10 @@ def _check_attributes(name: str, attributes: dict[str, Any]) -> dict[str, int]:
     for key in _SHAPES:
         if key in attributes:
             _check_array(key, attributes[key], sizes, dtype)
+    if sizes["n_features"] == 0 or sizes["n_components"] ** 2 * dtype.itemsize > _MOST_GRAM_BYTES:
+        raise ValueError(f"it has {sizes['n_components']} atoms for {sizes['n_features']} features")
+    if "n_classes" in sizes and sizes["n_classes"] < (1 if attributes.get("is_multilabel_") else 2):
+        raise ValueError(f"it has {sizes['n_classes']} classes")
     if "classes_" in attributes and len(np.unique(attributes["classes_"])) != sizes["n_classes"]:
         raise ValueError("classes_ has duplicates")
     if not 1 <= attributes.get("n_nonzero_coefs_", 1) <= sizes["n_components"]:
@@ -289,9 +327,17 @@ def _check_scaling(scaling: Scaling, n_features: int) -> int:
     for name, value in scaling.get_params(deep=False).items():
         if name != "constant":
             check_array(f"{name} of scaling_", value, (n_features,), np.float64)
-            if name != "mean" and (value < 0).any():
-                raise ValueError(f"{name} of scaling_ has negative values")
+            _check_range(f"{name} of scaling_", value, is_positive=False)
+            if name != "mean" and ((value < 0) | ((value > 0) & (value < _SMALLEST_SCALE))).any():
+                raise ValueError(f"{name} of scaling_ has values that are negative, or too small")
     return scaling.count_features(n_features)
+
+
+def _check_range(key: str, values: NDArray[np.floating], is_positive: bool) -> None:
+    """Raise unless products of two values can be computed, and positive ones can be divided by."""
+    largest = np.sqrt(np.finfo(values.dtype).max)
+    if (np.abs(values) > largest).any() or (is_positive and (values < 1 / largest).any()):
+        raise ValueError(f"{key} has values that are out of range")
 
 
 def _check_array(key: str, array: Any, sizes: dict[str, int], dtype: np.dtype) -> None:
@@ -304,6 +350,9 @@ def _check_array(key: str, array: Any, sizes: dict[str, int], dtype: np.dtype) -
     if key not in _LABELS:
         values: Any = array.data if is_sparse else array
         check_array(key, values, values.shape, np.float64 if key in _ALWAYS_DOUBLE else dtype)
+        _check_range(key, values, is_positive=key in _POSITIVE)
+        if key == "class_prior_" and not ((values >= 0) & (values <= 1)).all():
+            raise ValueError("class_prior_ has values that are not probabilities")
 
 
 def _summarise(attributes: dict[str, Any]) -> dict[str, Json]:

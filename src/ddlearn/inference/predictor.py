@@ -168,7 +168,7 @@ class Predictor:
             evidence, codes = self._weigh(samples, energies)
             return self._average_views(samples, codes, evidence) if len(self.views) else evidence
 
-        return np.concatenate(map_blocks(weigh, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs))
+        return _check_evidence(map_blocks(weigh, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs))
 
     def encode(self, X: Floats) -> RowCodes:
         """Return label-free codes."""
@@ -231,7 +231,7 @@ class Predictor:
 
         blocks = map_blocks(weigh, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs)
         _warn_of_blank_rows(sum(n_blank for _, n_blank in blocks), n_frames=6)
-        return np.concatenate([evidence for evidence, _ in blocks])
+        return _check_evidence([evidence for evidence, _ in blocks])
 
     def explain(self, X: Floats, mask: Flags | None, classes: NDArray[Any]) -> Explanation:
         """Return the parts into which the model takes samples apart."""
@@ -267,6 +267,18 @@ class Predictor:
             intercept=self.model.coder.model.intercept,
             classes=classes,
         )
+
+
+def _check_evidence(blocks: Sequence[Floats]) -> Floats:
+    """Return the evidence of all rows; raise if it is out of range, since any class would be as good then."""
+    evidence = np.concatenate(blocks)
+    is_finite = np.isfinite(evidence).all(axis=1)
+    if not is_finite.all():
+        raise ValueError(
+            f"The evidence for the classes of row {np.argmin(is_finite)} is not finite: the coefficients of the model "
+            f"are too large, or its class costs too small, for samples of type {evidence.dtype}."
+        )
+    return evidence
 
 
 def _count_blank(coded: CodedBlock) -> int:
