@@ -35,9 +35,10 @@ def searched(planted):
 
 def test_the_best_of_each_cost_is_refined_and_one_of_them_is_the_model(planted, searched):
     finalists = [record for record in searched.search_ if record.epochs]
-    for is_softmax in (False, True):
-        (of_cost,) = (record for record in finalists if record.is_softmax == is_softmax)
-        assert of_cost[1:4] == find_best(searched.search_, is_softmax)[1:4]
+    for is_softmax in {record.is_softmax for record in finalists}:
+        best = find_best(searched.search_, is_softmax)
+        of_cost = {record[1:4] for record in finalists if record.is_softmax == is_softmax}
+        assert of_cost == {(best.alpha, 0.03, 1.0), best[1:4]}
     chosen = searched.search_[-1]
     assert chosen == min(finalists, key=lambda record: record.log_loss)
     assert chosen.alpha == searched.sparse_coder_.alpha

@@ -9,7 +9,8 @@ with these :math:`\rho` and :math:`\tau` and with the usual ones, unless it is h
 
 All are compared by one criterion, the log-loss of the samples that were left out, with the temperature that suits them
 best.  Unlike the costs themselves it has the same meaning for each of them, and a single sample far from all others
-cannot decide it.  The temperature of the winner is that of the model.
+cannot decide it.  The temperature of the winner is that of the model.  Of large sets trials see only a part, with fewer
+atoms than the model will have, and whether to refine is no question: there the cost itself decides what is refined.
 
 With few samples, the best of many settings is best by chance.  Therefore one of them goes first, which is nearly a
 logistic regression of standardised features: it is taken unless another is better by two standard errors.
@@ -330,8 +331,9 @@ class SettingsSearch:
         temperature = log_loss = calibration_error = np.nan
         if not is_multilabel:
             temperature = cost.find_temperature(scores, labels)
-            losses = cost.log_loss(scores, labels, temperature)
-            log_loss = float(np.mean(losses * weights))
+            log_losses = cost.log_loss(scores, labels, temperature)
+            log_loss = float(np.mean(log_losses * weights))
+            losses = log_losses if epochs or self.sees_all else costs
             calibration_error = cost.measure_calibration(scores, labels, temperature).calibration_error
         record = SearchRecord(
             isinstance(view.scaling, Standard),
