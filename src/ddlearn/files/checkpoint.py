@@ -333,9 +333,12 @@ def _describe_data(n_rows: Sequence[int], n_columns: int, dtype: np.dtype, hashe
 
 
 def _hash_part(part: TrainingPart) -> tuple[str, str]:
-    weights = "" if part.weights is None else _hash_rows(part.weights)
-    held_out = "" if part.held_out is None else _hash_rows(part.held_out)
-    return _hash_rows(part.original), _hash_rows(part.labels) + weights + held_out
+    samples, labels = (part.original, part.is_known), (part.labels, part.weights, part.held_out)
+    return _hash_arrays(*samples), _hash_arrays(*labels)
+
+
+def _hash_arrays(*arrays: NDArray[Any] | None) -> str:
+    return "".join("" if array is None else _hash_rows(array) for array in arrays)
 
 
 def _hash_rows(array: NDArray[Any]) -> str:
