@@ -15,7 +15,7 @@ import typer
 
 from . import tables
 from .cluster import Address, Workers, count_workers, open_client
-from .look import check_guess, list_odd_columns, look_at
+from .look import check_guess, list_odd_columns, look_at, refuse_missing
 from .model import (
     Jobs,
     Model,
@@ -112,6 +112,8 @@ def fit(
         samples = read_source(terminal, source, n_chunks=n_threads)
         require_labels(samples, source.data)
         check_guess(samples, source.data)
+        if settings.get("robustness__missing") != "mask":
+            refuse_missing(samples, source.data)
         for note in list_odd_columns(samples):
             terminal.note(note)
         splits = split_samples(samples, test_size, cv, settings) if test_size is not None or cv is not None else []
@@ -256,7 +258,11 @@ def look(terminal: Terminal, source: Source) -> None:
     """Tell what is in DATA before a fit, and the command to run next."""
     refuse_parts(source, "look")
     samples = read_source(terminal, source)
-    check_guess(samples, source.data)
+    try:
+        check_guess(samples, source.data)
+    except ValueError as error:
+        terminal.note(str(error))
+        samples = samples._replace(labels=None)
     facts = look_at(source, samples)
     terminal.show(*tables.make_look_tables(facts, list_odd_columns(samples)))
     terminal.answer(facts)
