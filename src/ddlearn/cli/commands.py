@@ -16,7 +16,7 @@ import typer
 from ..files.atomic import make_sure_of_room, write_atomically
 from . import tables
 from .cluster import Address, Workers, count_workers, open_client
-from .look import check_guess, list_odd_columns, look_at
+from .look import check_guess, list_odd_columns, look_at, refuse_missing
 from .model import (
     Jobs,
     Model,
@@ -114,6 +114,8 @@ def fit(
         samples = read_source(terminal, source, n_chunks=n_threads)
         require_labels(samples, source.data)
         check_guess(samples, source.data)
+        if settings.get("robustness__missing") != "mask":
+            refuse_missing(samples, source.data)
         for note in list_odd_columns(samples):
             terminal.note(note)
         make_sure_of_room(output, estimate_bytes(make_model(settings, samples, preset), samples))
@@ -146,7 +148,8 @@ def fit(
         terminal.show("", *tables.make_error_tables(where, errors))
     if test_size is not None:
         page = output.with_suffix(".html")
-        facts["report"] = _write_page(terminal, model, held_out, page, output.stem, where)
+        name = f"{source.data} (held out)"
+        facts["report"] = _write_page(terminal, model, held_out, page, output.stem, name, learned)
     terminal.answer(facts)
 
 
@@ -257,7 +260,11 @@ def look(terminal: Terminal, source: Source) -> None:
     """Tell what is in DATA before a fit, and the command to run next."""
     refuse_parts(source, "look")
     samples = read_source(terminal, source)
-    check_guess(samples, source.data)
+    try:
+        check_guess(samples, source.data)
+    except ValueError as error:
+        terminal.note(str(error))
+        samples = samples._replace(labels=None)
     facts = look_at(source, samples)
     terminal.show(*tables.make_look_tables(facts, list_odd_columns(samples)))
     terminal.answer(facts)
@@ -434,7 +441,13 @@ def _write_predictions(file: Any, rows: Iterable[tuple[Any, Any, float]]) -> Non
 
 
 def _write_page(
-    terminal: Terminal, model: DDLClassifier, samples: Samples | None, output: Path, title: str, name: str
+    terminal: Terminal,
+    model: DDLClassifier,
+    samples: Samples | None,
+    output: Path,
+    title: str,
+    name: str,
+    learned: Samples | None = None,
 ) -> dict[str, Any]:
     from ..show.report.writing import write_report
 
@@ -443,7 +456,8 @@ def _write_page(
         shown = {name: getattr(samples, name) for name in ("X", "sample_names", "image_shape")} | {"y": samples.labels}
     with terminal.progress() as bar:
         bar.add_task(f"writing {escape(str(output))}", total=None)
-        write_report(model, output, **shown, title=title, data_name=name)
+        training = None if learned is None else (learned.X, learned.labels)
+        write_report(model, output, **shown, title=title, data_name=name, training=training)
     n_bytes = output.stat().st_size
     terminal.report(f"{escape(str(output))} ({n_bytes / 1e6:.1f} MB): open it in a browser.")
     if n_bytes > _LARGE_PAGE:
