@@ -289,11 +289,7 @@ class TaskGradient:
 
 def _encode(encoder: Encoder, X: Floats, start: RowCodes | None = None) -> tuple[RowCodes, Floats]:
     """Return label-free codes of a block, without places that no row uses, and their residuals."""
-    init_codes = None
-    if start is not None:
-        init_codes = RowCodes.empty(len(X), encoder.n_nonzero_coefs, X.dtype)
-        init_codes.fill(start)
-    codes = encoder.encode_block(X @ encoder.atoms_by_feature, np.vecdot(X, X), init_codes).trim()
+    codes = encoder.encode_block(X @ encoder.atoms_by_feature, np.vecdot(X, X), start).trim()
     residuals = X.copy()
     combine_rows(*codes, -codes.values, encoder.dictionary, residuals)
     return codes, residuals
