@@ -5,16 +5,19 @@ Every contender has its defaults and the usual pipeline, learns the same splits 
 alone; the sets of the role "report" say what they are worth.
 
 Each result is kept in benchmarks/results/out_of_the_box.json, so an interrupted run goes on where it was.  ``--only
-ours`` measures our model again, against peers that need not be; ``--table`` prints what there is.
+ours`` measures our model again, against peers that need not be; ``--table`` prints what there is, ``--costs`` also what
+a model costs in time and bytes (the table of docs/why.md: ``--costs --sets digits usps``).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import pickle
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import process_time
 from typing import NamedTuple
 
@@ -30,7 +33,7 @@ from sklearn.preprocessing import LabelEncoder, Normalizer, StandardScaler
 from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
-from ddlearn import DDLClassifier
+from ddlearn import DDLClassifier, save
 
 from .offline_sets import SETS, Split
 from .report import format_table
@@ -76,7 +79,7 @@ CONTENDERS: dict[str, Contender] = {
 
 
 def measure(estimator: BaseEstimator, split: Split) -> dict[str, float]:
-    """Return error, seconds of one core to fit and to predict, and if there are probabilities their log-loss."""
+    """Return error, seconds of one core to fit and to predict, bytes, and if there are probabilities their log-loss."""
     encoder = LabelEncoder().fit(split.y_train)
     start = process_time()
     estimator.fit(split.X_train, encoder.transform(split.y_train))
@@ -84,9 +87,20 @@ def measure(estimator: BaseEstimator, split: Split) -> dict[str, float]:
     predicted = estimator.predict(split.X_test)
     seconds = {"fit_seconds": fitted - start, "predict_seconds": process_time() - fitted}
     result = {"error": float(np.mean(predicted != encoder.transform(split.y_test)))} | seconds
+    result |= {"n_tested": len(split.y_test), "bytes": _count_bytes(estimator)}
     if hasattr(estimator, "predict_proba"):
         result["log_loss"] = log_loss(split.y_test, estimator.predict_proba(split.X_test), labels=encoder.classes_)
     return result
+
+
+def _count_bytes(estimator: BaseEstimator) -> int:
+    """Return the size of a model as a file: a model file of ours, a pickle of the others."""
+    if not isinstance(estimator, DDLClassifier):
+        return len(pickle.dumps(estimator))
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "model.safetensors")
+        save(estimator, path)
+        return path.stat().st_size
 
 
 def measure_missing(sets: Sequence[str], contenders: Sequence[str], results: Results) -> Iterator[tuple[str, str]]:
@@ -177,12 +191,27 @@ def format_summary(results: Results, role: str) -> str:
     )
 
 
+def format_costs(results: Results, sets: Sequence[str]) -> str:
+    """Return what each contender costs on some sets as Markdown: medians over splits, errors as means."""
+    header = ["set", "model", "error, %", "fit, CPU s", "predict, ms a sample", "model, MB"]
+    rows = []
+    for name in sets:
+        for contender, measured in results[name].items():
+            error, fit = np.mean(_list(measured, "error")), np.median(_list(measured, "fit_seconds"))
+            predict = np.median(_list(measured, "predict_seconds")) / measured[0]["n_tested"]
+            size = np.median(_list(measured, "bytes"))
+            cells = f"{100 * error:.2f}", f"{fit:.2g}", f"{1000 * predict:.2g}", f"{size / 1e6:.2g}"
+            rows.append([name, contender, *cells])
+    return format_table(header, rows)
+
+
 def main() -> None:
     """Measure what is missing, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=CONTENDERS, default=[], help="measure these again")
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--table", action="store_true", help="print what there is and stop")
+    parser.add_argument("--costs", action="store_true", help="print what models cost on the sets")
     arguments = parser.parse_args()
     results: Results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     if not arguments.table:
@@ -194,7 +223,10 @@ def main() -> None:
             for set_name, name in measure_missing(arguments.sets, arguments.only or list(CONTENDERS), results):
                 print(set_name, name, json.dumps(results[set_name][name][-1]), flush=True)
                 RESULTS.write_text(json.dumps(results, indent=1))
-    print("\n".join(format_summary(results, role) for role in ("choose", "report")))
+    if arguments.costs:
+        print(format_costs(results, arguments.sets))
+    else:
+        print("\n".join(format_summary(results, role) for role in ("choose", "report")))
 
 
 if __name__ == "__main__":

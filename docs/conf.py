@@ -75,7 +75,7 @@ html_theme_options = {
     "footer_end": [],
 }
 # Pages without siblings need no list of them.
-html_sidebars = {"install": [], "tutorial": [], "faq": [], "changelog": [], "contributing": []}
+html_sidebars = {"why": [], "install": [], "tutorial": [], "faq": [], "changelog": [], "contributing": []}
 
 
 def needs_real_data(path: Path) -> bool:
@@ -103,16 +103,6 @@ sphinx_gallery_conf = {
     "write_computation_times": False,
 }
 
-# docs/reproduction/README.md is read on its own too, where a toctree would be noise.
-REPRODUCTION_TOCTREE = "\n```{toctree}\n:hidden:\n:glob:\n\n*\n```\n"
-
-
-def add_reproduction_toctree(app: Sphinx, name: str, source: list[str]) -> None:
-    """Put the tables of the reproduction below its page."""
-    if name == "reproduction/README":
-        source[0] += REPRODUCTION_TOCTREE
-
-
 def skip_metadata_routing(app: Sphinx, what: str, name: str, *_: object) -> bool | None:
     """Leave out set_score_request and the like, which scikit-learn adds to every estimator."""
     return True if re.fullmatch(r"set_\w+_request", name) else None
@@ -125,8 +115,7 @@ def write_demo_report(app: Sphinx, error: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Write the API reference, and amend what Sphinx reads."""
+    """Write the API reference before the pages are read, and the report after."""
     write_reference(DOCS / "api" / "generated")
-    app.connect("source-read", add_reproduction_toctree)
     app.connect("build-finished", write_demo_report)
     app.connect("autodoc-skip-member", skip_metadata_routing)

@@ -63,7 +63,7 @@ CASES = [
     Case("classifier_trainer", SquareLev(ridge=0.5), *["coef_"] * 3),
     Case("classifier_trainer", WholeTrainer(ridge=0.5), "coef_", REFUSED, REFUSED),
     Case("init", "gaussian", *["components_"] * 3),
-    Case("fit_intercept", False, *["intercept_"] * 3),
+    Case("classifier_trainer", SquareLev(fit_intercept=False), *["intercept_"] * 3),
     Case("class_weight", {0: 9.0}, *["coef_"] * 3),
     Case("class_weight", "balanced", None, REFUSED, None),
     Case("classification_weight", 5.0, *["components_"] * 3),
@@ -82,6 +82,7 @@ CASES = [
     Case("n_views", 3, *[EVIDENCE] * 3, IMAGES),
     Case("unlabeled", 0, *["classes_"] * 3),
     Case("warm_start", True, "components_", REFUSED, "components_"),
+    Case("verbose", 1, *[NOTHING] * 3),
     Case("n_jobs", 2, *[NOTHING] * 3),
     Case("random_state", 1, *["components_"] * 3),
 ]

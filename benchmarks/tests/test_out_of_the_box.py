@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from benchmarks.offline_sets import SETS
-from benchmarks.out_of_the_box import CONTENDERS, LINEAR, OURS, Summary, format_summary, measure_missing
+from benchmarks.out_of_the_box import CONTENDERS, LINEAR, OURS, Summary, format_costs, format_summary, measure_missing
 
 
 def make_results(ours: float, linear: float, others: float) -> dict:
     errors = dict.fromkeys(CONTENDERS, others) | {OURS: ours, LINEAR: linear}
-    times = {"fit_seconds": 1.0, "predict_seconds": 0.1}
+    times = {"fit_seconds": 1.0, "predict_seconds": 0.1, "n_tested": 50, "bytes": 2_500_000}
     return {name: [{"error": error + shift} | times for shift in (-0.01, 0.01)] for name, error in errors.items()}
 
 
@@ -49,3 +49,9 @@ def test_ratios_and_ranks_follow_from_the_errors():
     assert ranks[summary.ours] == pytest.approx((1 + len(CONTENDERS)) / 2)
     assert ranks.sum() == pytest.approx(sum(range(1, len(CONTENDERS) + 1)))
     assert f"{np.sqrt(0.025 * 0.105) / 0.045:.3f}" in format_summary(results, "choose")
+
+
+def test_costs_are_those_of_one_sample_and_one_model():
+    table = format_costs({"iris": make_results(0.02, 0.04, 0.08)}, ["iris"])
+    (row,) = [line for line in table.splitlines() if f"| {OURS} " in line]
+    assert [cell.strip() for cell in row.split("|")][1:-1] == ["iris", OURS, "2.00", "1", "2", "2.5"]

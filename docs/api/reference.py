@@ -35,8 +35,8 @@ TOPICS = (
         "classifier",
         "The classifier",
         "The whole framework as a scikit-learn classifier and transformer, the records of its iterations, and the "
-        "explanation of its decisions. See :doc:`/guide/theory` and :doc:`/choose`.",
-        ("estimators.classifier", "fitting.loop", "fitting.size", "inference.predictor"),
+        "explanation of its decisions. See :doc:`/settings` and :doc:`/theory`.",
+        ("estimators.classifier", "estimators.summary", "fitting.loop", "fitting.size", "inference.predictor"),
     ),
     Topic(
         "plotting",
@@ -53,7 +53,7 @@ TOPICS = (
     Topic(
         "coding",
         "Sparse coding",
-        "Scaling, traditional and discriminative codes. See :doc:`/defaults` and :doc:`/discriminative_coding`.",
+        "Scaling, traditional and discriminative codes. See :doc:`/defaults` and :doc:`/theory`.",
         (
             "coding.scaling",
             "coding.coders",

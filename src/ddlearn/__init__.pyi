@@ -54,6 +54,8 @@ from .estimators.baseline import KSVD as KSVD
 from .estimators.baseline import CodeClassifier as CodeClassifier
 from .estimators.baseline import make_baseline as make_baseline
 from .estimators.classifier import DDLClassifier as DDLClassifier
+from .estimators.summary import Check as Check
+from .estimators.summary import Summary as Summary
 from .files.checkpoint import Checkpoint as Checkpoint
 from .files.format import ModelFileError as ModelFileError
 from .files.models import load as load

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import csv
+import errno
 import inspect
 import io
 import json
@@ -192,7 +193,7 @@ def test_help_tells_what_the_docstring_tells():
         (["--robustness", "3"], {"robustness": 3}),
         (["--robustness", "0.25"], {"robustness": 0.25}),
         (["--tol", "1e-2"], {"tol": 0.01}),
-        (["--no-fit-intercept", "--scale", "unit"], {"fit_intercept": False, "scale": "unit"}),
+        (["--scale", "unit"], {"scale": "unit"}),
         (["--image-shape", "4x16"], {"image_shape": [4, 16]}),
         (["--random-state", "7", "--n-jobs", "2"], {"random_state": 7, "n_jobs": 2}),
         (["--refine", "1", "--n-views", "3"], {"refine": 1, "n_views": 3}),
@@ -301,7 +302,6 @@ def test_the_command_line_wins_over_the_configuration_file(folder, tmp_path, nam
         ("warm_start = true", "no option 'warm_start'"),
         ('n_components = "many"', "n_components = 'many', but it must be int"),
         ("max_iter = true", "max_iter = True, but it must be int"),
-        ("fit_intercept = 1", "fit_intercept = 1, but it must be bool"),
         ("inference = 'slow'", "inference = 'slow', but it must be 'fast' or 'full'"),
         ("image_shape = [8]", "'8' is not a height and a width"),
         ("n_components = ", "cannot be read as TOML"),
@@ -1182,17 +1182,14 @@ def test_progress_appears_on_stderr_when_it_takes_long(folder, tmp_path, monkeyp
 
     monkeypatch.setattr("ddlearn.cli.terminal.make_console", make_console)
     monkeypatch.setattr("ddlearn.cli.terminal.SECONDS_TO_WAIT", seconds)
-    run("fit", folder / "train.npz", "-o", tmp_path / "m", *SMALL, *REFINED)
+    fit = ["fit", folder / "train.npz", "-o", tmp_path / "m", *SMALL, *REFINED]
+    told = run(*fit).stderr  # bars and lines of the estimator
     model = load(tmp_path / "m")
-    assert (f"objective {model.history_[-1].objective:,.0f}" in drawn.getvalue()) == is_shown
-    assert ("fitting" in drawn.getvalue()) == is_shown
-    last = model.refinement_[-1]
-    result = f"cost {last.training_cost:.3g}"
-    assert (result in drawn.getvalue()) == is_shown
-    assert ("refining" in drawn.getvalue()) == is_shown
-    drawn.truncate(0)
-    run("fit", folder / "train.npz", "-o", tmp_path / "m", *QUICK, "--quiet")
-    assert "fitting" not in drawn.getvalue()
+    assert model.verbose == 0
+    assert f"fitting 2/2: objective {model.history_[-1].objective:,.0f}" in told
+    assert f"refining 2/2: cost {model.refinement_[-1].training_cost:.3g}" in told
+    assert ("reading" in drawn.getvalue()) == is_shown
+    assert run(*fit, "--quiet").stderr == ""
 
 
 def test_json_holds_no_nan(capsys):
@@ -1214,3 +1211,93 @@ def test_names_are_shown_as_they_are(tmp_path, monkeypatch, capsys):
 
 def test_version():
     assert run("--version").stdout == f"ddlearn {ddlearn.__version__}\n"
+
+
+# -- files from strangers, and files that must not be lost -------------------------------------------------------------
+
+NASTY = "cat\x1b]0;renamed\x07\x9b2J\u202etac\nsecond line"
+
+
+def test_an_interrupted_or_full_disk_leaves_the_old_predictions(folder, tmp_path, monkeypatch):
+    output = tmp_path / "predictions.csv"
+    output.write_text("old")
+
+    def fail(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    result = run("predict", folder / "model.safetensors", folder / "test.npz", "-o", output, code=1)
+    assert "No space left" in result.stderr
+    assert output.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["predictions.csv"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "predict model data.npz -o model",
+        "predict model data.npz -o data.npz",
+        "predict model X.npy --labels y.npy -o y.npy",
+        "predict model part-*.npy -o part-1.npy",
+        "predict model data.npz -o link",
+        "report model page.html -o page.html",
+        "fit data.npz -o data.npz",
+        "fit X.npy --labels y.npy -o y.npy",
+        "fit data.npz -o new --checkpoint data.npz",
+        "fit data.npz -o new --checkpoint new",
+        "fit data.npz --config settings.toml -o settings.toml",
+    ],
+)
+def test_what_a_command_reads_it_does_not_replace(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    for name in ("model", "data.npz", "X.npy", "y.npy", "part-1.npy", "page.html"):
+        (tmp_path / name).write_text("precious")
+    (tmp_path / "settings.toml").write_text("tol = 1e-3")
+    (tmp_path / "link").symlink_to("data.npz")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert "is also read" in " ".join(run(*command.split(), code=2).stderr.split())
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_no_command_prints_what_a_terminal_would_obey(digits, tmp_path, monkeypatch):
+    # Names of classes, files and arrays from strangers; rich's own sequences are off, as there is no terminal.
+    X, y = digits
+    names = np.where(y == 0, NASTY, y.astype(str))[:200]
+    model = make_pursuit(20, max_iter=1, random_state=0, image_shape=(8, 8)).fit(X[:200], names)
+    save(model, tmp_path / "model")
+    data = tmp_path / f"data{NASTY[:20]}.npz"
+    np.savez(data, X=X[:50], y=np.where(y == 1, NASTY[::-1], names[0])[:50])
+    np.savez(tmp_path / "other.npz", **{NASTY: X[:50]})
+    images = tmp_path / NASTY.replace("\n", "")
+    write_images(images, X[:4], [NASTY] * 4)
+    (images / "broken").mkdir()
+    (images / "broken" / f"{NASTY}.png").write_text("no image")
+    outputs = [
+        run("evaluate", tmp_path / "model", data),
+        run("evaluate", tmp_path / "model", images),
+        run("explain", tmp_path / "model", data, "--row", "0"),
+        run("info", tmp_path / "model"),
+        run("report", tmp_path / "model", data, "-o", tmp_path / f"{NASTY}.html"),
+        run("predict", tmp_path / "model", data, "-o", tmp_path / f"{NASTY}.csv"),
+        run("fit", images, "-o", tmp_path / NASTY, "--quiet", code=1),
+        run("fit", tmp_path / "other.npz", "-o", tmp_path / "new", code=1),
+        run("fit", tmp_path / f"{NASTY}.npz", "-o", tmp_path / "new", code=1),
+        run("fit", data, "-o", tmp_path / NASTY / NASTY, code=2),
+        run("predict", tmp_path / f"{NASTY}", data, code=1),
+    ]
+    for result in outputs:
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]", result.stdout + result.stderr), result.output
+    assert r"cat\x1b]0;renamed\x07\x9b2J\u202etac\nsecond line" in re.sub(r"[\s│]", "", outputs[0].stdout).replace(
+        "secondline", "second line"
+    )
+
+
+def test_file_names_that_are_not_text_are_printed_all_the_same(digits, tmp_path):
+    write_images(tmp_path / "images", digits[0][:2], digits[1][:2])
+    name = os.fsdecode(b"broken\xff.png")
+    try:
+        (tmp_path / "images" / "digit 0" / name).write_text("no image")
+    except OSError:
+        pytest.skip("this file system has only names that are text")
+    result = run("fit", tmp_path / "images", "-o", tmp_path / "new", "--strict", code=1)
+    assert r"broken\udcff.png" in result.stderr

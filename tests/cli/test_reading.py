@@ -9,6 +9,7 @@ import pickle
 import re
 import sys
 import tracemalloc
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from ddlearn.cli.reading import NAMED_SETS, DataError, read_data
-from ddlearn.cli.reading.labels import LABEL_COLUMNS
+from ddlearn.cli.reading.columns import LABEL_COLUMNS
 from ddlearn.cli.reading.parts import find_empty_labels
 from ddlearn.parallel import PART_ROWS
 
@@ -481,7 +482,7 @@ def test_svmlight(tmp_path):
 
 def test_a_sparse_file_that_would_fill_the_memory_is_refused(tmp_path):
     path = write_text(tmp_path / "a.svm", "1 1:1 900000000:1\n" * 5)
-    with pytest.raises(DataError, match="5 x 900000000 values, 17 GiB"):
+    with pytest.raises(DataError, match="5 x 900000000 values, 34 GiB"):
         read_data(path)
 
 
@@ -495,7 +496,7 @@ def test_text_tables(tmp_path, delimiter, end):
     path = tmp_path / "a.csv"
     path.write_bytes(end.join(delimiter.join(row) for row in rows).encode())
     samples = read_data(path)
-    assert samples.X.dtype == np.float32
+    assert samples.X.dtype == np.float64
     assert samples.X.tolist() == [[1.5, 2.0], [-300.0, 4.5]]
     assert samples.labels.tolist() == ["rose", "tulip"]
     assert samples.feature_names == ["width", "height"]
@@ -544,6 +545,95 @@ def test_a_table_with_as_many_columns_as_the_model_has_features_has_no_labels(tm
     assert read_data(path, n_features=2).labels is None
     assert read_data(path, n_features=2).X.shape == (2, 2)
     assert read_data(path, n_features=1).labels.tolist() == [2, 4]
+
+
+def test_columns_can_be_left_out(tmp_path):
+    path = write_text(tmp_path / "a.csv", "id,a,note,b,label\n7,1,good,2,x\n8,3,bad,4,y\n")
+    with pytest.raises(DataError, match=r"column 'note': 'good' is not a number: .* leave it out by --ignore 'note'"):
+        read_data(path)
+    for ignore in (["id", "note"], ["0", "2"], ["-5", "note"]):
+        samples = read_data(path, ignore=ignore)
+        assert samples.feature_names == ["a", "b"]
+        assert samples.X.tolist() == [[1, 2], [3, 4]]
+    with pytest.raises(DataError, match=r"no column 'idd' among its 5; .*did you mean 'id'"):
+        read_data(path, ignore=["idd"])
+    np.save(tmp_path / "a.npy", X)
+    with pytest.raises(DataError, match=r"only tables .* have a column to ignore"):
+        read_data(tmp_path / "a.npy", ignore=["0"])
+
+
+@pytest.mark.parametrize("name", ["", "Unnamed: 0"])
+def test_an_index_of_pandas_is_no_feature(tmp_path, name):
+    path = write_text(tmp_path / "a.csv", f"{name},a,label\n0,5,x\n1,6,y\n")
+    samples = read_data(path)
+    assert samples.feature_names == ["a"]
+    assert "is an index that pandas has written: it is left out" in samples.notes[0]
+    # A model that was fitted to it gets it; so does a user who asks for it.
+    assert read_data(path, n_features=2, feature_names=[name, "a"]).X.tolist() == [[0, 5], [1, 6]]
+    assert read_data(path, label_column="0", ignore=["label"]).labels.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("index", [None, "sample"])
+def test_an_index_in_parquet_is_neither_feature_nor_label(tmp_path, index):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": [1.0, 2.0], "kind": ["x", "y"]}, index=pandas.Index([5, 3], name=index))
+    frame.to_parquet(tmp_path / "a.parquet")
+    for options in ({}, {"n_chunks": 1}):
+        samples = read_data(tmp_path / "a.parquet", **options)
+        assert (samples.feature_names, samples.label_name) == (["a"], "kind")
+        assert "an index that pandas has written" in samples.notes[0]
+
+
+def test_a_model_finds_its_columns_among_others(tmp_path):
+    path = write_text(tmp_path / "a.csv", "note,b,kind,a,id\ngood,2,x,1,7\nbad,4,y,3,8\n")
+    known = {"n_features": 2, "feature_names": ["a", "b"]}
+    samples = read_data(path, **known, label_name="kind")
+    assert samples.X.tolist() == [[1, 2], [3, 4]]
+    assert samples.feature_names == ["a", "b"]
+    assert samples.labels.tolist() == ["x", "y"]
+    assert "the model does not know column 'note', 'id': ignored" in samples.notes[0]
+    assert read_data(path, **known).labels is None  # which one it is cannot be known
+    assert read_data(path, **known, label_column="id").labels.tolist() == [7, 8]
+    with pytest.raises(DataError, match="other columns than the model was fitted to: without 'c' and with "):
+        read_data(path, n_features=2, feature_names=["a", "c"])
+    write_text(path, "b,kind,a\n2,x,1\n")  # one column is over, for a model that does not remember
+    assert read_data(path, **known).labels.tolist() == ["x"]
+    write_text(path, "x,1,2\ny,3,4\n")  # without a header
+    assert read_data(path, n_features=2, label_name="0").labels.tolist() == ["x", "y"]
+
+
+def test_the_label_column_that_was_taken_is_told(tmp_path):
+    def take(text, **options):
+        samples = read_data(write_text(tmp_path / "a.csv", text), **options)
+        return samples.label_name, samples.is_guessed
+
+    assert take("a,kind\n1,x\n") == ("kind", True)
+    assert take("a,label\n1,x\n") == ("label", False)
+    assert take("a,kind\n1,x\n", label_column="last") == ("kind", False)
+    assert take("1,x\n") == ("1", True)
+
+
+@pytest.mark.parametrize("header", ["", "a;b;label\n"])
+def test_decimal_commas(tmp_path, header):
+    path = write_text(tmp_path / "a.csv", header + "1,5;2;x\n-3,25;4,5;y\n")
+    samples = read_data(path)
+    assert samples.X.tolist() == [[1.5, 2], [-3.25, 4.5]]
+    assert samples.feature_names == (["a", "b"] if header else None)
+    write_text(path, 'a,b,label\n"1,5",2,x\n')
+    with pytest.raises(DataError, match="'1,5' is not a number: write numbers with a decimal point"):
+        read_data(path)
+
+
+def test_tables_that_must_be_converted_first(tmp_path):
+    (tmp_path / "a.csv").write_text("a,label\n1,x\n", encoding="utf-16")
+    with pytest.raises(DataError, match="is UTF-16: save it as UTF-8"):
+        read_data(tmp_path / "a.csv")
+    (tmp_path / "a.csv.gz").write_bytes(b"\x1f\x8b")
+    with pytest.raises(DataError, match="is compressed: unpack it first"):
+        read_data(tmp_path / "a.csv.gz")
+    np.savez(tmp_path / "a.npz", X=X, y=NAMES.astype(object))
+    with pytest.raises(DataError, match=r"array 'y' holds Python objects, .*: save y\.astype\(str\)"):
+        read_data(tmp_path / "a.npz")
 
 
 @pytest.mark.parametrize(
@@ -839,3 +929,90 @@ def test_damaged_files_give_a_data_error_or_samples(scratch, suffix, data):
         assert samples.X.ndim == 2
         assert samples.X.dtype in (np.float32, np.float64)
         assert not np.isinf(samples.X).any()
+
+
+# -- files from strangers ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes among files")
+@pytest.mark.parametrize("name", ["X.csv", "X.npy", "X.npz", "X.parquet", "X.svm", "X.png", "X-*.npy"])
+def test_pipes_and_devices_are_refused_and_not_waited_for(tmp_path, name):
+    os.mkfifo(tmp_path / name.replace("*", "1"))
+    with pytest.raises(DataError, match=r"not a regular file|cannot be read"):
+        read_data(tmp_path / name)
+    (tmp_path / "zero.svm").symlink_to("/dev/zero")
+    with pytest.raises(DataError, match="not a regular file"):
+        read_data(tmp_path / "zero.svm")
+    with pytest.raises(DataError, match="not a regular file"):
+        read_data("digits", labels=tmp_path / name.replace("*", "1"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights there")
+def test_links_that_lead_out_of_a_folder_are_not_walked(tmp_path, monkeypatch):
+    write_image(tmp_path / "real" / "a.png", np.zeros((2, 2), np.uint8))
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "cat").symlink_to(tmp_path / "real")
+    assert read_data(tmp_path / "images").labels.tolist() == ["cat"]
+    (tmp_path / "images" / "root").symlink_to("/")
+    with pytest.raises(DataError, match="root is a link to /, which holds"):
+        read_data(tmp_path / "images")
+    for folder in ("days/1", "elsewhere/2"):
+        (tmp_path / folder).mkdir(parents=True)
+        np.save(tmp_path / folder / "X.npy", np.ones((2, 3)))
+    (tmp_path / "days" / "link").symlink_to(tmp_path / "elsewhere")
+    assert read_data(tmp_path / "days" / "**" / "*.npy").X.shape == (2, 3)
+
+
+def test_programs_are_not_run_for_images_of_other_formats(tmp_path, monkeypatch):
+    from PIL import EpsImagePlugin
+
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *_, **__: pytest.fail("Ghostscript was called"))
+    page = "%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n"
+    write_text(tmp_path / "picture.png", page)
+    with pytest.raises(DataError, match="UnidentifiedImageError"):
+        read_data(tmp_path)
+
+
+def test_a_few_bytes_of_metadata_cannot_ask_for_all_memory(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    store = zarr.open(tmp_path / "store.zarr", mode="w")
+    store.create_array("X", shape=(4, 3), dtype="f4", chunks=(4, 3))
+    store.create_array("y", shape=(4,), dtype="i4", chunks=(4,))
+    for array, shape, message in (("y", [2**60], "rows, more than"), ("X", [4, 2**60], "GiB in memory")):
+        path = tmp_path / "store.zarr" / array / "zarr.json"
+        content = path.read_text()
+        path.write_text(json.dumps(json.loads(content) | {"shape": shape}))
+        with pytest.raises(DataError, match=message):
+            read_data(tmp_path / "store.zarr")
+        path.write_text(content)
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (2**20, 2**14)})
+    with zipfile.ZipFile(tmp_path / "bomb.npz", "w") as archive:
+        archive.writestr("X.npy", header.getvalue())
+    with pytest.raises(DataError, match="1048576 x 16384 values, 128 GiB in memory"):
+        read_data(tmp_path / "bomb.npz")
+    write_text(tmp_path / "wide.csv", "1" + ",1" * 200_000 + "\n")
+    with pytest.raises(DataError, match="200,001 columns"):
+        read_data(tmp_path / "wide.csv")
+
+
+def test_large_parquet_is_refused_by_its_footer(tmp_path, monkeypatch):
+    monkeypatch.setattr("ddlearn.cli.reading.samples._MAX_BYTES", 10)
+    with pytest.raises(DataError, match="GiB in memory: use parts"):
+        read_data(write_parquet(tmp_path / "a.parquet", np.ones((3, 5)), ["a", "b", "c"]))
+
+
+def test_a_quote_that_is_not_closed_loses_no_rows_in_silence(tmp_path):
+    path = write_text(tmp_path / "a.csv", 'a,b,label\n1,2,x\n3,4,"y\n5,6,x\n7,8,y\n')
+    with pytest.raises(DataError, match=r"begins with 'y\\n5,6,x.* in 3 lines; .* Is a quote not closed"):
+        read_data(path)
+    np.save(tmp_path / "X.npy", np.ones((2, 3)))
+    with pytest.raises(DataError, match="Is a quote not closed"):
+        read_data(tmp_path / "X.npy", labels=write_text(tmp_path / "y.csv", 'x\n"y\nx\n'))
+    with pytest.raises(DataError, match="100000 characters"):
+        read_data(tmp_path / "X.npy", labels=write_text(tmp_path / "z.csv", "x\n" + "y" * 100_000 + "\n"))
+    path = write_parquet(tmp_path / "a.parquet", np.ones((2, 5)), ["x", "y" * 2000])
+    with pytest.raises(DataError, match="2000 characters"):
+        read_data(path)
+    with pytest.raises(DataError, match="2000 characters"):
+        read_data(path, n_chunks=1).labels.compute(scheduler="synchronous")

@@ -35,6 +35,7 @@ from ddlearn import (
     Refiner,
     Robustness,
     SmoothHinge,
+    SquareLev,
     save,
 )
 from ddlearn.files import format as container
@@ -179,7 +180,8 @@ CASES = {
     "aligned, no refit": {"alignment": Alignment(training=True), "image_shape": (8, 8), "refine": None},
     "no refit": {"refine": None},
     "standardised": {"scale": "standard"},
-    "shared noise": {"scales": ConjugateScales("shared"), "coding": PrintedCoding(10), "fit_intercept": False},
+    "shared noise": {"scales": ConjugateScales("shared"), "coding": PrintedCoding(10)},
+    "no intercept": {"classifier_trainer": SquareLev(fit_intercept=False)},
     "elastic net": {"sparse_coder": "elastic_net"},
     "sizes": {"n_components": "auto", "init": "gaussian"},  # samples as atoms would leave nothing to do
     "own loss": {"loss": OwnLoss()},
@@ -267,7 +269,7 @@ def test_other_targets_of_a_refinement(digits, path):
     some = np.where(np.arange(150) % 3 == 0, "?", digits[1].astype(str))
     for samples, target, parameters in (
         (X, Y, {"refine": make_refiner(2)}),
-        (digits[0].astype(np.float32), some, {"refine": make_refiner(2), "unlabeled": "?", "fit_intercept": False}),
+        (digits[0].astype(np.float32), some, {"refine": make_refiner(2), "unlabeled": "?"}),
     ):
         expected = quick(**parameters).fit(samples, target)
         interrupt(quick(**parameters), samples, target, Checkpoint(path), at=2, task="epoch")

@@ -150,7 +150,8 @@ def supported_loss(trainer: str) -> str:
         {"alignment": Alignment("translation", max_shift=1.0, training=True), "image_shape": (8, 8)},
         {"robustness": Robustness(3, error_search=AlternatingErrors(trim=2.0), missing="mask"), "inference": "full"},
         {"inference": FullInference(2, noise="profiled"), "coding": PrintedCoding(10, tol=0.01)},
-        {"scales": ConjugateScales("shared"), "refine": None, "fit_intercept": False, "scale": "standard"},
+        {"scales": ConjugateScales("shared"), "refine": None, "scale": "standard"},
+        {"classifier_trainer": SquareLev(fit_intercept=False)},
         {
             "n_components": np.int64(20),
             "scales": JeffreysScales(np.str_("shared"), cost_floor=np.float32(0.3)),
@@ -450,6 +451,14 @@ def test_models_of_format_version_3_did_not_scale(name, warns, path):
     assert model.scale is None
     assert repr(model.scaling_) == "Unscaled()"
     np.testing.assert_allclose(model.predict_proba(expected["X"]), expected[name], rtol=1e-10)
+    round_trip(model, path)
+
+
+def test_a_model_of_format_version_4_had_the_intercepts_of_its_trainer(path):
+    model = load(DATA / "version_4_default.safetensors")
+    expected = np.load(DATA / "version_4_predictions.npz")
+    assert repr(model.classifier_trainer) == "LogitBoost(fit_intercept=False)"
+    np.testing.assert_allclose(model.predict_proba(expected["X"]), expected["default"], rtol=1e-10)
     round_trip(model, path)
 
 
@@ -814,10 +823,10 @@ def test_the_hash_is_that_of_the_file_with_zeros_in_its_place(whole):
 
 
 def test_newer_and_unknown_formats_say_what_to_do(model, path, monkeypatch):
-    monkeypatch.setattr(container, "FORMAT_VERSION", 5)
+    monkeypatch.setattr(container, "FORMAT_VERSION", 6)
     save(model, path)
     monkeypatch.undo()
-    with pytest.raises(ModelFileError, match=f"format version 5, written by ddlearn {__version__}.*upgrade ddlearn"):
+    with pytest.raises(ModelFileError, match=f"format version 6, written by ddlearn {__version__}.*upgrade ddlearn"):
         load(path)
     monkeypatch.setattr(container, "FORMAT_VERSION", 0)
     save(model, path)

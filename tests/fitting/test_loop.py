@@ -31,19 +31,17 @@ from ddlearn.coding.encoder import resolve_sparse_coder
 from ddlearn.dictionary import draw_dictionary, resolve_dictionary_update
 from ddlearn.fitting.data import TrainingSet, collect_labels, fetch_candidates
 from ddlearn.fitting.loop import (
-    FitSettings,
     FitState,
-    RowState,
     _has_settled,
     begin,
     encode,
     iterate,
-    put_row_state,
     run,
     train_classifiers,
     update_dictionary,
     update_scales,
 )
+from ddlearn.fitting.steps import FitSettings, RowState, put_row_state
 from ddlearn.objective import NOISE_MODELS
 from ddlearn.parallel import PART_ROWS
 

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits, make_multilabel_classification
 from sklearn.metrics import log_loss
 
-from ddlearn import OMP, DDLClassifier, ElasticNet, Jitter, Logistic, Refiner
+from ddlearn import OMP, DDLClassifier, ElasticNet, Jitter, Logistic, Refiner, SquareLev
 from ddlearn.coding.encoder import Encoder
 from ddlearn.fitting.gradient import REFINEMENT_COSTS, Parameters, TaskGradient
 from ddlearn.fitting.refine import Moments, Refinement, StepSizes, _spread, anneal, descend, find_best, resolve_refiner
@@ -383,7 +383,7 @@ def test_multilabel_targets_are_refined_one_vs_all():
 @pytest.mark.parametrize("cost", REFINEMENT_COSTS)
 def test_without_intercepts_there_are_none_after_it(digits, cost):
     X, y, _, _ = digits
-    model = quick(refine=make_refiner(2, cost=cost), fit_intercept=False).fit(X, y)
+    model = quick(refine=make_refiner(2, cost=cost), classifier_trainer=SquareLev(fit_intercept=False)).fit(X, y)
     assert not model.intercept_.any()
 
 

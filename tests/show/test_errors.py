@@ -10,7 +10,7 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import classification_report, log_loss
 
-from ddlearn.show.errors import check_labels, match_types, measure_calibration, measure_errors
+from ddlearn.show.errors import check_labels, match_types, measure_errors
 
 pairs = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd")), min_size=1, max_size=40)
 
@@ -141,20 +141,3 @@ def test_the_marker_of_no_label_is_no_class(y, marker):
 def test_labels_of_all_types_are_labels():
     for y in (NUMBERS, TEXT, NUMBERS == 9, ["nan", "None"], [np.str_("a"), np.int64(3)], np.array(["nan"], object)):
         check_labels(y, "no such label")
-
-
-def test_calibration_is_log_loss_and_the_expected_difference_of_confidence_and_accuracy():
-    rng = np.random.default_rng(0)
-    probabilities = rng.dirichlet(np.ones(3), 20000)
-    labels = (probabilities.cumsum(axis=1) < rng.random((20000, 1))).sum(axis=1)
-    of_label = np.take_along_axis(probabilities, labels[:, None], axis=1)[:, 0]
-    best = probabilities.argmax(axis=1)
-    calibrated = measure_calibration(of_label, probabilities.max(axis=1), best == labels)
-    assert calibrated.log_loss == pytest.approx(log_loss(labels, probabilities))
-    assert calibrated.calibration_error < 0.02
-    certain = measure_calibration(of_label, np.ones(20000), best == labels)
-    assert certain.calibration_error == pytest.approx(np.mean(best != labels))
-
-
-def test_a_label_that_was_impossible_costs_much_but_not_infinitely():
-    assert 30 < measure_calibration(np.zeros(1), np.ones(1), np.zeros(1, bool)).log_loss < 40

@@ -63,6 +63,8 @@ class ClassifierTrainer(BaseEstimator):
         Maximum number of base learners per class.
     tol : float, default=1e-4
         A class is done when the gradient of its penalised cost has fallen to this share of what it was at the start.
+    fit_intercept : bool, default=True
+        Whether classifiers have an intercept.
 
     Attributes
     ----------
@@ -88,10 +90,11 @@ class ClassifierTrainer(BaseEstimator):
 
     is_additive = True
 
-    def __init__(self, ridge: float = 0.03, max_rounds: int = 50, tol: float = 1e-4):
+    def __init__(self, ridge: float = 0.03, max_rounds: int = 50, tol: float = 1e-4, *, fit_intercept: bool = True):
         self.ridge = ridge
         self.max_rounds = max_rounds
         self.tol = tol
+        self.fit_intercept = fit_intercept
 
     def supports(self, loss: Loss) -> bool:
         """Return whether this trainer is for that loss."""
@@ -117,7 +120,7 @@ class ClassifierTrainer(BaseEstimator):
         coef: Floats,
         intercept: Floats,
         *,
-        fit_intercept: bool = True,
+        fit_intercept: bool | None = None,
         penalties: Floats | None = None,
         n_jobs: int | None = None,
     ) -> tuple[Floats, Floats]:
@@ -135,8 +138,8 @@ class ClassifierTrainer(BaseEstimator):
             Initial coefficients.
         intercept : ndarray of shape (n_classes,)
             Initial intercepts.
-        fit_intercept : bool, default=True
-            If False, the intercepts stay as they are.
+        fit_intercept : bool or None, default=None
+            If False, the intercepts stay as they are; by default as the trainer has it.
         penalties : ndarray of shape (n_classes,) or None, default=None
             The :math:`\lambda_j`; by default ``ridge`` relative to these codes.
         n_jobs : int or None, default=None
@@ -161,7 +164,7 @@ class ClassifierTrainer(BaseEstimator):
         coef: Floats,
         intercept: Floats,
         *,
-        fit_intercept: bool = True,
+        fit_intercept: bool | None = None,
         penalties: Floats | None = None,
         n_jobs: int | None = None,
     ) -> tuple[Floats, Floats]:
@@ -172,7 +175,8 @@ class ClassifierTrainer(BaseEstimator):
         """
         self._check_parameters()
         rounds = Rounds(self.sample_weights, self.ridge, self.max_rounds, self.tol)
-        return train_in_rounds(rounds, parts, loss, coef, intercept, fit_intercept, penalties, n_jobs)
+        has_intercept = self.fit_intercept if fit_intercept is None else fit_intercept
+        return train_in_rounds(rounds, parts, loss, coef, intercept, has_intercept, penalties, n_jobs)
 
 
 class SquareLev(ClassifierTrainer):
@@ -185,7 +189,7 @@ class SquareLev(ClassifierTrainer):
 
     Parameters
     ----------
-    ridge, max_rounds, tol : float, int, float
+    ridge, max_rounds, tol, fit_intercept : float, int, float, bool
         As for :class:`ClassifierTrainer`; one round is enough.
 
     References
@@ -218,7 +222,7 @@ class AdaBoost(ClassifierTrainer):
 
     Parameters
     ----------
-    ridge, max_rounds, tol : float, int, float
+    ridge, max_rounds, tol, fit_intercept : float, int, float, bool
         As for :class:`ClassifierTrainer`.
 
     References
@@ -250,6 +254,8 @@ class Newton(ClassifierTrainer):
         As for :class:`ClassifierTrainer`.
     z_max : float, default=4.0
         The largest working response of a sample.
+    fit_intercept : bool, default=True
+        Whether classifiers have an intercept.
 
     Examples
     --------
@@ -258,8 +264,16 @@ class Newton(ClassifierTrainer):
     Newton()
     """
 
-    def __init__(self, ridge: float = 0.03, max_rounds: int = 50, tol: float = 1e-4, z_max: float = 4.0):
-        super().__init__(ridge, max_rounds, tol)
+    def __init__(
+        self,
+        ridge: float = 0.03,
+        max_rounds: int = 50,
+        tol: float = 1e-4,
+        z_max: float = 4.0,
+        *,
+        fit_intercept: bool = True,
+    ):
+        super().__init__(ridge, max_rounds, tol, fit_intercept=fit_intercept)
         self.z_max = z_max
 
     def _check_parameters(self) -> None:
@@ -287,6 +301,8 @@ class LogitBoost(Newton):
         As for :class:`ClassifierTrainer`.
     z_max : float, default=4.0
         The largest working response; the original recommends 2 to 4.
+    fit_intercept : bool, default=True
+        Whether classifiers have an intercept.
 
     References
     ----------
@@ -320,6 +336,8 @@ class LinearSVM(Newton):
         As for :class:`ClassifierTrainer`.
     z_max : float, default=4.0
         The largest working response of a sample.
+    fit_intercept : bool, default=True
+        Whether classifiers have an intercept.
 
     References
     ----------
@@ -335,8 +353,16 @@ class LinearSVM(Newton):
     array([0.25, 1.  , 0.  ])
     """
 
-    def __init__(self, ridge: float = 0.2, max_rounds: int = 50, tol: float = 1e-4, z_max: float = 4.0):
-        super().__init__(ridge, max_rounds, tol, z_max)
+    def __init__(
+        self,
+        ridge: float = 0.2,
+        max_rounds: int = 50,
+        tol: float = 1e-4,
+        z_max: float = 4.0,
+        *,
+        fit_intercept: bool = True,
+    ):
+        super().__init__(ridge, max_rounds, tol, z_max, fit_intercept=fit_intercept)
 
     def supports(self, loss: Loss) -> bool:
         return loss.trainer == "linear_svm"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import sys
 from collections import Counter
 from collections.abc import Iterable
@@ -10,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.markup import escape
 
 from . import tables
 from .cluster import Address, Workers, count_workers, open_client
@@ -30,7 +30,7 @@ from .model import (
 from .options import OWN_DEFAULTS, merge_settings, read_parameters
 from .running import command
 from .source import SOURCE_OPTIONS, Source, read_source, refuse_parts, require_labels
-from .terminal import Terminal
+from .terminal import Terminal, clean, escape
 
 if TYPE_CHECKING:
     from ..estimators.classifier import DDLClassifier
@@ -74,7 +74,9 @@ def fit(
     settings = merge_settings(config, settings, nested or ())
     if resume and checkpoint is None:
         raise typer.BadParameter("--resume needs --checkpoint PATH.")
-    _check_folder(output)
+    _check_output(output, source, config, checkpoint)
+    if checkpoint is not None:
+        _check_output(checkpoint, source, config)
     n_workers = count_workers(source.data, dask, workers)
     with open_client(terminal, dask, n_workers) as n_threads:
         samples = read_source(terminal, source, n_chunks=n_threads)
@@ -101,7 +103,7 @@ def predict(
 ) -> None:
     """Write the class of each sample and its probability as CSV."""
     if output is not None:
-        _check_folder(output)
+        _check_output(output, source, model)
     fitted = load_model(model, jobs)
     samples = read_for_model(terminal, fitted, source)
     positions, probabilities = predict_best(terminal, fitted, samples.X)
@@ -109,14 +111,18 @@ def predict(
     names = samples.sample_names or range(len(predictions))
     rows = zip(names, predictions, map(float, probabilities), strict=True)
     if output is not None:
-        with output.open("w", encoding="utf-8", newline="") as file:
-            _write_predictions(file, rows)
+        from ..files.atomic import write_atomically
+
+        text = io.StringIO()
+        _write_predictions(text, rows)
+        write_atomically(output, text.getvalue().encode("utf-8", "backslashreplace"))  # file names may be other bytes
         terminal.report(f"{len(predictions):,} predictions written to {escape(str(output))}")
         terminal.answer({"n_samples": len(predictions), "file": output, "counts": Counter(predictions)})
     elif terminal.is_json:
         terminal.answer({"predictions": [dict(zip(_PREDICTION_COLUMNS, row, strict=True)) for row in rows]})
     else:
-        _write_predictions(sys.stdout, rows)
+        shown = ((clean(name), clean(one), share) for name, one, share in rows) if sys.stdout.isatty() else rows
+        _write_predictions(sys.stdout, shown)
 
 
 @command
@@ -167,7 +173,7 @@ def report(
     jobs: Jobs = -1,
 ) -> None:
     """Write a page for a browser: errors, atoms, training, and samples to explore or to draw."""
-    _check_page(output)
+    _check_page(output, source, model)
     if source is not None:
         refuse_parts(source, "report")
     elif given := [one.opts[0] for one in context.command.params if _is_given(one, context)]:
@@ -253,17 +259,20 @@ def datasets(terminal: Terminal) -> None:
     terminal.answer(found)
 
 
-def _check_folder(output: Path) -> None:
-    """Fail before the work, not after it."""
+def _check_output(output: Path, source: Source | None, *others: Path | None) -> None:
+    """Fail before the work, not after it, and before a file is replaced that is read."""
     if not output.parent.is_dir():
         raise typer.BadParameter(f"the folder {output.parent} of {output.name} does not exist: create it first.")
     if output.is_dir():
         raise typer.BadParameter(f"{output} is a folder: give a file name.")
+    inputs = [*([] if source is None else source.list_files()), *(other for other in others if other is not None)]
+    if output.resolve() in {one.resolve() for one in inputs}:
+        raise typer.BadParameter(f"{output} is also read by this command, and would be replaced: give another name.")
 
 
-def _check_page(output: Path) -> None:
+def _check_page(output: Path, source: Source | None = None, *others: Path) -> None:
     """Fail before a page overwrites a model whose name was given by mistake."""
-    _check_folder(output)
+    _check_output(output, source, *others)
     if output.suffix.lower() not in (".html", ".htm"):
         raise typer.BadParameter(
             f"{output} does not end in .html, but the report is a page for a browser: give a name such as "

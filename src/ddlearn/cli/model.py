@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +17,6 @@ from .terminal import Terminal
 
 if TYPE_CHECKING:
     from ..estimators.classifier import DDLClassifier
-    from ..fitting.run import Snapshot
     from .reading import Samples
 
 _ROWS_AT_ONCE = 4096  # predicted between two updates of the progress bar
@@ -58,58 +56,21 @@ def make_model(settings: dict[str, Any], samples: Samples, preset: str | None = 
 def fit_model(
     terminal: Terminal, model: DDLClassifier, samples: Samples, checkpoint: Path | None = None, resume: bool = False
 ) -> float:
-    """Fit with a progress bar; return the time in seconds."""
+    """Fit, with bars on a terminal; return the time in seconds."""
     import numpy as np
 
     begin = perf_counter()
-    with terminal.progress(*_FitProgress.columns) as bar:
-        callbacks: list[Any] = [_FitProgress(bar)]
-        if checkpoint is not None:
-            from ..files.checkpoint import Checkpoint
+    if checkpoint is not None:
+        from ..files.checkpoint import Checkpoint
 
-            callbacks.append(Checkpoint(checkpoint, resume=resume))
-        model.set_callbacks(*callbacks).fit(samples.X, samples.labels)
+        model.set_callbacks(Checkpoint(checkpoint, resume=resume))
+    model.set_params(verbose=int(terminal.has_progress)).fit(samples.X, samples.labels)
+    model.verbose = 0  # a model file has no terminal
     if samples.feature_names is not None:  # as scikit-learn does for a data frame, without copying the data into one
         model.feature_names_in_ = np.array(samples.feature_names, dtype=object)
+    if samples.label_name is not None:
+        model.target_name_ = samples.label_name
     return perf_counter() - begin
-
-
-class _FitProgress:
-    """A scikit-learn callback with a progress bar for the iterations, and one for the epochs of refinement."""
-
-    columns = ("{task.completed}/{task.total}", "{task.fields[result]}")
-
-    def __init__(self, bar: Any):
-        self.bar = bar
-        self.refining: Any = None
-
-    def setup(self, estimator: Any, context: Any) -> None:
-        """Do nothing."""
-
-    on_fit_task_end = teardown = setup
-
-    def on_fit_task_begin(self, estimator: Any, context: Any, *, metadata: dict[str, Any] | None) -> None:
-        """Register for iterations and epochs, which is cheaper than a callback, for which the fit makes a model."""
-        if metadata is None:  # an iteration begins
-            return
-        run = metadata["run"]
-        fitting = self.bar.add_task("fitting", total=run.settings.max_iter, result="")
-        run.keepers.append(partial(self._show, fitting, run.plan.refiner))
-
-    def _show(self, task: Any, refiner: Any, snapshot: Snapshot) -> None:
-        """Show the objective and the error to expect for new samples, or cost and held-out error of refinement."""
-        if snapshot.refinement is None:
-            iteration = snapshot.progress.history[-1]
-            result = f"objective {iteration.objective:,.0f}  error {iteration.label_free_error:.2%}"
-            self.bar.update(task, completed=iteration.iteration, result=result)
-            return
-        if self.refining is None:
-            self.refining = self.bar.add_task("refining", total=refiner.epochs, result="")
-        record = snapshot.refinement.history[-1]
-        result = f"cost {record.training_cost:.3g}"
-        if not math.isnan(record.validation_error):
-            result += f"  held-out error {record.validation_error:.2%}"
-        self.bar.update(self.refining, completed=record.epoch, result=result)
 
 
 def load_model(path: Path, jobs: int) -> DDLClassifier:
@@ -130,17 +91,13 @@ def read_for_model(terminal: Terminal, model: DDLClassifier, source: Source) -> 
             source = replace(source, image_size=tuple(model.image_shape), colour=False)
         elif 3 * side**2 == model.n_features_in_:
             source = replace(source, image_size=(side, side), colour=True)
-    samples = read_source(terminal, source, model.n_features_in_)
-    names, expected = samples.feature_names, list(getattr(model, "feature_names_in_", ()))
-    if not names or not expected or names == expected:
-        return samples
-    from .reading.samples import DataError, list_differences
-
-    if differences := list_differences(names, expected):
-        raise DataError(f"{source.data} has other columns than the model was fitted to: {differences}.")
-    if len(set(names)) < len(names):
-        raise DataError(f"{source.data} repeats names of columns, in another order than the model was fitted to.")
-    return samples._replace(X=samples.X[:, [names.index(name) for name in expected]])
+    return read_source(
+        terminal,
+        source,
+        n_features=model.n_features_in_,
+        feature_names=list(getattr(model, "feature_names_in_", ())),
+        label_name=getattr(model, "target_name_", None),
+    )
 
 
 def predict_in_chunks(terminal: Terminal, model: DDLClassifier, X: Any) -> Iterator[Any]:
@@ -222,7 +179,8 @@ def measure_model(terminal: Terminal, model: DDLClassifier, X: Any, labels: Any)
     """Return the errors of a model, in total and by class, and what its probabilities are worth."""
     import numpy as np
 
-    from ..show.errors import measure_calibration, measure_errors
+    from ..inference.calibration import measure_calibration
+    from ..show.errors import measure_errors
 
     labels, known = match_labels(terminal, model, labels)
     predictions, of_prediction, of_label, start = [], [], [], 0

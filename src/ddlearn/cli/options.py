@@ -22,7 +22,7 @@ from rich.markup import escape
 
 ALIASES = {"random_state": "seed", "n_jobs": "jobs"}  # shorter names
 OWN_DEFAULTS = {"n_jobs": -1}  # a program usually has the machine to itself
-NO_OPTIONS = frozenset({"warm_start"})  # without a meaning on the command line
+NO_OPTIONS = frozenset({"warm_start", "verbose"})  # without a meaning on the command line
 
 _NESTED = "__"  # separates the names of nested parameters in scikit-learn's set_params
 _SIZE = "tuple[int, int]"

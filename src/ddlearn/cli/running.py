@@ -14,7 +14,7 @@ import typer
 
 from .options import make_option, read_options
 from .source import SOURCE_OPTIONS, Source
-from .terminal import Terminal
+from .terminal import Terminal, clean
 
 INTERRUPTED = 130  # the exit code that shells use after Ctrl-C
 
@@ -49,7 +49,10 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             except KeyboardInterrupt:
                 terminal.fail("interrupted.")
                 raise typer.Exit(INTERRUPTED) from None
-            except (typer.Exit, typer.BadParameter, BrokenPipeError):  # handled by typer
+            except (typer.Exit, BrokenPipeError):  # handled by typer
+                raise
+            except typer.BadParameter as error:
+                error.message = clean(error.message, keep="\n")
                 raise
             except Exception as error:
                 if debug:

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from .options import parse_size
-from .terminal import Terminal
+from .terminal import Terminal, escape
 
 if TYPE_CHECKING:
     from .reading import Samples
@@ -41,7 +40,13 @@ class Source:
         typer.Option(
             metavar="COLUMN",
             help="The column of a table with the labels: its name, its number from 0, or last. By default the one "
-            "named label, class, target or y, or else the last.",
+            "that the model was fitted to, or named label, class, target or y, or else the last.",
+        ),
+    ] = None
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN", help="A column of a table to leave out, by its name or its number; can be repeated."
         ),
     ] = None
     image_size: Annotated[
@@ -58,6 +63,13 @@ class Source:
         False
     )
 
+    def list_files(self) -> list[Path]:
+        """Return the files that will be read, of which none may be written to."""
+        from .reading.parts import find_parts, is_in_parts
+
+        given = [Path(one) for one in (self.data, self.labels) if one is not None]
+        return [file for one in given for file in (find_parts(one) if is_in_parts(one) else [one])]
+
 
 SOURCE_OPTIONS = {
     name: option.replace(kind=inspect.Parameter.KEYWORD_ONLY)
@@ -65,16 +77,16 @@ SOURCE_OPTIONS = {
 }
 
 
-def read_source(
-    terminal: Terminal, source: Source, n_features: int | None = None, *, n_chunks: int | None = None
-) -> Samples:
-    """Read data, as Dask arrays if a number of chunks is given, and report images that were skipped."""
+def read_source(terminal: Terminal, source: Source, *, n_chunks: int | None = None, **of_model: Any) -> Samples:
+    """Read data, as Dask arrays if a number of chunks is given, and tell what was skipped."""
     from .reading import read_data
 
     with terminal.progress() as bar:
         bar.add_task(f"reading {escape(source.data)}", total=None)
-        options = asdict(source)
-        samples = read_data(options.pop("data"), n_features=n_features, n_chunks=n_chunks, **options)
+        options = asdict(source) | {"ignore": source.ignore or ()}
+        samples = read_data(options.pop("data"), n_chunks=n_chunks, **options, **of_model)
+    for note in samples.notes:
+        terminal.note(note)
     if samples.broken:
         terminal.note(f"Skipped {len(samples.broken)} broken image(s):")
         for name, reason in samples.broken:
@@ -88,12 +100,16 @@ def require_labels(samples: Samples, data: str) -> Any:
     from .reading.samples import DataError
 
     if samples.labels is None:
-        raise DataError(f"{data} has no labels: give --labels FILE or, for images, one sub-folder per class.")
+        raise DataError(
+            f"{data} has no labels: give the column of a table by --label-column NAME, a file by --labels FILE, or "
+            "images in one sub-folder per class."
+        )
     n_empty, first = find_empty_labels(samples.labels)
     if n_empty:
+        others = f", as in {n_empty - 1} other rows" if n_empty > 1 else ""
         raise DataError(
-            f"{data}, row {first}: there is no label (and {n_empty - 1} more rows have none); write a word such as "
-            "unknown there, and fit with --unlabeled unknown."
+            f"{data}, row {first}: there is no label{others}. Write a word such as unknown there, and fit with "
+            "--unlabeled unknown."
         )
     return samples.labels
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group
-from rich.markup import escape
 from rich.table import Table
+
+from .terminal import escape
 
 if TYPE_CHECKING:
     from ..estimators.classifier import DDLClassifier
@@ -32,7 +33,7 @@ def make_facts_table(title: str | None, facts: dict[str, str]) -> Table:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in facts.items():
-        table.add_row(name, escape(value))
+        table.add_row(escape(name), escape(value))
     return table
 
 

@@ -1,10 +1,15 @@
-"""The terminal: results on stdout; progress, notes and errors on stderr."""
+"""The terminal: results on stdout; progress, notes and errors on stderr.
+
+Names of files, classes and arrays come from strangers.  They may hold sequences that move the cursor, rename the window
+or turn text around, so all that is printed goes through :func:`clean`.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,11 +17,31 @@ from time import perf_counter
 from typing import Any
 
 import typer
+from rich import markup
 from rich.console import Console
-from rich.markup import escape
 
 SECONDS_TO_WAIT = 2  # before a progress bar appears
 _WIDTH_OF_PIPES = 120  # of tables, if there is no terminal
+# Control characters, those that turn the direction of text, and bytes of file names that are not UTF-8.
+_UNPRINTABLE = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
+
+
+def clean(text: Any, *, keep: str = "") -> str:
+    r"""Return a value as text in which characters that a terminal would obey are visible, as in ``\x1b``."""
+    return _UNPRINTABLE.sub(lambda found: found[0] if found[0] in keep else repr(found[0])[1:-1], str(text))
+
+
+def escape(text: Any) -> str:
+    """Return a value as one line of text without markup, for messages and for the cells of tables."""
+    return markup.escape(clean(text))
+
+
+class _CleanConsole(Console):
+    """A console that cleans whatever it prints, the parts of tables and progress bars included."""
+
+    def render(self, renderable: Any, options: Any = None) -> Iterable[Any]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=clean(segment.text, keep="\n"))
 
 
 class Terminal:
@@ -42,11 +67,11 @@ class Terminal:
     def note(self, text: str) -> None:
         """Print a note on stderr, unless --quiet."""
         if not self.is_quiet:
-            self.err.print(escape(text))
+            self.err.print(markup.escape(text))
 
     def fail(self, text: str) -> None:
         """Print an error on stderr."""
-        self.err.print(f"[bold red]Error:[/] {escape(text)}", soft_wrap=True)
+        self.err.print(f"[bold red]Error:[/] {markup.escape(text)}", soft_wrap=True)
 
     def answer(self, facts: dict[str, Any]) -> None:
         """Print the JSON object of --json."""
@@ -80,7 +105,7 @@ class Terminal:
 
 def make_console(*, to_stderr: bool) -> Console:
     """Return a console, with a fixed width if it is not a terminal."""
-    console = Console(stderr=to_stderr, highlight=False, emoji=False)  # ":train:" in a name is not an emoji
+    console = _CleanConsole(stderr=to_stderr, highlight=False, emoji=False)  # ":train:" in a name is not an emoji
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = _WIDTH_OF_PIPES
     return console

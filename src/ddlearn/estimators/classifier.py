@@ -27,12 +27,13 @@ from ..coding.robust import Robustness, check_mask
 from ..coding.scaling import Scaling
 from ..dictionary import DictionaryUpdate, draw_dictionary
 from ..fitting.data import Targets, TrainingSet, cut_batch, cut_into_parts, fetch_candidates, spread_over_cluster
-from ..fitting.loop import FitSettings, begin
+from ..fitting.loop import begin
 from ..fitting.online import PastFit, Stream, begin_stream, learn_batch, resume_stream
 from ..fitting.refine import Refiner
 from ..fitting.run import Attributes, FitRun, Report, describe_settings, hold_out
 from ..fitting.search import SettingsSearch
 from ..fitting.size import SizeSearch, choose_size
+from ..fitting.steps import FitSettings
 from ..inference.lazy import predict_lazily, score_lazily
 from ..inference.predictor import Explanation, Predictor
 from ..inference.rules import InferenceRule, label_probabilities
@@ -40,6 +41,7 @@ from ..losses import Loss, check_number
 from ..objective import Scales
 from ..parallel import is_on_dask, refuse_dask
 from .presets import collect_parameters
+from .progress import describe_iteration, say, show_progress
 from .settings import (
     Mode,
     check_missing,
@@ -58,6 +60,7 @@ from .settings import (
     searches_size,
     takes_missing,
 )
+from .summary import Evaluation, Summary, find_positions, summarise
 from .transformer import DictionaryTransformer
 
 # The predictors of fitted models by precision, kept outside of the models, whose attributes predict must not change.
@@ -107,11 +110,10 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         :meth:`partial_fit`.
     classifier_trainer : str or ClassifierTrainer, default="auto"
         "square_lev", "ada_boost", "logit_boost", "linear_svm", "newton", or an object; "auto" is the one for the loss.
+        Its ``fit_intercept`` says whether classifiers have an intercept.
     init : {"samples", "gaussian"} or array-like of shape (n_components, n_features), default="samples"
         The first dictionary: training samples in equal number from each class, random vectors, or these atoms, which
         are scaled like samples, or the ``components_`` of a model with the same scaling.
-    fit_intercept : bool, default=True
-        Whether classifiers have an intercept.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes by name, 1 for those that are not named, with which the samples of a class count as many;
         "balanced" gives all classes the same weight together.
@@ -151,6 +153,9 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         Not for multilabel targets.
     warm_start : bool, default=False
         Whether :meth:`fit` begins with the dictionary and classifiers of the previous fit.
+    verbose : int, default=0
+        Whether to show the progress of a fit on stderr: objective, held-out error and time left, as bars if rich is
+        installed and otherwise as lines.
     n_jobs : int or None, default=None
         Number of threads in this process; None is 1 unless a ``joblib.parallel_config`` says otherwise, -1 all cores.
         Dask workers use one thread per part.
@@ -208,6 +213,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         What each epoch of refinement did, starting with the model before the first epoch.
     stream_ : object
         What :meth:`partial_fit` remembers of the samples.
+    target_name_ : str
+        The name of y, if it is a column of a data frame.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -240,7 +247,6 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         dictionary_update: str | DictionaryUpdate = "auto",
         classifier_trainer: str | ClassifierTrainer = "auto",
         init: str | ArrayLike = "samples",
-        fit_intercept: bool = True,
         class_weight: dict[Any, float] | str | None = None,
         classification_weight: float = 1.0,
         scales: str | Scales = "conjugate",
@@ -254,6 +260,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         n_views: int = 1,
         unlabeled: Any = None,
         warm_start: bool = False,
+        verbose: int = 0,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ):
@@ -266,7 +273,6 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         self.dictionary_update = dictionary_update
         self.classifier_trainer = classifier_trainer
         self.init = init
-        self.fit_intercept = fit_intercept
         self.class_weight = class_weight
         self.classification_weight = classification_weight
         self.scales = scales
@@ -280,6 +286,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         self.n_views = n_views
         self.unlabeled = unlabeled
         self.warm_start = warm_start
+        self.verbose = verbose
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -397,7 +404,10 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             If a Dask cluster goes away.
         """
         mode: Mode = "dask" if is_on_dask(X) else "memory"
-        with self._unchanged_on_failure():
+        with self._unchanged_on_failure(), show_progress(self.verbose) as progress:
+            self.__dict__.pop("target_name_", None)  # of an earlier fit
+            if mode == "memory" and isinstance(name := getattr(y, "name", None), str):
+                self.target_name_ = name
             if mode == "dask":
                 check_mode(self, mode)
                 if sample_weight is not None:
@@ -422,7 +432,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 settings = resolve_fit(self, training.facts, n_components, targets.is_multilabel, mode)
                 if refiner is not None and (scalings := list_scalings(self, refiner)):
                     draw_init = partial(scale_atoms, self)
-                    found = SettingsSearch(training, scalings, settings, refiner, n_components, draw_init).run()
+                    search = SettingsSearch(training, scalings, settings, refiner, n_components, draw_init)
+                    found = search.run(progress.on_trial)
                 if found is not None:
                     settings = replace(settings, sparse_coder=found.sparse_coder)
                 scale = get_scale(self) if found is None else found.scaling
@@ -432,6 +443,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 context = self._init_callback_context(max_subtasks=settings.max_iter + n_epochs)
                 report = Report(context, self, X, y)
                 run = FitRun(training, targets, settings, plan, held_out, check_random_state(self.random_state), report)
+                progress.watch(run)
                 # A checkpoint may set where the fit resumes.
                 context.call_on_fit_task_begin(estimator=self, X=X, y=y, metadata={"run": run})
                 fitted = run.run()
@@ -444,9 +456,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
 
     def _set_fitted(self, attributes: Attributes, encoder: Encoder) -> None:
         """Set fitted attributes, remove those that only an earlier fit had, and make the predictor."""
-        for name in {"codes_", "noise_variance_", "stream_", "refinement_", "dictionary_sizes_", "search_"} & set(
-            vars(self)
-        ):
+        of_earlier = {"codes_", "noise_variance_", "stream_", "refinement_", "dictionary_sizes_", "search_"}
+        for name in of_earlier & set(vars(self)):
             delattr(self, name)
         for name, value in attributes.items():
             setattr(self, name, value)
@@ -526,6 +537,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             attributes |= describe_settings(settings, len(stream.encoder.dictionary))
             attributes |= {"classes_": targets.classes, "scaling_": training.scaling}
             self._set_fitted(attributes | extra, stream.encoder)
+        if self.verbose:
+            say(f"{self.n_samples_seen_:,} samples: {describe_iteration(self.history_[-1])} before the last batch")
         return self
 
     def _begin_stream(self, training: TrainingSet, targets: Targets) -> tuple[Stream, FitSettings, Attributes]:
@@ -739,6 +752,48 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         refuse_dask(X, "explain", "explain a few of them, as X[:10].compute()")
         X, mask = self._check_new(X, mask)
         return self._predictor(X.dtype).explain(X, mask)
+
+    def summary(
+        self,
+        X: ArrayLike | None = None,
+        y: ArrayLike | None = None,
+        *,
+        training: tuple[ArrayLike, ArrayLike] | None = None,
+    ) -> Summary:
+        """Tell what the model is, how wrong it is, and what to do about it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), default=None
+            Samples that the model has not seen.  Some checks need them.
+        y : array-like of shape (n_samples,), default=None
+            Their classes.
+        training : tuple of X and y, default=None
+            The training samples, from which a logistic regression learns that the model is compared with.  Without
+            them, it learns from four fifths of the samples at a time.
+
+        Returns
+        -------
+        Summary
+            Facts, the error and checks; ``print`` shows them as a table.
+
+        See Also
+        --------
+        write_report : The same and much more as a page for a browser.
+        """
+        check_is_fitted(self, "components_")
+        if X is None:
+            return summarise(self)
+        X, _ = self._check_new(X, None)
+        labels = None
+        if y is not None and not self.is_multilabel_:
+            check_consistent_length(X, y)
+            labels = find_positions(self.classes_, np.asarray(y))
+        if training is not None:
+            training = self._check_new(training[0], None)[0], np.asarray(training[1])
+        predictor = self._predictor(X.dtype)
+        codes = predictor.encode(X).to_csr(len(self.components_))
+        return summarise(self, Evaluation(X, labels, softmax(predictor.evidence(X), axis=1), codes, training))
 
     def history_frame(self) -> Any:
         """Return ``history_`` as a pandas data frame, one row per iteration.

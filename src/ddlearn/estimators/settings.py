@@ -29,10 +29,10 @@ from ..coding.robust import RobustCoder, Robustness
 from ..coding.scaling import Scaling, Standard, UnitNorm, resolve_scaling
 from ..dictionary import DICTIONARY_UPDATES, DictionaryUpdate, resolve_dictionary_update
 from ..fitting.data import TrainingFacts, TrainingSet, is_mapped
-from ..fitting.loop import FitSettings
 from ..fitting.refine import CLASSIFIERS, Refiner, resolve_refiner
 from ..fitting.run import FitPlan
 from ..fitting.search import Found
+from ..fitting.steps import FitSettings
 from ..inference.predictor import Predictor, draw_views
 from ..inference.rules import INFERENCE_RULES, InferenceRule, LabelModel
 from ..losses import check_number, resolve, resolve_loss
@@ -188,6 +188,11 @@ def _check_batches(model: Estimator, refuse: Callable[[str, str], None]) -> None
             refuse(name, f"leave it at {getattr(defaults, name)!r}, or use fit")
 
 
+def fits_intercept(trainer: ClassifierTrainer) -> bool:
+    """Whether classifiers have an intercept; a trainer of one's own need not say so."""
+    return getattr(trainer, "fit_intercept", True)
+
+
 def check_inference(model: Estimator, n_classes: int, n_features: int, is_multilabel: bool) -> None:
     """Raise if new samples cannot be treated as the parameters say."""
     rule = resolve_inference(model.inference)
@@ -286,6 +291,7 @@ def resolve_fit(
     # Clones: a later set_params must not change the fitted model.
     loss = clone(resolve_loss(model.loss), safe=False)
     sparse_coder = clone(resolve_sparse_coder(model.sparse_coder), safe=False)
+    trainer = resolve_trainer(model.classifier_trainer, loss)
     update, updates = model.dictionary_update, _AUTO_UPDATES_WITH_PENALTY if sparse_coder.has_penalty else _AUTO_UPDATES
     registration = None
     if model.alignment is not None:
@@ -296,10 +302,10 @@ def resolve_fit(
         n_nonzero_coefs=check_budget(model.n_nonzero_coefs, n_components, sparse_coder),
         coding=clone(resolve_coding(model.coding)),
         dictionary_update=resolve_dictionary_update(updates[mode] if is_auto(update) else update),
-        classifier_trainer=resolve_trainer(model.classifier_trainer, loss),
+        classifier_trainer=trainer,
         scales=DEFAULT_SCALES if model.scales == "conjugate" else clone(_OBJECTS["scales"](model)),
         classification_weight=float(model.classification_weight),
-        fit_intercept=model.fit_intercept,
+        fit_intercept=fits_intercept(trainer),
         is_multilabel=is_multilabel,
         max_iter=max_iter,
         tol=model.tol,
@@ -319,7 +325,8 @@ def _resolve_warm_start(model: Estimator, n_components: int, facts: TrainingFact
             f"warm_start=True, but the previous fit had components of shape {model.components_.shape} and coef of "
             f"shape {model.coef_.shape}, while this one needs {shapes[0]} and {shapes[1]}: set warm_start=False."
         )
-    intercept = model.intercept_ if model.fit_intercept else np.zeros_like(model.intercept_)
+    has_intercept = fits_intercept(resolve_trainer(model.classifier_trainer, model.loss))
+    intercept = model.intercept_ if has_intercept else np.zeros_like(model.intercept_)
     return Model(model.components_, model.coef_, intercept, model.class_cost_).astype(facts.dtype)
 
 

@@ -27,7 +27,7 @@ from ..coding.encoder import Encoder
 from ..estimators.classifier import DDLClassifier
 from ..fitting.data import TrainingPart, TrainingSet
 from ..fitting.gradient import Parameters
-from ..fitting.loop import FitProgress, FitState, IterationRecord, RowState
+from ..fitting.loop import FitProgress, FitState, IterationRecord
 from ..fitting.refine import (
     MOST_SEEDS,
     EpochRecord,
@@ -38,6 +38,7 @@ from ..fitting.refine import (
 )
 from ..fitting.run import FitRun, Snapshot
 from ..fitting.size import DictionarySize
+from ..fitting.steps import RowState
 from ..losses import check_number
 from ..parallel import split_rows
 from .codec import (
@@ -63,7 +64,7 @@ from .format import (
 )
 
 # Parameters on which no fit depends; max_iter only decides when the loop ends.
-_FREE_PARAMETERS = {"n_jobs", "max_iter", "inference", "robustness", "n_views"}
+_FREE_PARAMETERS = {"verbose", "n_jobs", "max_iter", "inference", "robustness", "n_views"}
 _MODEL_ARRAYS = ("dictionary", "coef", "intercept", "class_cost")
 # Everything in a refinement that has the shape of its parameters.
 _REFINED = ("model", "average", "best", "gradient_mean", "gradient_square")

@@ -29,7 +29,7 @@ from .atomic import write_atomically
 Json = Any
 Arrays = dict[str, NDArray[Any]]
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 MODEL, CHECKPOINT = "model", "checkpoint"
 _ADVICE = {MODEL: "read it with ddlearn.load(path)", CHECKPOINT: "resume it with ddlearn.Checkpoint(path, resume=True)"}
 

@@ -77,11 +77,11 @@ _NOT_TOLD = {"n_records", "n_scaled_features"}  # sizes that the summary leaves 
 _MODELS: dict[str, type[BaseEstimator]] = {cls.__name__: cls for cls in (DDLClassifier, KSVD, CodeClassifier)}
 _NAMES = {"n_features_in_", "feature_names_in_"}
 _ATTRIBUTES = {
-    "DDLClassifier": {*_SHAPES, *_NUMBERS, *_STRATEGIES, *_RECORDS, "priors_"} - {"error_"},
+    "DDLClassifier": {*_SHAPES, *_NUMBERS, *_STRATEGIES, *_RECORDS, "priors_", "target_name_"} - {"error_"},
     "KSVD": {"components_", "error_", "n_nonzero_coefs_", "n_iter_", "sparse_coder_"} | _NAMES,
     "CodeClassifier": {"coef_", "intercept_", "classes_"} | _NAMES,
 }
-_OPTIONAL = {"feature_names_in_", "codes_", "noise_variance_"} | {*_RECORDS} - {"history_"}
+_OPTIONAL = {"feature_names_in_", "target_name_", "codes_", "noise_variance_"} | {*_RECORDS} - {"history_"}
 
 
 def save(model: DDLClassifier | KSVD | CodeClassifier, path: str | os.PathLike[str]) -> None:
@@ -199,12 +199,12 @@ def load(path: str | os.PathLike[str], **strategies: Any) -> Any:
 
 def read_model_file(path: str | os.PathLike[str]) -> Container:
     """Return the content and arrays of a model file, of this or an earlier format version, without making a model."""
-    upgrades = (_upgrade_version_1, _upgrade_version_2, _upgrade_version_3)
+    upgrades = (_upgrade_version_1, _upgrade_version_2, _upgrade_version_3, _upgrade_version_4)
 
     def upgrade_from(version: int) -> Callable[[Json], Json]:
         return lambda content: reduce(lambda old, upgrade: upgrade(old), upgrades[version - 1 :], content)
 
-    return read_container(path, MODEL, {version: upgrade_from(version) for version in (1, 2, 3)})
+    return read_container(path, MODEL, {version: upgrade_from(version) for version in (1, 2, 3, 4)})
 
 
 def _restore(content: Json, decoder: Decoder) -> BaseEstimator:
@@ -235,6 +235,8 @@ def _check_attributes(name: str, attributes: dict[str, Any]) -> dict[str, int]:
     for key in attributes.keys() & _NUMBERS.keys():
         if type(attributes[key]) is not _NUMBERS[key] or not 0 <= attributes[key] < np.inf:
             raise ValueError(f"{key} is {attributes[key]!r}")
+    if not isinstance(attributes.get("target_name_", ""), str):
+        raise TypeError(f"target_name_ is {attributes['target_name_']!r}")
     if "priors_" in attributes:
         check_priors(attributes["priors_"], len(attributes["coef_"]))
     for key in attributes.keys() & _STRATEGIES.keys():
@@ -400,6 +402,24 @@ def _upgrade_version_3(content: Json) -> Json:
         parameters |= {"scale": None, "class_weight": None}
         attributes["scaling_"] = {"type": "strategy", "name": "unscaled", "parameters": {}}
     return content | {"attributes": attributes, "parameters": parameters}
+
+
+def _upgrade_version_4(content: Json) -> Json:
+    """Return the content of a file of format version 4 as version 5 has it: trainers say if there are intercepts."""
+    if content["class"] != "DDLClassifier":
+        return content
+    parameters = content["parameters"] | {"verbose": 0}
+    if parameters.pop("fit_intercept", True) is False:
+        stored = parameters["classifier_trainer"]
+        if stored == "auto":
+            name = content["attributes"]["loss_"].get("name")  # None for a loss of one's own
+            loss = resolve_loss("square" if name is None else name)
+            stored = "newton" if name is None else "square_lev" if loss.is_quadratic else loss.trainer
+        stored = stored if isinstance(stored, dict) else {"type": "strategy", "name": stored, "parameters": {}}
+        if stored["type"] == "strategy":
+            changed = stored["parameters"] | {"fit_intercept": False}
+            parameters["classifier_trainer"] = stored | {"parameters": changed}
+    return content | {"parameters": parameters}
 
 
 def _insert_field(records: Json, name: str, after: str, value: Json) -> Json:

@@ -44,20 +44,22 @@ from ..parallel import Parts, single_threaded_blas
 from .data import TrainingPart, TrainingSet
 from .loop import (
     FitProgress,
-    FitSettings,
     FitState,
     IterationRecord,
-    code_label_free,
-    count_wrong,
     divide,
     encode,
-    estimate_noise,
     make_record,
-    measure_part,
     replace_unused,
+    update_scales,
+)
+from .steps import (
+    FitSettings,
+    code_label_free,
+    count_wrong,
+    estimate_noise,
+    measure_part,
     sum_log_misfits,
     sum_statistics,
-    update_scales,
 )
 
 # An atom that _PATIENCE * n_components samples have not used is replaced: with five atoms per code it had fifty chances

@@ -21,7 +21,6 @@ from .data import Labels, Targets, TrainingSet, collect_labels, fetch_candidates
 from .gradient import TaskGradient
 from .loop import (
     FitProgress,
-    FitSettings,
     FitState,
     begin,
     collect_samples,
@@ -31,6 +30,7 @@ from .loop import (
 from .refine import MOST_SEEDS, Refinement, RefinementProgress, Refiner
 from .search import SearchRecord
 from .size import DictionarySize, SizeSearch, choose_size
+from .steps import FitSettings
 
 Attributes = dict[str, Any]
 

@@ -33,8 +33,8 @@ from ..losses import count_errors
 from .convex import Decays, train_on_codes
 from .data import Labels, TrainingSet, collect_labels, fetch_candidates, index_classes
 from .gradient import SoftmaxCost, TaskGradient
-from .loop import FitSettings
 from .refine import Refinement, Refiner
+from .steps import FitSettings
 
 _SEED = 0
 _N_FOLDS = 4
@@ -169,10 +169,11 @@ class SettingsSearch:
         self.refined: dict[_Setting, SearchRecord] = {}
         self.coded: dict[tuple[int, int], list[_Coded]] = {}  # by view and coder
 
-    def run(self) -> Found | None:
+    def run(self, on_trial: Callable[[SearchRecord], None] = lambda record: None) -> Found | None:
         """Try settings until none near the best is better; without enough samples there are none."""
         if not self.views:
             return None
+        self.on_trial = on_trial
         first = min((self._follow_path(position, 0) for position in range(len(self.views))), key=self._try)
         others = [self._follow_path(first.view, cost) for cost in range(1, len(self.costs))]
         # By cost, with the usual decays and with those that suit atoms best that are samples, perhaps not refined ones.
@@ -230,6 +231,7 @@ class SettingsSearch:
             coded = self._encode(setting)
             scores = [self._score(*pair, setting) for pair in zip(view.folds, coded, strict=True)]
             self.tried[setting] = self._record(setting, view.folds, scores, 0, start)
+            self.on_trial(self.tried[setting])
         return self.tried[setting].cost
 
     def _decide(self, finalists: list[list[_Setting]]) -> _Setting:
@@ -251,6 +253,7 @@ class SettingsSearch:
         refiner = clone(self.refiner).set_params(epochs=epochs, **decays)
         scores = [self._score_refined(fold, setting, refiner) for fold in folds]
         record = self.refined[setting] = self._record(setting, folds, scores, epochs, start)
+        self.on_trial(record)
         labels, weights = self._join_left_out(folds)
         losses = self.costs[setting.cost].log_loss(np.concatenate(scores), labels, record.temperature)
         return losses if weights is None else losses * weights / weights.mean()

@@ -21,16 +21,8 @@ from ..codes import Model
 from ..dictionary import draw_dictionary
 from ..losses import Loss
 from .data import TrainingPart, TrainingSet, collect_labels, fetch_candidates, index_classes
-from .loop import (
-    FitSettings,
-    FitState,
-    begin,
-    code_label_free,
-    count_wrong,
-    refit_classifiers,
-    register,
-    run,
-)
+from .loop import FitState, begin, refit_classifiers, run
+from .steps import FitSettings, code_label_free, count_wrong, register
 
 # Every fourth labelled sample is held out; with fewer than ten held-out samples the search is skipped.
 _HELD_OUT = 4

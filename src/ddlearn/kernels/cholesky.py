@@ -4,7 +4,7 @@ A factor L is lower, with the *inverses* of its diagonal in place of the diagona
 Additions may be reordered ("reassoc"), or sums would not be vectorised.
 """
 
-from numba import njit
+from . import njit
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})

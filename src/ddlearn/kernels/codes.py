@@ -3,7 +3,7 @@
 Loops over a row end with its last entry: a budget may be far larger than what rows need.
 """
 
-from numba import njit
+from . import njit
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -38,8 +38,8 @@ taken out only where there are any.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from . import njit
 from .cholesky import eliminate_row, solve_backward, solve_factored, solve_forward
 from .codes import add_combination, square_vector, store_row
 from .pursuit import allocate_rows

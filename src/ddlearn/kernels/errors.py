@@ -13,7 +13,8 @@ its feature exactly: it takes the feature out of the problem, which is a downdat
 """
 
 import numpy as np
-from numba import njit
+
+from . import njit
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

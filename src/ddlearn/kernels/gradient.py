@@ -1,8 +1,8 @@
 """Implicit differentiation of sparse codes, and steps of gradient descent, in Numba."""
 
 import numpy as np
-from numba import njit
 
+from . import njit
 from .cholesky import eliminate_row, solve_factored
 
 

@@ -6,7 +6,8 @@ image itself, to the last bit, and hardly blurs.  Outside its border an image is
 """
 
 import numpy as np
-from numba import njit
+
+from . import njit
 
 BORDER = 4  # zeros around an image, as many as pixels that are combined
 

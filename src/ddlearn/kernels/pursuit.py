@@ -1,6 +1,6 @@
 """Pursuit and replacement of atoms for a block of rows, the TSC step inside Algorithm 1, in Numba.
 
-Each row holds one problem of its own (docs/discriminative_coding.md):
+Each row holds one problem of its own (docs/theory.md):
 
     minimise  x'Qx - 2c'x  over x with at most T nonzeros,
     Q = gram + coef' diag(weight) coef - directions' directions,        c = correlation + coef' pull.
@@ -39,8 +39,8 @@ are the least to lose are kicked in turn; the first support with a lower minimum
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from . import njit
 from .codes import add_combination, store_row
 
 # The largest score is searched block by block: the maximum inside a block is a vector instruction, its position is

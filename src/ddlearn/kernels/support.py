@@ -17,7 +17,8 @@ a of the other arrays belongs to row active[a] of the block.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from . import njit
 
 
 class Shared(NamedTuple):

@@ -18,9 +18,11 @@ Only atoms that share a sample with atom j have a coupling; the sums run over th
 last place that came in in use: from the second on, those have an index above zero, while a value may become zero.
 """
 
-import numpy as np
-from numba import njit
+import math
 
+import numpy as np
+
+from . import njit
 from .codes import square_vector
 
 
@@ -124,10 +126,16 @@ def _dot_rows(rows, which, start, stop, vector, products):
 @njit(cache=True, nogil=True, error_model="numpy")
 def _set_atom(dictionary, j, direction):
     # The best unit vector is the normalised direction. Without a direction all are equally good and the atom stays.
-    # `direction` leaves as the atom.
-    squared_norm = square_vector(direction)
-    if squared_norm > 0:
-        inverse_norm = direction.dtype.type(1) / np.sqrt(squared_norm)
+    # `direction` leaves as the atom. It has the units of squared samples, so its square would be out of range where
+    # those are not: a power of two, which rounds nothing, brings its largest entry to about 1 first.
+    largest = 0.0
+    for m in range(direction.shape[0]):
+        largest = max(largest, abs(direction[m]))
+    if 0 < largest < np.inf:
+        factor = math.ldexp(1.0, min(-math.frexp(largest)[1], 1000))
+        for m in range(direction.shape[0]):
+            direction[m] = direction[m] * factor
+        inverse_norm = direction.dtype.type(1) / np.sqrt(square_vector(direction))
         for m in range(direction.shape[0]):
             dictionary[j, m] = direction[m] * inverse_norm
     for m in range(direction.shape[0]):

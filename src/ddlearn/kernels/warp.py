@@ -10,7 +10,8 @@ last bit, and it has slopes everywhere.  Beyond its border an image goes on as i
 """
 
 import numpy as np
-from numba import njit
+
+from . import njit
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -1,4 +1,4 @@
-"""Error tables: how often predictions are wrong, per class and pair of classes, and what probabilities are worth."""
+"""Error tables: how often predictions are wrong, per class and pair of classes."""
 
 from __future__ import annotations
 
@@ -37,27 +37,6 @@ def measure_errors(labels: NDArray[Any], predictions: NDArray[Any]) -> Errors:
     )
     error, ends = n_wrong / n_samples, [float(interval.low), float(interval.high)]
     return Errors(n_samples, n_wrong, error, ends, classes, support, precision, recall, f1, confusion)
-
-
-class Calibration(NamedTuple):
-    """How far probabilities can be believed."""
-
-    log_loss: float  # mean of minus the logarithm of the label's probability
-    calibration_error: float  # expected difference between the probability of a prediction and how often it is right
-
-
-_N_BINS = 15  # of equal width, as is usual for the expected calibration error (Guo et al., 2017)
-
-
-def measure_calibration(
-    of_label: NDArray[np.floating], of_prediction: NDArray[np.floating], is_right: NDArray[np.bool_]
-) -> Calibration:
-    """Compare the probabilities of labels and of predictions with what came true."""
-    smallest = np.finfo(of_label.dtype).eps
-    position = np.minimum((of_prediction * _N_BINS).astype(int), _N_BINS - 1)
-    excess = np.bincount(position, of_prediction - is_right, minlength=_N_BINS)
-    log_loss = -np.mean(np.log(np.maximum(of_label, smallest)), dtype=np.float64)
-    return Calibration(float(log_loss), float(np.abs(excess).sum() / len(is_right)))
 
 
 def match_types(*names: NDArray[Any]) -> tuple[NDArray[Any], ...]:

@@ -7,16 +7,18 @@ ever unpickled.  Each kind of file has its own module; this one chooses between 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from .arrays import read_npy, read_npz
+from .columns import Wanted, refuse_columns
 from .images import IMAGE_SUFFIXES, read_images
 from .labels import read_labels
 from .parquet import read_parquet
 from .parts import PART_SUFFIXES, is_in_parts, read_parts, spread
-from .samples import DataError, Samples, as_data_error, name_column, suggest
+from .samples import DataError, Samples, as_data_error, check_regular, name_column, suggest
 from .text_tables import SPARSE_SUFFIXES, TEXT_TABLES, read_csv, read_svmlight
 
 __all__ = ["DataError", "Samples", "read_data"]
@@ -44,7 +46,10 @@ def read_data(
     *,
     labels: str | os.PathLike[str] | None = None,
     label_column: str | None = None,
+    ignore: Sequence[str] = (),
     n_features: int | None = None,
+    feature_names: Sequence[str] = (),
+    label_name: str | None = None,
     image_size: tuple[int, int] | None = None,
     colour: bool = False,
     strict: bool = False,
@@ -65,8 +70,14 @@ def read_data(
     label_column : str or None, default=None
         The column of a table with the labels: its name, its number from 0, or "last".  By default the one named label,
         labels, class, target or y, or else the last one.
+    ignore : sequence of str, default=()
+        Columns of a table to leave out, by name or number.  An index that pandas has written is left out in any case.
     n_features : int or None, default=None
         The number of features that a model expects.  A table with this number of columns has no labels.
+    feature_names : sequence of str, default=()
+        The features that a model expects: a table with a header is read in this order, without its other columns.
+    label_name : str or None, default=None
+        The label column of the table that the model was fitted to, if this table has it.
     image_size : tuple of int or None, default=None
         Height and width to which images are scaled and cropped at the centre.  By default the size of the images, or
         32 x 32 if sizes differ.
@@ -80,9 +91,9 @@ def read_data(
     Returns
     -------
     Samples
-        Values of a table are float32; arrays keep float32 and float64; pixels are from 0 (black) to 1 (white).  NaN
-        stays NaN.  Dask arrays have chunks of at most 65536 rows, none of which spans two files; labels of parts that
-        are text stay text, even if they look like numbers.
+        Values of a text table are float64; parquet and arrays keep float32 and float64; pixels are from 0 (black) to 1
+        (white).  NaN stays NaN.  Dask arrays have chunks of at most 65536 rows, none of which spans two files; labels
+        of parts that are text stay text, even if they look like numbers.
 
     Raises
     ------
@@ -104,11 +115,12 @@ def read_data(
     source, suffix = Path(path), Path(path).suffix.lower()
     if labels is not None and label_column is not None:
         raise DataError(f"{path}: labels are given by {labels} and by column {label_column!r}: give only one of them.")
+    wanted = Wanted(labels is None, label_column, ignore, n_features, feature_names, label_name)
     if is_in_parts(path) or (n_chunks is not None and source.is_file() and suffix in PART_SUFFIXES):
-        samples = read_parts(path, labels, label_column, n_features)
+        samples = read_parts(path, labels, wanted)
     else:
-        if label_column is not None and suffix not in {*TEXT_TABLES, ".parquet"}:
-            raise DataError(f"{source}: only tables (.csv, .parquet) have a label column, here {label_column!r}.")
+        if suffix not in {*TEXT_TABLES, ".parquet"}:
+            refuse_columns(source, wanted)
         if not source.exists():
             samples = _load_named(os.fspath(path))
         elif source.is_dir() or suffix in IMAGE_SUFFIXES:
@@ -116,7 +128,8 @@ def read_data(
                 samples = read_images(source, image_size, colour, strict)
         else:
             with as_data_error(source):
-                samples = _read_file(source, labels is None, label_column, n_features)
+                check_regular(source)
+                samples = _read_file(source, wanted)
         if labels is not None:
             samples = samples._replace(labels=read_labels(Path(labels), len(samples.X)))
         _check_samples(source, samples)
@@ -141,16 +154,18 @@ def _load_named(text: str) -> Samples:
     return Samples(bunch.data, bunch.target, image_shape=tuple(bunch.image_shape))
 
 
-def _read_file(path: Path, has_labels: bool, label_column: str | None, n_features: int | None) -> Samples:
+def _read_file(path: Path, wanted: Wanted) -> Samples:
     suffix = path.suffix.lower()
     if suffix in TEXT_TABLES:
-        return read_csv(path, has_labels, label_column, n_features)
+        return read_csv(path, wanted)
     if suffix == ".parquet":
-        return read_parquet(path, has_labels, label_column, n_features)
+        return read_parquet(path, wanted)
     if suffix in _ARRAY_READERS:
         return _ARRAY_READERS[suffix](path)
     if suffix in SPARSE_SUFFIXES:
-        return read_svmlight(path, n_features)
+        return read_svmlight(path, wanted.n_features)
+    if suffix in (".gz", ".zip", ".bz2", ".xz"):
+        raise DataError(f"{path} is compressed: unpack it first.")
     known = ", ".join([*_ARRAY_READERS, *TEXT_TABLES, ".parquet", *SPARSE_SUFFIXES])
     raise DataError(f"{path}: files ending in {suffix!r} are unknown; use {known}, an image or a folder of images.")
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .labels import to_labels
+from .labels import check_texts, to_labels
 from .lazy_arrays import LazyArray, LazyChunk, LazyFile, cut_rows
-from .samples import DataError, Samples, check_magic, require
+from .samples import DataError, Samples, check_magic, check_size, require
 
 # Names of the arrays in an archive or a store.
 _SAMPLE_ARRAYS = ("X", "data", "images")
@@ -23,6 +23,8 @@ _LABEL_ARRAYS = ("y", "target", "labels")
 def read_npz(path: Path) -> Samples:
     """Read an archive with samples and perhaps labels."""
     file = inspect_npz(path)
+    for one in (file.samples, *([] if file.labels is None else [file.labels])):
+        check_size(one.place, one.shape, one.dtype.itemsize, "use .npy, which stays on disk")
     labels = None if file.labels is None else to_labels(file.labels.chunks[0].read(), file.labels.place)
     return to_rows(file.samples.chunks[0].read(), file.samples.place)._replace(labels=labels)
 
@@ -104,6 +106,8 @@ def _inspect_member(path: Path, archive: zipfile.ZipFile, name: str) -> LazyArra
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     with archive.open(f"{name}.npy") as member:
         shape, _, dtype = readers[np.lib.format.read_magic(member)](member)
+    if dtype.hasobject:
+        raise DataError(f"{path}, array {name!r} holds Python objects, which are never read: save {name}.astype(str).")
     chunk = LazyChunk(path, 0, shape, partial(_load_member, path, name))
     return LazyArray(f"{path}, array {name!r}", shape, dtype, [chunk])
 
@@ -143,10 +147,15 @@ def _inspect_zarr_array(path: Path, name: str | None) -> LazyArray:
     n_together = (array.shards or array.chunks)[0] if array.ndim else 1
     place = str(path) if name is None else f"{path}, array {name!r}"
     dtype = np.dtype(str) if array.dtype.kind == "T" else array.dtype
+    check_size(place, (n_together, *array.shape[1:]), dtype.itemsize, "this is one chunk of it")
     chunks = cut_rows(path, array.shape, partial(_load_zarr, path, name), n_together)
     return LazyArray(place, array.shape, dtype, chunks)
 
 
 def _load_zarr(path: Path, name: str | None, start: int, stop: int) -> NDArray[Any]:
     rows = np.asarray(_open_zarr_array(path, name)[start:stop])
-    return np.array(rows.tolist(), dtype=str) if rows.dtype.kind == "T" else rows  # text of variable length
+    if rows.dtype.kind != "T":
+        return rows
+    texts = rows.tolist()  # of variable length
+    check_texts(path, texts)
+    return np.array(texts, dtype=str)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from .samples import DataError, Samples, check_size, require
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".pgm", ".ppm", ".pbm", ".webp"})
+_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "PPM", "WEBP")  # Pillow's other decoders may run programs
 _DEFAULT_SIZE = (32, 32)  # if sizes differ
 
 
@@ -25,7 +26,7 @@ def read_images(source: Path, size: tuple[int, int] | None, colour: bool, strict
     if size is None:
         sizes = {*_try_each(files, _measure_image, broken).values()}
         size = sizes.pop() if len(sizes) == 1 else _DEFAULT_SIZE
-    check_size(source, (len(files), size[0] * size[1]), 12 if colour else 4, "too many pixels: give a smaller size")
+    check_size(source, (len(files), size[0] * size[1]), 12 if colour else 4, "give a smaller size")
     pixels = _try_each(
         [file for file in files if file not in broken], lambda file: _load_pixels(file, size, colour), broken
     )
@@ -47,7 +48,7 @@ def _list_images(source: Path) -> tuple[list[Path], dict[Path, str] | None]:
         file: folder.name
         for folder in sorted(source.iterdir())
         if folder.is_dir() and not folder.name.startswith(".")
-        for file in _find_images(folder.rglob("*"))
+        for file in _find_images(_list_class(source, folder))
     }
     if alone and classes:
         raise DataError(
@@ -57,6 +58,13 @@ def _list_images(source: Path) -> tuple[list[Path], dict[Path, str] | None]:
     if not alone and not classes:
         raise DataError(f"{source} has no images: expected one sub-folder of images per class, or images.")
     return (list(classes), classes) if classes else (alone, None)
+
+
+def _list_class(source: Path, folder: Path) -> Iterator[Path]:
+    """Return what is in the folder of a class, which may be a link, but not to a folder around it."""
+    if source.resolve().is_relative_to(folder.resolve()):
+        raise DataError(f"{folder} is a link to {folder.resolve()}, which holds {source} itself: remove it.")
+    return folder.rglob("*")
 
 
 def _find_images(paths: Iterable[Path]) -> list[Path]:
@@ -102,7 +110,7 @@ def _open_image(path: Path) -> Iterator[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about odd metadata
         warnings.simplefilter("error", Image.DecompressionBombWarning)
-        with Image.open(path) as image:
+        with Image.open(path, formats=_FORMATS) as image:
             yield ImageOps.exif_transpose(image)
 
 

@@ -11,37 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .samples import DataError, as_data_error, check_magic, suggest
+from .samples import DataError, as_data_error, check_magic, check_regular
 
-LABEL_COLUMNS = ("label", "labels", "class", "target", "y")  # unless another column is given
+_LONGEST_LABEL = 1000  # characters; all labels take the space of the longest
 _INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})(\.0*)?")  # not 007, which is a name, nor 20 digits, which overflow
 _DECIMAL = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d*)?")
-
-
-def find_label_column(
-    path: Path,
-    names: list[str] | None,
-    n_columns: int,
-    has_labels: bool,
-    label_column: str | None,
-    n_features: int | None,
-) -> int | None:
-    """Return the number of the label column of a table, or None if it has none."""
-    if label_column is None:
-        if not has_labels or n_columns == n_features:
-            return None
-        return next((number for number, name in enumerate(names or []) if name.lower() in LABEL_COLUMNS), n_columns - 1)
-    if names and label_column in names:
-        return names.index(label_column)
-    if label_column == "last":
-        return n_columns - 1
-    if re.fullmatch(r"-?\d+", label_column) and -n_columns <= int(label_column) < n_columns:
-        return int(label_column) % n_columns
-    known = f"; its columns are {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}" if names else ""
-    raise DataError(
-        f"{path} has no column {label_column!r} among its {n_columns}{known}. Give a column by its name, its number "
-        f"from 0, or 'last'{suggest(label_column, names or [])}"
-    )
 
 
 def to_labels(array: NDArray[Any], place: str) -> NDArray[Any]:
@@ -57,6 +31,16 @@ def to_labels(array: NDArray[Any], place: str) -> NDArray[Any]:
     return array.astype(str) if array.dtype.kind == "S" else array
 
 
+def check_texts(place: str | Path, texts: Iterable[str]) -> None:
+    """Refuse labels with line breaks, as behind a quote that is not closed, and very long ones."""
+    for text in texts:
+        if len(text) > _LONGEST_LABEL or "\n" in text or "\r" in text:
+            raise DataError(
+                f"{place}: the label that begins with {text[:40]!r} has {len(text)} characters in "
+                f"{len(text.splitlines())} lines; a label has one, of at most {_LONGEST_LABEL}. Is a quote not closed?"
+            )
+
+
 class TextLabels:
     """Labels read as text in batches; each distinct text is stored once."""
 
@@ -69,8 +53,9 @@ class TextLabels:
         numbers = [self.known.setdefault(text.strip(), len(self.known)) for text in texts]
         self.positions.append(np.array(numbers, np.int32))
 
-    def finish(self) -> NDArray[Any]:
+    def finish(self, place: str | Path) -> NDArray[Any]:
         """Return integers if all labels are integers, numbers if all are numbers, and otherwise text."""
+        check_texts(place, self.known)
         values: NDArray[Any] = np.array(list(self.known), dtype=str)
         if all(_INTEGER.fullmatch(text) for text in self.known):
             values = np.array([int(text.partition(".")[0]) for text in self.known])
@@ -81,8 +66,9 @@ class TextLabels:
 
 def read_labels(path: Path, n_samples: int) -> NDArray[Any]:
     """Read a file of labels; a text file with one line more than there are samples has a header."""
-    if not path.is_file():
+    if not path.exists():
         raise DataError(f"{path}: no such file of labels.")
+    check_regular(path)
     with as_data_error(path):
         if path.suffix.lower() == ".npy":
             check_magic(path, b"\x93NUMPY", "array (.npy)", "numpy.save(path, labels)")
@@ -96,4 +82,4 @@ def read_labels(path: Path, n_samples: int) -> NDArray[Any]:
         raise DataError(f"{path}, row {wide}: there are {len(rows[wide])} cells; give one label per line.")
     labels = TextLabels()
     labels.add(row[0] for row in (rows[1:] if len(rows) == n_samples + 1 else rows))
-    return labels.finish()
+    return labels.finish(path)

@@ -12,7 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...parallel import PART_ROWS
-from .samples import DataError, as_data_error
+from .columns import Columns
+from .samples import DataError, as_data_error, check_size
+
+_MOST_CHUNKS = 10**6  # of an array; a few bytes of metadata can claim any number of rows
 
 
 class LazyChunk(NamedTuple):
@@ -55,6 +58,7 @@ class LazyArray(NamedTuple):
 
     def make_row(self) -> NDArray[Any]:
         """Return a row of zeros, to find out its type and shape after conversion."""
+        check_size(self.place, (1, *self.shape[1:]), self.dtype.itemsize, "this is one row")
         return np.zeros((1, *self.shape[1:]), self.dtype)
 
 
@@ -65,6 +69,7 @@ class LazyFile(NamedTuple):
     samples: LazyArray
     labels: LazyArray | None = None
     feature_names: list[str] | None = None
+    columns: Columns | None = None  # of a table
 
 
 def cut_rows(
@@ -73,5 +78,7 @@ def cut_rows(
     """Return chunks of an array that is read by ranges of rows, in multiples of the rows stored together."""
     n_rows = shape[0] if shape else 0
     step = max(PART_ROWS // n_together, 1) * n_together
+    if n_rows > _MOST_CHUNKS * step:
+        raise DataError(f"{path} claims {n_rows} rows, more than {_MOST_CHUNKS} chunks of {step}.")
     ranges = [(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
     return [LazyChunk(path, start, (stop - start, *shape[1:]), partial(load, start, stop)) for start, stop in ranges]

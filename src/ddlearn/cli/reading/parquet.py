@@ -12,38 +12,42 @@ from numpy.typing import NDArray
 
 from ...parallel import PART_ROWS
 from .arrays import to_float_dtype
-from .labels import TextLabels, find_label_column
+from .columns import Columns, Wanted, choose_columns
+from .labels import TextLabels, check_texts
 from .lazy_arrays import LazyArray, LazyChunk, LazyFile
-from .samples import DataError, Samples, require
+from .samples import DataError, Samples, check_size, require
 
 
 class _Layout(NamedTuple):
     """The columns of a table."""
 
     names: list[str]
-    features: list[int]
-    label: int | None
+    chosen: Columns
     dtype: np.dtype  # common to all features
 
 
-def read_parquet(path: Path, has_labels: bool, label_column: str | None, n_features: int | None) -> Samples:
+def read_parquet(path: Path, wanted: Wanted) -> Samples:
     """Read a table into one array of float32, or of float64 if a column needs it, one record batch at a time."""
     with _open_parquet(path) as table:
-        layout = _inspect_columns(path, table.schema_arrow, has_labels, label_column, n_features)
+        layout = _inspect_columns(path, table.schema_arrow, wanted)
+        shape = (table.metadata.num_rows, len(layout.chosen.features))
+        check_size(path, shape, layout.dtype.itemsize, "use parts, or .npy")
         X = _read_features(table, layout)
         labels = TextLabels()
-        if layout.label is not None:
-            for column in _read_column(table, layout.names, layout.label):
+        if layout.chosen.label is not None:
+            for column in _read_column(table, layout.names, layout.chosen.label):
                 labels.add(_to_texts(column))
-    names = [layout.names[column] for column in layout.features]
-    return Samples(X, None if layout.label is None or not len(X) else labels.finish(), names)
+    chosen, names = layout.chosen, [layout.names[column] for column in layout.chosen.features]
+    return Samples(X, None if chosen.label is None or not len(X) else labels.finish(path), names)._replace(
+        label_name=chosen.label_name, is_guessed=chosen.is_guessed, notes=chosen.notes
+    )
 
 
-def inspect_parquet(path: Path, has_labels: bool, label_column: str | None, n_features: int | None) -> LazyFile:
+def inspect_parquet(path: Path, wanted: Wanted) -> LazyFile:
     """Read the footer of a table; chunks consist of whole row groups, each of which is compressed as a whole."""
     with _open_parquet(path) as table:
         schema, metadata = table.schema_arrow, table.metadata
-        layout = _inspect_columns(path, schema, has_labels, label_column, n_features)
+        layout = _inspect_columns(path, schema, wanted)
     sizes = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
 
     def cut(load: Callable[..., NDArray[Any]], *row_shape: int) -> list[LazyChunk]:
@@ -54,27 +58,27 @@ def inspect_parquet(path: Path, has_labels: bool, label_column: str | None, n_fe
             for run in _join_groups(sizes)
         ]
 
-    n_rows, n_columns = metadata.num_rows, len(layout.features)
+    n_rows, n_columns = metadata.num_rows, len(layout.chosen.features)
     samples = LazyArray(str(path), (n_rows, n_columns), layout.dtype, cut(_load_features, n_columns))
     labels = None
-    if layout.label is not None:
-        field = schema.field(layout.label)
+    if layout.chosen.label is not None:
+        field = schema.field(layout.chosen.label)
         place = f"{path}, column {field.name!r}"
         labels = LazyArray(place, (n_rows,), _get_label_dtype(field), cut(_load_labels))
-    return LazyFile(path, samples, labels, [layout.names[column] for column in layout.features])
+    names = [layout.names[column] for column in layout.chosen.features]
+    return LazyFile(path, samples, labels, names, layout.chosen)
 
 
 def _open_parquet(path: Path) -> Any:
     return require("pyarrow.parquet", path, "cli").ParquetFile(path)
 
 
-def _inspect_columns(
-    path: Path, schema: Any, has_labels: bool, label_column: str | None, n_features: int | None
-) -> _Layout:
-    label = find_label_column(path, schema.names, len(schema), has_labels, label_column, n_features)
-    features = [column for column in range(len(schema)) if column != label]
-    dtypes = [_check_number_column(path, schema.field(column)) for column in features]
-    return _Layout(schema.names, features, label, np.result_type(np.float32, *dtypes))
+def _inspect_columns(path: Path, schema: Any, wanted: Wanted) -> _Layout:
+    marked = (schema.pandas_metadata or {}).get("index_columns", ())  # a name, or a description of a range
+    index = [number for number, name in enumerate(schema.names) if name in marked]
+    chosen = choose_columns(path, schema.names, len(schema), wanted, index)
+    dtypes = [_check_number_column(path, schema.field(column)) for column in chosen.features]
+    return _Layout(schema.names, chosen, np.result_type(np.float32, *dtypes))
 
 
 def _join_groups(sizes: list[int]) -> list[list[int]]:
@@ -91,10 +95,10 @@ def _join_groups(sizes: list[int]) -> list[list[int]]:
 def _read_features(table: Any, layout: _Layout, groups: list[int] | None = None) -> NDArray[np.floating]:
     chosen = range(table.metadata.num_row_groups) if groups is None else groups
     n_rows = sum(table.metadata.row_group(group).num_rows for group in chosen)
-    X = np.empty((n_rows, len(layout.features)), layout.dtype)
+    X = np.empty((n_rows, len(layout.chosen.features)), layout.dtype)
     start = 0
     for batch in table.iter_batches(row_groups=groups):
-        for target, column in enumerate(layout.features):
+        for target, column in enumerate(layout.chosen.features):
             X[start : start + batch.num_rows, target] = batch.column(column).to_numpy(zero_copy_only=False)
         start += batch.num_rows
     return X
@@ -114,13 +118,15 @@ def _load_features(path: Path, layout: _Layout, groups: list[int]) -> NDArray[np
 
 
 def _load_labels(path: Path, layout: _Layout, groups: list[int]) -> NDArray[Any]:
-    assert layout.label is not None
+    assert layout.chosen.label is not None
     with _open_parquet(path) as table:
-        is_number = _get_label_dtype(table.schema_arrow.field(layout.label)).kind != "U"
-        columns = _read_column(table, layout.names, layout.label, groups)
+        is_number = _get_label_dtype(table.schema_arrow.field(layout.chosen.label)).kind != "U"
+        columns = _read_column(table, layout.names, layout.chosen.label, groups)
         if is_number:
             return np.concatenate([column.to_numpy(zero_copy_only=False) for column in columns])
-        return np.array([text.strip() for column in columns for text in _to_texts(column)])
+        texts = [text.strip() for column in columns for text in _to_texts(column)]
+        check_texts(path, texts)
+        return np.array(texts)
 
 
 def _to_texts(column: Any) -> Iterator[str]:
@@ -139,7 +145,7 @@ def _check_number_column(path: Path, field: Any) -> np.dtype:
 
     if not (types.is_integer(field.type) or types.is_floating(field.type) or types.is_boolean(field.type)):
         raise DataError(
-            f"{path}, column {field.name!r} holds {field.type}, not numbers. If this is the label column, "
-            "give it as label_column (--label-column)."
+            f"{path}, column {field.name!r} holds {field.type}, not numbers: give --label-column "
+            f"{field.name!r} if these are the labels, or leave the column out by --ignore {field.name!r}."
         )
     return to_float_dtype(np.dtype(field.type.to_pandas_dtype()))

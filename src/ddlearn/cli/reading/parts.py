@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from ...parallel import PART_ROWS
 from .arrays import inspect_npy, inspect_npz, inspect_zarr, inspect_zarr_labels, to_rows
+from .columns import Wanted, refuse_columns
 from .labels import read_labels, to_labels
 from .lazy_arrays import LazyArray, LazyChunk, LazyFile
 from .parquet import inspect_parquet
-from .samples import DataError, Samples, as_data_error, list_differences, require
+from .samples import DataError, Samples, as_data_error, check_regular, list_differences, require
 
 _GLOB = re.compile(r"[*?\[]")
 _ARRAY_INSPECTORS: dict[str, Callable[[Path], LazyFile]] = {
@@ -39,11 +40,10 @@ def is_in_parts(path: str | os.PathLike[str]) -> bool:
 def read_parts(
     pattern: str | os.PathLike[str],
     labels: str | os.PathLike[str] | None,
-    label_column: str | None,
-    n_features: int | None,
+    wanted: Wanted,
 ) -> Samples:
     """Return data in parts as Dask arrays; see ``read_data``."""
-    files = [_inspect(path, labels is None, label_column, n_features) for path in _find_parts(pattern)]
+    files = [_inspect(path, wanted) for path in find_parts(pattern)]
     _check_alike(files)
     rows = [to_rows(file.samples.make_row(), file.samples.place) for file in files]
     X = _assemble(
@@ -55,7 +55,10 @@ def read_parts(
     y = _read_label_parts(labels, files) if labels is not None else _assemble_labels([file.labels for file in files])
     if y is not None and y.chunks != X.chunks[:1]:
         y = y.rechunk(X.chunks[:1])
-    return Samples(X, y, files[0].feature_names, rows[0].image_shape)
+    samples, columns = Samples(X, y, files[0].feature_names, rows[0].image_shape), files[0].columns
+    if columns is None:
+        return samples
+    return samples._replace(label_name=columns.label_name, is_guessed=columns.is_guessed, notes=columns.notes)
 
 
 def spread(samples: Samples, n_chunks: int) -> Samples:
@@ -92,10 +95,10 @@ def find_empty_labels(labels: Any) -> tuple[int, int]:
     return len(rows), int(rows[0]) if len(rows) else 0
 
 
-def _find_parts(pattern: str | os.PathLike[str]) -> list[Path]:
+def find_parts(pattern: str | os.PathLike[str]) -> list[Path]:
     """Return files in natural order, as absolute paths, since other processes may read them."""
     text = os.fspath(pattern)
-    found = [text] if os.path.exists(text) else glob.glob(text, recursive=True)
+    found = [text] if os.path.exists(text) else _match(text)
     if not found:
         raise DataError(f"{text}: there is no such file.")
 
@@ -105,15 +108,28 @@ def _find_parts(pattern: str | os.PathLike[str]) -> list[Path]:
     return [Path(path).absolute() for path in sorted(found, key=split)]
 
 
-def _inspect(path: Path, has_labels: bool, label_column: str | None, n_features: int | None) -> LazyFile:
+def _match(pattern: str) -> list[str]:
+    """Return the files of a pattern; ``**`` does not follow links, which may lead anywhere."""
+    if "**" not in pattern:
+        return glob.glob(pattern)
+    parts = Path(pattern).parts
+    n_fixed = next(place for place, part in enumerate(parts) if _GLOB.search(part))
+    root = Path(*parts[:n_fixed])
+    found = root.glob(str(Path(*parts[n_fixed:])))
+    return [str(path) for path in found if not any(part.startswith(".") for part in path.relative_to(root).parts)]
+
+
+def _inspect(path: Path, wanted: Wanted) -> LazyFile:
     suffix = path.suffix.lower()
     if suffix not in PART_SUFFIXES:
         raise DataError(f"{path}: parts must be {', '.join(PART_SUFFIXES)}, not {suffix!r}.")
-    if label_column is not None and suffix != ".parquet":
-        raise DataError(f"{path}: only tables (.parquet) have a label column, here {label_column!r}.")
+    if suffix != ".parquet":
+        refuse_columns(path, wanted)
     with as_data_error(path):
+        if suffix != ".zarr":
+            check_regular(path)
         if suffix == ".parquet":
-            return inspect_parquet(path, has_labels, label_column, n_features)
+            return inspect_parquet(path, wanted)
         return _ARRAY_INSPECTORS[suffix](path)
 
 
@@ -140,7 +156,7 @@ def _check_alike(files: Sequence[LazyFile]) -> None:
 
 
 def _read_label_parts(pattern: str | os.PathLike[str], files: Sequence[LazyFile]) -> Any:
-    paths = _find_parts(pattern)
+    paths = find_parts(pattern)
     n_samples = sum(file.samples.n_rows for file in files)
     if len(paths) == 1 and paths[0].suffix.lower() in (".csv", ".txt"):
         texts = read_labels(paths[0], n_samples)
@@ -151,6 +167,8 @@ def _read_label_parts(pattern: str | os.PathLike[str], files: Sequence[LazyFile]
         if path.suffix.lower() not in _LABEL_INSPECTORS:
             raise DataError(f"{path}: parts of labels must be {', '.join(_LABEL_INSPECTORS)}, not {path.suffix!r}.")
         with as_data_error(path):
+            if path.suffix.lower() != ".zarr":
+                check_regular(path)
             labels.append(_LABEL_INSPECTORS[path.suffix.lower()](path))
     if len(labels) == len(files):
         for one, file in zip(labels, files, strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-_MAX_BYTES = 2**33  # of an array in memory; a sparse file of a few bytes can describe an array of any size
+_MAX_BYTES = 2**33  # of an array in memory; a file of a few bytes can describe an array of any size
 
 
 class Samples(NamedTuple):
@@ -33,6 +34,12 @@ class Samples(NamedTuple):
         Names of the samples: the files of a folder of images.
     broken : list of tuple of str
         Name of each image that could not be read and was skipped, and the reason.
+    label_name : str or None
+        The column of a table that holds the labels: its name, or without a header its number.
+    is_guessed : bool
+        Whether that column was taken only because it is the last.
+    notes : list of str
+        What the user should know of how the source was read.
 
     Examples
     --------
@@ -47,6 +54,9 @@ class Samples(NamedTuple):
     image_shape: tuple[int, ...] | None = None
     sample_names: list[str] | None = None
     broken: Sequence[tuple[str, str]] = ()
+    label_name: str | None = None
+    is_guessed: bool = False
+    notes: Sequence[str] = ()
 
 
 class DataError(ValueError):
@@ -81,6 +91,12 @@ def require(module: str, user: str | Path, extra: str) -> Any:
         raise ModuleNotFoundError(f'{user} needs {package}: pip install "ddlearn[{extra}]"', name=package) from error
 
 
+def check_regular(path: Path) -> None:
+    """Refuse pipes and devices, which have no end, or make a reader wait for ever."""
+    if not path.is_file():
+        raise DataError(f"{path} is not a regular file: copy what it delivers to a file.")
+
+
 def check_magic(path: Path, magic: bytes, kind: str, command: str) -> None:
     """Refuse files without NumPy's magic bytes, which NumPy would take for pickles."""
     with path.open("rb") as file:
@@ -88,11 +104,12 @@ def check_magic(path: Path, magic: bytes, kind: str, command: str) -> None:
             raise DataError(f"{path} is not a NumPy {kind} as written by {command}.")
 
 
-def check_size(path: Path, shape: tuple[int, int], itemsize: int, advice: str) -> None:
+def check_size(place: str | Path, shape: tuple[int, ...], itemsize: int, advice: str) -> None:
     """Refuse an array that would exhaust the memory."""
-    n_bytes = shape[0] * shape[1] * itemsize
+    n_bytes = math.prod(shape) * itemsize
     if n_bytes > _MAX_BYTES:
-        raise DataError(f"{path} has {shape[0]} x {shape[1]} values, {n_bytes / 2**30:.0f} GiB in memory, {advice}.")
+        sides = " x ".join(map(str, shape))
+        raise DataError(f"{place} has {sides} values, {n_bytes / 2**30:.0f} GiB in memory: {advice}.")
 
 
 def name_column(column: int, names: list[str] | None) -> str:

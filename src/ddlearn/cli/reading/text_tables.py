@@ -9,12 +9,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .labels import LABEL_COLUMNS, TextLabels, find_label_column, to_labels
+from .columns import LABEL_COLUMNS, Columns, Wanted, choose_columns
+from .labels import TextLabels, to_labels
 from .samples import DataError, Samples, check_size, name_column, require
 
 TEXT_TABLES = (".csv", ".tsv", ".txt")
 SPARSE_SUFFIXES = (".svm", ".libsvm", ".svmlight")
 _LONGEST_LINE = 2**24
+_MOST_COLUMNS = 100_000  # the parser takes some 10 KB for each
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 _CSV_PLACE = re.compile(r"In CSV column #(\d+): Row #(\d+): .*?invalid value '(.*)'", re.DOTALL)
 
 
@@ -26,32 +29,36 @@ class _Layout(NamedTuple):
     n_columns: int
     n_skipped: int  # lines before the first row of data
     longest: int  # bytes of the longer of the first two lines
+    decimal_point: str
 
 
-def read_csv(path: Path, has_labels: bool, label_column: str | None, n_features: int | None) -> Samples:
-    """Stream a text table into one float32 array."""
+def read_csv(path: Path, wanted: Wanted) -> Samples:
+    """Stream a text table into one array; single precision would move the predictions of unscaled tables."""
     reader = require("pyarrow.csv", path, "cli")
     layout = _inspect_csv(path)
-    label = find_label_column(path, layout.names, layout.n_columns, has_labels, label_column, n_features)
-    features = [column for column in range(layout.n_columns) if column != label]
-    X = np.empty((_count_lines(path), len(features)), np.float32)  # memory is allocated only when rows are written
+    if layout.n_columns > _MOST_COLUMNS:
+        raise DataError(f"{path} has {layout.n_columns:,} columns, more than {_MOST_COLUMNS:,}: use .npy or .npz.")
+    chosen = choose_columns(path, layout.names, layout.n_columns, wanted)
+    X = np.empty((_count_lines(path), len(chosen.features)))  # memory is allocated only when rows are written
     labels = TextLabels()
     n_rows = 0
     try:
-        with _open_csv(reader, path, layout, label) as batches:
+        with _open_csv(reader, path, layout, chosen) as batches:
             for batch in batches:
                 block = X[n_rows : n_rows + batch.num_rows]
-                for target, column in enumerate(features):
-                    block[:, target] = batch.column(column).to_numpy(zero_copy_only=False)  # an empty cell is NaN
-                if label is not None:
-                    labels.add(batch.column(label).to_pylist())
+                for target, column in enumerate(chosen.features):
+                    block[:, target] = batch.column(str(column)).to_numpy(zero_copy_only=False)  # an empty cell is NaN
+                if chosen.label is not None:
+                    labels.add(batch.column(str(chosen.label)).to_pylist())
                 n_rows += batch.num_rows
     except ValueError as error:
         raise _explain_csv_error(path, layout, error) from error
     if n_rows == 0:
         raise DataError(f"{path} has a header, but no rows.")
-    names = None if layout.names is None else [layout.names[column] for column in features]
-    return Samples(X[:n_rows], None if label is None else labels.finish(), names)
+    names = None if layout.names is None else [layout.names[column] for column in chosen.features]
+    return Samples(X[:n_rows], None if chosen.label is None else labels.finish(path), names)._replace(
+        label_name=chosen.label_name, is_guessed=chosen.is_guessed, notes=chosen.notes
+    )
 
 
 def read_svmlight(path: Path, n_features: int | None) -> Samples:
@@ -59,16 +66,18 @@ def read_svmlight(path: Path, n_features: int | None) -> Samples:
     from sklearn.datasets import load_svmlight_file
 
     # As in LIBSVM, features are counted from 1, unless one has the number 0.
-    X, y = load_svmlight_file(str(path), n_features=n_features, dtype=np.float32)
-    check_size(path, X.shape, X.dtype.itemsize, "most of it zeros: choose fewer features")
+    X, y = load_svmlight_file(str(path), n_features=n_features)
+    check_size(path, X.shape, X.dtype.itemsize, "most of them are zeros, choose fewer features")
     return Samples(X.toarray(), to_labels(np.asarray(y), str(path)))
 
 
-def _open_csv(reader: Any, path: Path, layout: _Layout, label: int | None) -> Any:
+def _open_csv(reader: Any, path: Path, layout: _Layout, chosen: Columns) -> Any:
     import pyarrow
 
     columns = [str(column) for column in range(layout.n_columns)]  # headers may repeat a name
-    types = {name: pyarrow.string() if int(name) == label else pyarrow.float32() for name in columns}
+    types = {str(column): pyarrow.float64() for column in chosen.features}
+    if chosen.label is not None:
+        types[str(chosen.label)] = pyarrow.string()
     return reader.open_csv(
         path,
         # One thread: otherwise error messages lack the row.
@@ -79,7 +88,12 @@ def _open_csv(reader: Any, path: Path, layout: _Layout, label: int | None) -> An
             block_size=max(2**20, 8 * layout.longest),
         ),
         reader.ParseOptions(delimiter=layout.delimiter),
-        reader.ConvertOptions(column_types=types, strings_can_be_null=False),
+        reader.ConvertOptions(
+            column_types=types,
+            include_columns=list(types),  # others may hold anything
+            strings_can_be_null=False,
+            decimal_point=layout.decimal_point,
+        ),
     )
 
 
@@ -93,6 +107,8 @@ def _inspect_csv(path: Path) -> _Layout:
                     f"{path}: the first line is longer than {_LONGEST_LINE} bytes: this is probably not a table."
                 )
             # Lines of old Macintosh files end in a carriage return.
+            if line[:2] in (b"\xff\xfe", b"\xfe\xff"):
+                raise DataError(f"{path} is UTF-16: save it as UTF-8.")
             for text in line.decode("utf-8-sig" if not first_lines else "utf-8").splitlines():
                 if text.strip():
                     first_lines.append(text)
@@ -102,13 +118,18 @@ def _inspect_csv(path: Path) -> _Layout:
         raise DataError(f"{path} is empty.")
     delimiter = max(",;\t", key=first_lines[0].count)
     first, *rest = (next(csv.reader([line], delimiter=delimiter)) for line in first_lines[:2])
-    has_header = _is_header(first, rest[0] if rest else [])
+    cells = [*first, *(rest[0] if rest else [])]
+    decimal_point = "," if delimiter != "," and any(_DECIMAL_COMMA.fullmatch(cell.strip()) for cell in cells) else "."
+    has_header = _is_header(
+        *([cell.replace(decimal_point, ".") for cell in row] for row in (first, rest[0] if rest else []))
+    )
     return _Layout(
         delimiter=delimiter,
         names=[name.strip() for name in first] if has_header else None,
         n_columns=len(first),
         n_skipped=n_blank + has_header,
         longest=max(len(line.encode()) for line in first_lines),
+        decimal_point=decimal_point,
     )
 
 
@@ -140,8 +161,13 @@ def _explain_csv_error(path: Path, layout: _Layout, error: ValueError) -> DataEr
         reason = " ".join(str(error).removeprefix("CSV parse error: ").replace("Row #", "line ").split())
         return DataError(f"{path}: {reason}")
     column, line, text = int(place[1]), int(place[2]), place[3]
+    name = name_column(column, layout.names)
+    remedy = (
+        "write numbers with a decimal point, and without commas between thousands."
+        if re.fullmatch(r"[+-]?[\d.]*\d,[\d.,]+", text)
+        else f"give --label-column {name} if these are the labels, or leave the column out by --ignore {name}."
+    )
     return DataError(
-        f"{path}, row {line - 1 - layout.n_skipped} (line {line} of the file), column "
-        f"{name_column(column, layout.names)}: {text!r} is not a number. If this is the label column, "
-        "give it as label_column (--label-column)."
+        f"{path}, row {line - 1 - layout.n_skipped} (line {line} of the file), column {name}: {text!r} is not a "
+        f"number: {remedy}"
     )

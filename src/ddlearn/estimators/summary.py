@@ -1,0 +1,374 @@
+"""What a fitted model is, how wrong it is, and what to do about it: facts, the error, and checks with remedies.
+
+The checks need no samples, but tell more with labelled ones that the model has not seen.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.stats import binomtest
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from ..codes import Floats
+from ..coding.scaling import Standard, UnitNorm
+from ..fitting.refine import find_best
+from ..inference.calibration import measure_calibration
+
+Fitted = Any  # a DDLClassifier, whose file imports this one
+
+GOOD, WARNING, UNKNOWN = "good", "warning", "unknown"
+
+_LARGE_GAP = 0.05  # between two errors
+_MANY_UNUSED = 0.1  # of the atoms
+_FEW_SAMPLES = 10  # of a class
+_SMALL_SHARE = 0.1  # of a class, relative to classes of equal size
+_LARGE_CALIBRATION_ERROR = 0.03
+_CHANCE_FACTOR = 2.0  # a calibration error that is smaller than this times what chance alone makes says nothing
+_MANY_AT_FLOOR = 0.1
+_SAME_NUMBERS = 1e-5  # of means of scaled samples, where other samples differ by one over the root of their number
+_LEVEL = 0.05  # of significance
+_N_FOLDS = 5
+_MOST_ROWS, _FEWEST_ROWS, _MOST_PRODUCTS = 2000, 200, 10_000_000  # of a logistic regression, which is to take seconds
+
+
+class Check(NamedTuple):
+    """One question about a model and its answer.
+
+    Parameters
+    ----------
+    name : str
+        What was looked at.
+    verdict : {"good", "warning", "unknown"}
+        The answer; "unknown" if it needs samples that were not given.
+    finding : str
+        What was found, with numbers.
+    remedy : str
+        What to do; empty if there is nothing to do.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from ddlearn import DDLClassifier
+    >>> model = DDLClassifier(10, sparse_coder="ormp", refine=None, random_state=0)
+    >>> model = model.fit(*load_iris(return_X_y=True))
+    >>> [check.finding for check in model.summary().checks if check.name == "Class sizes"]
+    ['The smallest class, 0, has 50 of 150 training samples.']
+    """
+
+    name: str
+    verdict: str
+    finding: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, repr=False)
+class Summary:
+    """What a model is, how wrong it is, and what to do about it.
+
+    Parameters
+    ----------
+    facts : dict of str to str
+        Size, settings and training of the model.
+    error : float or None
+        The best estimate there is of the error on new samples; None if there is none.
+    error_source : str
+        On which samples it was measured.
+    checks : list of Check
+        Questions about the model, with answers and remedies.
+
+    See Also
+    --------
+    DDLClassifier.summary : Makes one.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from ddlearn import DDLClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = DDLClassifier(10, sparse_coder="ormp", refine=None, random_state=0).fit(X, y)
+    >>> model.summary().facts["data"]
+    '150 training samples, 4 features, 3 classes'
+    >>> [check.verdict for check in model.summary(X, y).checks if check.name == "Training data"]
+    ['warning']
+    """
+
+    facts: dict[str, str]
+    error: float | None
+    error_source: str
+    checks: list[Check]
+
+    def __str__(self) -> str:
+        error = "not measured" if self.error is None else f"{self.error:.2%} {self.error_source}"
+        rows = self.facts | {"error": error}
+        width = max(len(name) for name in (*rows, *(check.name for check in self.checks)))
+        lines = [f"{name:<{width}}  {value}" for name, value in rows.items()]
+        lines += ["", "Checks"]
+        marks = {GOOD: "ok", WARNING: "!!", UNKNOWN: "? "}
+        for name, verdict, finding, remedy in self.checks:
+            lines.append(f"{marks[verdict]} {name:<{width}}  {finding}")
+            if remedy:
+                lines.append(f"   {'':<{width}}  -> {remedy}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+class Evaluation(NamedTuple):
+    """Samples, and what a model makes of them."""
+
+    X: Floats
+    labels: NDArray[np.intp] | None  # positions among the classes, -1 for one that the model does not know
+    probabilities: Floats
+    codes: csr_array
+    training: tuple[Floats, NDArray[Any]] | None  # what the model was fitted to, if it is at hand
+
+    @property
+    def is_right(self) -> NDArray[np.bool_]:
+        """Whether each prediction is right."""
+        return self.probabilities.argmax(axis=1) == self.labels
+
+
+def find_positions(classes: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the places of labels among the classes, -1 for labels that are none of them."""
+    places = {name: place for place, name in enumerate(classes.tolist())}
+    return np.array([places.get(label, -1) for label in labels.tolist()], np.intp)
+
+
+def summarise(model: Fitted, seen: Evaluation | None = None) -> Summary:
+    """Return the summary of a fitted model, with what it makes of some samples."""
+    error, source = _estimate_error(model, seen)
+    checks = [check(model, seen) for check in _CHECKS]
+    return Summary(_list_facts(model), error, source, [check for check in checks if check is not None])
+
+
+def _list_facts(model: Fitted) -> dict[str, str]:
+    coder, alpha = type(model.sparse_coder_).__name__, getattr(model.sparse_coder_, "alpha", None)
+    budget = f"at most {model.n_nonzero_coefs_} per sample"
+    facts = {
+        "data": f"{model.n_samples_seen_:,} training samples, {model.n_features_in_:,} features, "
+        f"{len(model.classes_):,} classes",
+        "atoms": f"{len(model.components_):,}, {budget}",
+        "sparse coder": coder if alpha is None else f"{coder}, alpha {alpha:.3g}",
+        "scaling": type(model.scaling_).__name__,
+        "loss": type(model.loss_).__name__,
+        "iterations": f"{model.n_iter_}" + (", converged" if model.converged_ else ""),
+    }
+    if hasattr(model, "refinement_"):
+        best = find_best(model.refinement_)
+        facts["refinement"] = f"{len(model.refinement_) - 1} epochs, best after epoch {best.epoch}"
+    if getattr(model, "search_", None):
+        facts["search"] = f"{len(model.search_)} settings tried"
+    return facts
+
+
+def _estimate_error(model: Fitted, seen: Evaluation | None) -> tuple[float | None, str]:
+    """Return the best estimate of the error on new samples, and where it comes from."""
+    if seen is not None and seen.labels is not None:
+        return float(1 - np.mean(seen.is_right)), f"of {len(seen.X):,} given samples"
+    if hasattr(model, "refinement_"):
+        best = find_best(model.refinement_)
+        if np.isfinite(best.validation_error):
+            return best.validation_error, "of the samples held out of refinement"
+        if getattr(model, "search_", None) and model.search_[-1].epochs:
+            return model.search_[-1].error, "of held-out training samples, in trials of the chosen settings"
+        return None, ""
+    error = model.history_[-1].label_free_error
+    return (error, "of training samples, coded like new ones") if np.isfinite(error) else (None, "")
+
+
+def _check_gap(model: Fitted, seen: Evaluation | None) -> Check | None:
+    name, (error, source) = "Overfitting", _estimate_error(model, seen)
+    if hasattr(model, "refinement_"):
+        learned = find_best(model.refinement_).training_error
+        what = "of the training samples are wrong"
+        remedy = "More training samples, fewer atoms or, for images, Refiner(jitter='affine') may help."
+    else:
+        learned = model.history_[-1].training_error
+        what = "of the training samples are wrong if coded with their labels"
+        remedy = "The codes owe much to the labels, which new samples lack: refine the model (refine='auto')."
+    if error is None or not np.isfinite(learned):
+        return Check(name, UNKNOWN, "There are no held-out samples to compare with.", "Give labelled samples.")
+    finding = f"{learned:.1%} {what}, and {error:.1%} {source}."
+    return Check(name, WARNING, finding, remedy) if error - learned > _LARGE_GAP else Check(name, GOOD, finding)
+
+
+def _check_atoms(model: Fitted, seen: Evaluation | None) -> Check | None:
+    # The stored codes are those of the joint fit: refinement has changed the dictionary since.
+    known = None if hasattr(model, "refinement_") else getattr(model, "codes_", None)
+    codes = known if seen is None else seen.codes
+    if codes is None:
+        return Check("Unused atoms", UNKNOWN, "Samples tell which atoms are used.", "Give samples.")
+    n_atoms = len(model.components_)
+    n_unused = n_atoms - len(np.unique(codes.indices[codes.data != 0]))
+    whose = "training samples" if seen is None else "given samples"
+    finding = f"{n_unused:,} of {n_atoms:,} atoms are in no code of the {codes.shape[0]:,} {whose}."
+    if n_unused <= _MANY_UNUSED * n_atoms or codes.shape[0] < n_atoms:
+        return Check("Unused atoms", GOOD, finding)
+    remedy = f"A smaller dictionary is likely to do: n_components={n_atoms - n_unused}."
+    return Check("Unused atoms", WARNING, finding, remedy)
+
+
+def _check_classes(model: Fitted, _: Evaluation | None) -> Check | None:
+    if model.is_multilabel_:
+        return None
+    smallest = int(model.class_prior_.argmin())
+    share, n_classes = float(model.class_prior_[smallest]), len(model.classes_)
+    if model.class_weight is not None:  # which the shares contain
+        return Check("Class sizes", GOOD, "The classes are weighted by class_weight.")
+    n_samples = round(share * model.n_samples_seen_)
+    finding = (
+        f"The smallest class, {model.classes_[smallest]}, has {n_samples:,} of {model.n_samples_seen_:,} "
+        "training samples."
+    )
+    if n_samples < _FEW_SAMPLES:
+        remedy = "Collect more of them: so few say little about their class, and a held-out part has hardly any."
+        return Check("Class sizes", WARNING, finding, remedy)
+    if share * n_classes < _SMALL_SHARE:
+        return Check("Class sizes", WARNING, finding, "If it matters as much as others, use class_weight='balanced'.")
+    return Check("Class sizes", GOOD, finding)
+
+
+def _check_calibration(model: Fitted, seen: Evaluation | None) -> Check | None:
+    if model.is_multilabel_:
+        return None
+    remedy = "Use scikit-learn's CalibratedClassifierCV(method='temperature'), or refine the model (refine='auto')."
+    if seen is None or seen.labels is None:
+        if is_calibrated(model):
+            return Check("Calibration", GOOD, "A temperature was fitted to held-out training samples.")
+        return Check("Calibration", UNKNOWN, "Probabilities are those of the model, not calibrated.", remedy)
+    largest = seen.probabilities.max(axis=1)
+    of_label = np.where(seen.labels < 0, 0, seen.probabilities[np.arange(len(largest)), seen.labels])
+    error = measure_calibration(of_label, largest, seen.is_right).calibration_error
+    finding = f"Probabilities are off by {error:.1%} on average."
+    chance = float(np.sqrt(2 / np.pi * np.sum(largest * (1 - largest)))) / len(largest)
+    if error <= max(_LARGE_CALIBRATION_ERROR, _CHANCE_FACTOR * chance):
+        return Check("Calibration", GOOD, finding)
+    direction = "too sure" if largest.mean() > seen.is_right.mean() else "not sure enough"
+    return Check("Calibration", WARNING, f"{finding} The model is {direction}.", remedy)
+
+
+def is_calibrated(model: Fitted) -> bool:
+    """Return whether a temperature was fitted to samples that the search for settings held out."""
+    return bool(getattr(model, "search_", None)) and np.isfinite(model.search_[-1].temperature)
+
+
+def _check_baseline(model: Fitted, seen: Evaluation | None) -> Check | None:
+    name = "Logistic regression"
+    if model.is_multilabel_:
+        return None
+    if seen is None or seen.labels is None:
+        return Check(name, UNKNOWN, "Not compared with a linear classifier.", "Give labelled samples.")
+    if np.isnan(seen.X).any():
+        return Check(name, UNKNOWN, "Not compared with a linear classifier, which needs complete samples.")
+    rows = _thin_out(len(seen.X), seen.X.shape[1] * len(model.classes_))
+    X, labels = seen.X[rows], seen.labels[rows]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of convergence, and of classes with fewer samples than folds
+        try:
+            predictions, how = _predict_linearly(model, X, labels, seen.training)
+        except ValueError:  # a single class, or no class with a sample for each fold
+            return Check(name, UNKNOWN, "There are too few samples for a comparison with a linear classifier.")
+    is_worse, is_better = ~seen.is_right[rows] & (predictions == labels), seen.is_right[rows] & (predictions != labels)
+    n_worse, n_better = int(is_worse.sum()), int(is_better.sum())
+    finding = (
+        f"Logistic regression ({how}) gets {np.mean(predictions != labels):.1%} of {len(rows):,} samples wrong, "
+        f"this model {1 - np.mean(seen.is_right[rows]):.1%}."
+    )
+    if n_worse > n_better and binomtest(n_worse, n_worse + n_better).pvalue < _LEVEL:  # McNemar's test
+        remedy = "Use logistic regression, or try preset 'accurate', more atoms or another scaling."
+        return Check(name, WARNING, finding, remedy)
+    return Check(name, GOOD, finding)
+
+
+def _predict_linearly(
+    model: Fitted, X: Floats, labels: NDArray[np.intp], training: tuple[Floats, NDArray[Any]] | None
+) -> tuple[NDArray[np.intp], str]:
+    """Return predictions of a logistic regression that has not seen the sample, and what it has learned from."""
+    linear = make_pipeline(StandardScaler(), LogisticRegression())
+    if training is None:
+        folds = StratifiedKFold(_N_FOLDS, shuffle=True, random_state=0)
+        return cross_val_predict(linear, X, labels, cv=folds), "trained on four fifths of these samples"
+    rows = _thin_out(len(training[0]), X.shape[1] * len(model.classes_))
+    linear.fit(training[0][rows], find_positions(model.classes_, training[1][rows]))
+    return linear.predict(X), "trained on the same samples"
+
+
+def _thin_out(n_samples: int, n_products: int) -> NDArray[np.intp]:
+    """Return evenly spaced rows, as many as a logistic regression learns from in seconds."""
+    n_rows = int(np.clip(_MOST_PRODUCTS // n_products, _FEWEST_ROWS, _MOST_ROWS))
+    return np.arange(0, n_samples, -(-n_samples // n_rows))
+
+
+def _check_training_data(model: Fitted, seen: Evaluation | None) -> Check | None:
+    if seen is None or seen.labels is None:
+        return None
+    if is_training_data(model, seen.X):
+        remedy = "Evaluate on samples that the model has not seen."
+        return Check("Training data", WARNING, "The given samples are those that the model was fitted to.", remedy)
+    return Check("Training data", GOOD, "The given samples are not the training samples as a whole.")
+
+
+def is_training_data(model: Fitted, X: Floats) -> bool:
+    """Return whether X are the training samples, in any order, as the scaling learned from them tells.
+
+    Models without scaling, and parts of the training samples, are not recognised.
+    """
+    if len(X) != model.n_samples_seen_ or np.isnan(X).any():
+        return False
+    scaled = model.scaling_.apply(np.asarray(X, np.float64))
+    if isinstance(model.scaling_, Standard):
+        return float(np.abs(scaled[:, : X.shape[1]].mean(axis=0)).max()) < _SAME_NUMBERS
+    if isinstance(model.scaling_, UnitNorm):
+        energy = np.mean(np.square(scaled[X.any(axis=1)]), axis=0)
+        return bool(np.allclose(energy, model.scaling_.energy, rtol=_SAME_NUMBERS, atol=_SAME_NUMBERS / X.shape[1]))
+    return False
+
+
+def _check_scales(model: Fitted, _: Evaluation | None) -> Check | None:
+    priors, share = model.priors_, model.history_[-1].floor_share
+    n_low = int(np.sum(model.class_cost_ <= priors.cost_floor * (1 + _SAME_NUMBERS))) if priors.cost_floor else 0
+    if share > _MANY_AT_FLOOR or n_low:
+        finding = f"{share:.0%} of the noise variances and {n_low} of {len(model.class_cost_)} class costs are at their floors."
+        remedy = "The model fits its samples too closely: use fewer atoms, shorter codes or scales='conjugate'."
+        return Check("Floors and priors", WARNING, finding, remedy)
+    weight = priors.noise_weight / (model.n_features_in_ + 2 + priors.noise_weight)
+    finding = f"No scale is at a floor; the prior has {weight:.0%} of the weight in a noise variance."
+    if weight > 0.5:
+        remedy = "Samples say less about their noise than the prior: that is usual with few features."
+        return Check("Floors and priors", WARNING, finding, remedy)
+    return Check("Floors and priors", GOOD, finding)
+
+
+def _check_end(model: Fitted, _: Evaluation | None) -> Check | None:
+    if hasattr(model, "refinement_"):
+        best, last = find_best(model.refinement_), model.refinement_[-1]
+        if np.isfinite(best.validation_cost) and best.epoch == last.epoch:
+            finding = f"The last of {last.epoch} epochs was the best on held-out samples."
+            return Check("Training length", WARNING, finding, f"Try more epochs: refine={2 * max(last.epoch, 1)}.")
+        return Check("Training length", GOOD, f"Refined for {last.epoch} epochs; epoch {best.epoch} was kept.")
+    if model.converged_:
+        return Check("Training length", GOOD, f"The objective settled after {model.n_iter_} iterations.")
+    finding = f"The fit stopped after {model.n_iter_} iterations, before the objective had settled."
+    return Check("Training length", WARNING, finding, "Raise max_iter.")
+
+
+_CHECKS: tuple[Callable[[Fitted, Evaluation | None], Check | None], ...] = (
+    _check_training_data,
+    _check_gap,
+    _check_baseline,
+    _check_calibration,
+    _check_classes,
+    _check_atoms,
+    _check_scales,
+    _check_end,
+)
