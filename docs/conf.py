@@ -103,6 +103,7 @@ sphinx_gallery_conf = {
     "write_computation_times": False,
 }
 
+
 def skip_metadata_routing(app: Sphinx, what: str, name: str, *_: object) -> bool | None:
     """Leave out set_score_request and the like, which scikit-learn adds to every estimator."""
     return True if re.fullmatch(r"set_\w+_request", name) else None
