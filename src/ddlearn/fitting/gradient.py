@@ -33,7 +33,7 @@ from scipy.sparse import csr_array
 from ..codes import Floats, RowCodes
 from ..coding.coders import PIVOT_FLOOR
 from ..coding.encoder import Encoder
-from ..kernels.codes import score_rows
+from ..kernels.codes import keep_larger_half, score_rows
 from ..kernels.gradient import (
     add_gradient_rows,
     add_outer_rows,
@@ -234,7 +234,7 @@ class TaskGradient:
     ) -> tuple[Parameters, Floats]:
         """Return the gradient of the mean cost, and the scores.
 
-        Coding starts from ``codes``, which may have fewer places than codes need, and overwrites them.
+        Coding starts from ``codes``, which are overwritten by the larger halves of the new ones.
         """
         n_rows, dtype = len(X), X.dtype
         encoder, coef_by_atom = self._make_encoder(parameters.dictionary), parameters.coef_by_atom
@@ -246,7 +246,8 @@ class TaskGradient:
             start = None if codes is None else codes.rows(rows)
             coded, residuals = _encode(encoder, X[rows], start)
             if start is not None:
-                start.fill(coded)
+                # Smaller entries may leave a code of the next dictionary, which costs more than to let them enter.
+                keep_larger_half(*coded, *start)
             score_rows(*coded, coef_by_atom, scores[rows])
             scores[rows] += parameters.intercept
             score_gradient[rows] = self.cost.gradient(scores[rows], labels[rows]) / n_rows

@@ -47,7 +47,7 @@ _KEEP_MEAN = 0.9
 _KEEP_SQUARE = 0.999
 _TINY = 1e-8
 _BLOCK_ATOMS = 256
-_MOST_PLACES = 64  # of a code that the next epoch starts from
+_MOST_PLACES = 32  # of a code that the next epoch starts from
 
 
 class EpochRecord(NamedTuple):
