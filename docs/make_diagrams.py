@@ -68,7 +68,11 @@ QUESTIONS = [
         "USPS 4.3 to 3.0 % error; 20 s in place of 4 to fit",
     ),
     (["Must it be small or quick?"], ["n_components=100"], "USPS 4.3 to 4.7 % error; a third of the size and time"),
-    (["Are some classes rare?"], ['class_weight="balanced"'], "five eights to learn from: 36 % of others found, not 24"),
+    (
+        ["Are some classes rare?"],
+        ['class_weight="balanced"'],
+        "only five eights: 36 % of others found, not 24",
+    ),
     (["Do samples lack labels?"], ["unlabeled=-1"], "helps where there is no refinement"),
     (["Are values missing?"], ['robustness=Robustness(missing="mask")'], "they are left out, exactly"),
     (

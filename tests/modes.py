@@ -71,8 +71,8 @@ CASES = [
     Case("max_iter", 1, "n_iter_", REFUSED, "n_iter_"),
     Case("tol", 0.9, "n_iter_", REFUSED, "n_iter_"),
     Case("refine", None, *["coef_"] * 3),
-    Case("refine", 1, "refinement_", REFUSED, REFUSED),
-    Case("refine", "auto", "refinement_", NOTHING, NOTHING),
+    Case("refine", 1, "refinement_", REFUSED, "refinement_"),
+    Case("refine", "auto", "refinement_", NOTHING, "refinement_"),
     Case("inference", "full", *[EVIDENCE] * 3),
     Case("robustness", 1, *[EVIDENCE] * 3),
     Case("robustness", Robustness(missing="mask"), *[NOTHING] * 3),  # of complete samples; coding/test_missing.py

@@ -79,6 +79,13 @@ def test_every_public_name_has_a_page_that_a_topic_lists(reference, tmp_path):
         assert re.search(rf"^   {re.escape(name)}$", topics, re.MULTILINE), name
 
 
+def test_the_index_has_every_name_and_every_command(reference):
+    index = reference.describe_index()
+    for name, member in ((name, reference.find(name)) for name in reference.list_public_names()):
+        assert not callable(member) or f"   {name.removeprefix('ddlearn.')}\n" in index + "\n", name
+    assert all(f"``ddlearn {name}``" in index for name in typer.main.get_command(app).commands)
+
+
 def test_a_public_name_of_no_topic_is_an_error(reference, monkeypatch):
     novelty = type("Novelty", (), {"__module__": "ddlearn.novelties"})
     monkeypatch.setattr(ddlearn, "Novelty", novelty, raising=False)

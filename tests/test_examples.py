@@ -152,6 +152,37 @@ def test_what_is_said_of_a_model_is_true(run):
 
 
 @pytest.mark.nightly
+def test_each_parameter_does_what_its_section_says(run):
+    output = run("2_understanding/what_each_parameter_does")
+    sizes, scales, epochs, jitters, missed, rules, moves, budgets = (
+        find_numbers(output, f"{name}: ")
+        for name in (
+            "n_components",
+            "scale",
+            "refine",
+            "jitter",
+            "class_weight",
+            "inference",
+            "alignment",
+            "robustness",
+        )
+    )
+    assert sizes[0] > 2 * sizes[-1]
+    assert scales[0] == min(scales)  # the unit norm suits images
+    assert epochs[-1] < epochs[0]
+    assert max(jitters[:-1]) < jitters[-1]  # too much
+    assert missed[1] < missed[0]
+    joint_gain, refined_gain = rules[0] - rules[1], rules[2] - rules[3]
+    assert joint_gain > refined_gain
+    assert max(moves[1:]) < moves[0] / 2
+    clean, covered, clean_with_budget, covered_with_budget = budgets
+    assert covered_with_budget < covered / 2
+    assert clean < clean_with_budget
+    atoms = [int(number) for number in re.findall(r"(\d+) atoms a code", output)]
+    assert atoms == sorted(atoms, reverse=True)
+
+
+@pytest.mark.nightly
 def test_larger_lower_the_error(run):
     output = run("3_paper/error_over_size")
     for method in ("baseline", "DDL"):
@@ -195,3 +226,21 @@ def test_a_budget_mends_beats_with_a_loose_electrode(run):
     assert (none, right) == ("0", "ventricular")
     assert wrong != right
     assert 0 < int(some) <= 0.15 * 90  # the budget is of 90 values
+
+
+def test_vectors_of_a_network_are_classified_as_well_as_by_others(run):
+    output = run("4_data/embeddings")
+    ours, *others = (
+        find_numbers(output, f"{name}:")[0] for name in ("ddlearn", "logistic regression", "SVC", "nearest neighbour")
+    )
+    assert ours < min(others) + 1
+
+
+def test_dead_channels_cost_less_when_they_are_left_out(run):
+    output = run("4_data/spectra")
+    ours, linear, neighbour = (
+        find_numbers(output, f"{name}:")[0] for name in ("ddlearn", "logistic regression", "nearest neighbour")
+    )
+    assert max(ours, linear) < neighbour / 3
+    masked, filled = (find_numbers(output, f"dead channels, {name}:")[0] for name in ("ddlearn", "logistic regression"))
+    assert ours < masked < filled

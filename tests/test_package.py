@@ -6,6 +6,7 @@ import ast
 import inspect
 import subprocess
 import sys
+import tomllib
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -130,3 +131,14 @@ def test_a_second_process_compiles_nothing():
     hits, misses = map(int, run.stdout.split())
     assert hits > 0
     assert misses == 0
+
+
+def test_the_recipe_of_conda_needs_what_the_package_needs():
+    root = SOURCE.parents[1]
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    needed = [*project["dependencies"], *extras["cli"], *extras["report"], *extras["tables"]]
+    recipe = (root / "packaging" / "recipe.yaml").read_text()
+    for text in needed:
+        name, _, floor = text.partition(">=")
+        assert floor == "" or f"- {name} >={floor}\n" in recipe, text

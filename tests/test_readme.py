@@ -109,7 +109,7 @@ def test_a_page_runs_as_one_session(page, empty_folder):
     ("line", "message"),
     [
         ("learn digits -o m.safetensors", "learn"),
-        ("fit digits", "output"),
+        ("explain m.safetensors", "Missing parameter: data"),
         ("fit digits -o m.safetensors --atoms 3", "--atoms"),
         ("fit digits -o m.safetensors --max-iter many", "integer"),
     ],

@@ -18,6 +18,7 @@ import typer
 from ddlearn.cli import app
 
 COMMAND_LINE = "command_line"  # the page with all options
+INDEX = "index.inc"  # what api/index.md includes
 MODULES = ("ddlearn", "ddlearn.datasets", "ddlearn.cli.reading")  # which users import from
 
 
@@ -171,7 +172,7 @@ def group_by_topic() -> dict[Topic, list[str]]:
 
 def write_reference(folder: Path) -> None:
     """Write all pages into a folder; leave alone those that would not change, and delete those of names now gone."""
-    pages = {f"{COMMAND_LINE}.md": describe_commands()}
+    pages = {f"{COMMAND_LINE}.md": describe_commands(), INDEX: describe_index()}
     for topic, names in group_by_topic().items():
         pages[f"{topic.slug}.rst"] = describe_topic(topic, names)
         pages |= {f"{name}.rst": describe_name(name) for name in names}
@@ -185,9 +186,29 @@ def write_reference(folder: Path) -> None:
             path.write_text(text, encoding="utf-8")
 
 
+def describe_index() -> str:
+    """Return all names and commands in tables, each with its first sentence."""
+    parts = [".. currentmodule:: ddlearn"]
+    for topic, names in group_by_topic().items():
+        parts += [f".. rubric:: :doc:`{topic.title} <generated/{topic.slug}>`", _summarise(names)]
+    commands = typer.main.get_command(app).commands.items()
+    rows = "\n".join(f"   * - ``ddlearn {name}``\n     - {command.help.split('.')[0]}." for name, command in commands)
+    return "\n\n".join(
+        [
+            *parts,
+            f".. rubric:: :doc:`The command line <generated/{COMMAND_LINE}>`",
+            f".. list-table::\n\n{rows}\n",
+        ]
+    )
+
+
+def _summarise(names: list[str]) -> str:
+    described = "\n".join(f"   {name.removeprefix('ddlearn.')}" for name in names if callable(find(name)))
+    return f".. autosummary::\n   :nosignatures:\n\n{described}"
+
+
 def describe_topic(topic: Topic, names: list[str]) -> str:
     """Return the page of a topic: a table of its names, with the first sentence of each."""
-    described = "\n".join(f"   {name.removeprefix('ddlearn.')}" for name in names if callable(find(name)))
     registries = "\n".join(f"- :data:`~{name}`: names and their classes" for name in names if not callable(find(name)))
     listed = "\n".join(f"   {name}" for name in names)
     return "\n\n".join(
@@ -195,7 +216,7 @@ def describe_topic(topic: Topic, names: list[str]) -> str:
             _underline(topic.title),
             ".. currentmodule:: ddlearn",
             topic.text,
-            f".. autosummary::\n   :nosignatures:\n\n{described}",
+            _summarise(names),
             registries,
             f".. toctree::\n   :hidden:\n\n{listed}\n",
         ]

@@ -50,12 +50,18 @@ def resolve(role: str, value: str | Strategy, registry: Mapping[str, type[Strate
     return value  # type: ignore[return-value]
 
 
-def check_number(name: str, value: Any, kind: type) -> None:
-    """Raise unless a parameter is a finite number of that kind, not negative."""
+# Smallest sharpness of hinges; costs of a blunter one, or of one as sharp as its inverse, are out of range.
+_BLUNTEST = 1e-6
+
+
+def check_number(name: str, value: Any, kind: type, *, most: float = np.inf) -> None:
+    """Raise unless a parameter is a finite number of that kind, not negative and at most ``most``."""
     is_number = isinstance(value, kind)
     if not is_number or isinstance(value, bool) or not 0 <= value < np.inf:
         word = "an integer" if kind is Integral else "a number"
         raise ValueError(f"{name} must be {word} of at least 0, got {value!r}.")
+    if value > most:
+        raise ValueError(f"{name} must be at most {most:g}, got {value!r}.")
 
 
 class Loss(BaseEstimator, ABC):
@@ -304,6 +310,8 @@ class SoftplusHinge(Loss):
 def _check_sharpness(sharpness: float) -> None:
     if not (isinstance(sharpness, Real) and 0 < sharpness < np.inf):
         raise ValueError(f"sharpness must be a positive number, got {sharpness!r}.")
+    if not _BLUNTEST <= sharpness <= 1 / _BLUNTEST:
+        raise ValueError(f"sharpness must be from {_BLUNTEST:g} to {1 / _BLUNTEST:g}, got {sharpness!r}.")
 
 
 LOSSES: dict[str, type[Loss]] = {

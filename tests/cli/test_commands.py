@@ -48,6 +48,7 @@ from ddlearn.cli.options import (
 from ddlearn.cli.reading import read_data
 from ddlearn.cli.terminal import Terminal
 from ddlearn.estimators.presets import PRESETS
+from ddlearn.files.format import MODEL, read_container, write_container
 
 PURSUIT = ["--sparse-coder", "ormp", "--refine", "classifiers"]
 SMALL = ["--n-components", "40", "--max-iter", "2", "--seed", "0", "--jobs", "1"]
@@ -178,12 +179,22 @@ def test_objects_are_options_if_they_have_a_shorthand(monkeypatch, tmp_path):
 
 def test_help_tells_what_the_docstring_tells():
     parameters = read_parameters()
-    assert parameters["max_iter"].description.startswith("Outer iterations of fit at most. By default one")
+    assert parameters["max_iter"].description.startswith("Most iterations of the joint fit. By default 1")
     assert parameters["sparse_coder"].description.startswith("How codes are found: two pursuits")
     assert parameters["sparse_coder"].words == ("omp", "ormp", "elastic_net")
     assert "object" not in parameters["loss"].description  # of no use in a shell
     help_text = " ".join(run("fit", "--help").stdout.replace("│", " ").split())
-    assert "Outer iterations of fit at most. By default one" in help_text
+    assert "--max-iter" not in help_text
+    assert "--seed" in help_text
+    help_text = " ".join(run("fit", "--help-all").stdout.replace("│", " ").split())
+    assert "Most iterations of the joint fit. By default 1" in help_text
+    assert "--checkpoint" in help_text
+
+
+def test_help_has_two_screens(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERMINAL_WIDTH", "80")
+    assert run("fit", "--help").stdout.count("\n") <= 80
 
 
 @pytest.mark.parametrize(
@@ -216,9 +227,13 @@ def test_a_refined_fit_tells_its_error_on_samples_held_out(folder, tmp_path):
     shown = " ".join(run(*command).stdout.replace("│", " ").split())
     tried = load(output).search_
     best = tried[-1]
-    assert f"best of {len(tried)}, held-out error {best.error:.2%} in trials" in shown
+    assert f"best of {len(tried)} settings" in shown
+    assert f"error {best.error:.2%} of held-out training samples, in trials of the chosen settings" in shown
     assert "3 epochs, best after epoch 3" in shown
+    assert "label-free" not in shown  # which was before refinement
     facts = run_json(*command)
+    assert facts["error"] == best.error
+    assert "label_free_error" not in facts
     assert facts["search"]["error"] == best.error
     assert facts["refinement"]["n_epochs"] == 3
     facts = run_json("info", output)
@@ -270,12 +285,13 @@ def test_a_configuration_file_wins_over_the_preset_and_the_command_line_over_bot
     assert (model.sparse_coder, model.loss, model.max_iter) == ("elastic_net", "square", 1)
     assert (model.refine, model.n_views) == (1, 1)  # rows of an archive are not known to be images
     shown = run(*command, "--preset", "fast", "--max-iter", "1").stdout
-    assert "preset fast, n_jobs=1, loss=square, max_iter=1" in shown
+    assert "preset fast, n_jobs=1, random_state=0, loss=square, max_iter=1" in shown
 
 
 def test_all_cores_are_used_unless_told_otherwise(folder, tmp_path):
     facts = run_json("fit", folder / "train.npz", "-o", tmp_path / "m", "--n-components", "20", *PURSUIT)
-    assert facts["settings"] == {"n_jobs": -1, "n_components": 20, "sparse_coder": "ormp", "refine": "classifiers"}
+    assert facts["settings"] == OWN_DEFAULTS | {"n_components": 20, "sparse_coder": "ormp", "refine": "classifiers"}
+    assert OWN_DEFAULTS == {"n_jobs": -1, "random_state": 0}
 
 
 CONFIGS = {
@@ -438,7 +454,41 @@ def flowers(tmp_path_factory):
 def test_columns_are_found_by_name(flowers):
     lines = run("predict", flowers / "m", flowers / "new.csv").stdout.splitlines()
     assert [line.split(",")[:2] for line in lines[1:]] == [["0", "rose"], ["1", "tulip"]]
-    assert run_json("evaluate", flowers / "m", flowers / "train.csv", "--label-column", "kind")["error"] < 0.1
+    assert load(flowers / "m").target_name_ == "kind"  # which need not be given again
+    assert run_json("evaluate", flowers / "m", flowers / "train.csv")["error"] < 0.1
+
+
+def test_columns_that_the_model_does_not_know_are_ignored(flowers, tmp_path):
+    (tmp_path / "new.csv").write_text("note,height,width\ngood,1.1,1.5\nbad,0.1,1.5\n")
+    result = run("predict", flowers / "m", tmp_path / "new.csv")
+    assert result.stdout == run("predict", flowers / "m", flowers / "new.csv").stdout
+    assert "does not know column 'note': ignored" in " ".join(result.stderr.split())
+    failure = run("evaluate", flowers / "m", tmp_path / "new.csv", code=1).stderr
+    assert "give the column of a table by --label-column NAME" in " ".join(failure.split())
+
+
+def test_columns_that_tell_nothing_are_named(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [f"{900 + i},1,{i % 2 + rng.random():.3f},{'ab'[i % 2]}" for i in range(40)]
+    (tmp_path / "a.csv").write_text("id,one,size,kind\n" + "\n".join(rows))
+    small = ["-o", tmp_path / "m", "--n-components", "4", "--n-nonzero-coefs", "1", *PURSUIT]
+    result = run("fit", tmp_path / "a.csv", *small)
+    told = " ".join(result.stderr.split())
+    assert "Column 'one' has the same value in every row" in told
+    assert "Column 'id' has another whole number in every row, like an identifier" in told
+    assert "labels from column 'kind'" in result.stdout
+    result = run("fit", tmp_path / "a.csv", *small, "--ignore", "id", "--ignore", "one")
+    assert result.stderr == ""
+    assert load(tmp_path / "m").feature_names_in_.tolist() == ["size"]
+
+
+def test_a_last_column_that_cannot_be_the_labels_is_refused(tmp_path):
+    rows = [f"{'ab'[i % 2]},{i % 3},{i % 7 + i}" for i in range(40)]
+    (tmp_path / "a.csv").write_text("kind,length,size\n" + "\n".join(rows))
+    small = ["-o", tmp_path / "m", "--n-components", "4", "--n-nonzero-coefs", "1", *PURSUIT]
+    failure = run("fit", tmp_path / "a.csv", "--ignore", "kind", *small, code=1).stderr
+    assert "column 'size' was taken for the labels, since it is the last, but it has" in " ".join(failure.split())
+    assert run_json("fit", tmp_path / "a.csv", "--label-column", "kind", *small)["label_column"] == "kind"
 
 
 def test_other_columns_are_refused_by_name(flowers, tmp_path):
@@ -447,12 +497,15 @@ def test_other_columns_are_refused_by_name(flowers, tmp_path):
     assert "without 'height' and with 'depth'" in failure.stderr
 
 
+@pytest.mark.filterwarnings("always:y contains -1")
 def test_unlabelled_rows(tmp_path):
     rows = [f"{i % 2},{i % 3},{-1 if i % 5 == 0 else i % 2}" for i in range(40)]
     (tmp_path / "a.csv").write_text("a,b,label\n" + "\n".join(rows))
     options = ["-o", tmp_path / "m", "--n-components", "4", "--n-nonzero-coefs", "1"]
     assert run_json("fit", tmp_path / "a.csv", *options, "--unlabeled", "-1")["classes"] == [0, 1]
-    assert run_json("fit", tmp_path / "a.csv", *options)["classes"] == [-1, 0, 1]
+    result = run("fit", tmp_path / "a.csv", *options, "--json")
+    assert json.loads(result.stdout)["classes"] == [-1, 0, 1]
+    assert "Warning: y contains -1" in result.stderr
     (tmp_path / "a.csv").write_text("a,b,label\n1,2,x\n3,4,\n")
     failure = run("fit", tmp_path / "a.csv", *options, code=1)
     assert "row 1: there is no label" in failure.stderr
@@ -480,7 +533,7 @@ def test_labels_from_a_file(folder, digits, tmp_path):
     expected = load(folder / "model.safetensors")
     np.testing.assert_array_equal(load(tmp_path / "m").components_, expected.components_)
     failure = run("fit", tmp_path / "X.npy", "-o", tmp_path / "m", code=1)
-    assert "has no labels: give --labels FILE" in failure.stderr
+    assert "has no labels: give the column of a table by --label-column NAME, a file by --labels" in failure.stderr
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
@@ -550,6 +603,171 @@ def test_explain_takes_the_evidence_apart(folder, digits):
     assert "██" in shown
 
 
+def test_votes_become_evidence(folder, digits):
+    X, y = (part[400:700] for part in digits)
+    path, data = folder / "model.safetensors", folder / "test.npz"
+    model = load(path)
+    ranks = np.argsort(-model.decision_function(X), axis=1)
+    row = int(np.flatnonzero((ranks[:, 0] != y) & (ranks[:, 1] != y))[0])  # its label is neither first nor second
+    facts = run_json("explain", path, data, "--row", row)
+    scores = np.add(facts["votes"], facts["intercept"])
+    saved = (model.loss_.value(-scores) - model.loss_.value(scores)) / np.array(facts["class_cost"])
+    np.testing.assert_allclose(facts["evidence"], saved, rtol=1e-4)
+    place = facts["classes"].index(facts["label"])
+    assert sum(facts["votes_for_label"]) == pytest.approx(facts["votes"][place], rel=1e-4)
+    shown = run("explain", path, data, "--row", row).stdout
+    assert f"vote for {y[row]}, its label" in shown
+    assert f"{y[row]} (its label)" in shown
+    assert "Evidence is the cost of the opposite score less that of the score" in shown
+
+
+def test_one_image_needs_no_row_and_others_are_found_by_name(folder, tmp_path, digits):
+    write_images(tmp_path / "new", digits[0][400:403], digits[1][400:403])
+    images, model = sorted((tmp_path / "new").glob("*/*.png")), folder / "model.safetensors"
+    one = run_json("explain", model, images[1])
+    by_name = run_json("explain", model, tmp_path / "new", "--row", images[1].name)
+    assert one["evidence"] == by_name["evidence"]
+    assert by_name["label"] == images[1].parent.name
+    failure = " ".join(run("explain", model, tmp_path / "new", code=2).stderr.replace("│", " ").split())
+    assert "has 3 samples: choose one by --row, from 0 to 2" in failure
+    failure = " ".join(run("explain", model, tmp_path / "new", "--row", "001.pgn", code=2).stderr.split())
+    assert "did you mean" in failure
+
+
+# -- samples that were not learned from --------------------------------------------------------------------------------
+
+
+def test_fit_evaluates_on_samples_held_out(folder, tmp_path, digits):
+    output = tmp_path / "m.safetensors"
+    facts = run_json("fit", folder / "train.npz", "-o", output, *QUICK, "--test-size", "0.25")
+    assert facts["n_samples"] == 300
+    assert facts["evaluate"]["n_samples"] == 100
+    assert facts["evaluate"]["n_samples_of_class"] == pytest.approx([10] * 10, abs=1)  # as in the whole
+    assert facts["error"] == facts["evaluate"]["error"]
+    assert "100 samples held out of" in facts["error_source"]
+    data = read_report(tmp_path / "m.html")["data"]
+    assert data["errors"]["n_wrong"] == facts["evaluate"]["n_wrong"]
+    images = np.load(folder / "train.npz")["images"].reshape(400, -1)
+    np.testing.assert_array_equal(run_json("fit", folder / "train.npz", "-o", output, *QUICK, "--test-size", "0.25")
+                                  ["evaluate"]["confusion"], facts["evaluate"]["confusion"])  # fmt: skip
+    assert load(output).score(images, digits[1][:400]) > 1 - facts["error"]  # most of it was learned
+
+
+def test_fit_cross_validates_and_learns_from_all(folder, tmp_path):
+    output = tmp_path / "m"
+    facts = run_json("fit", folder / "train.npz", "-o", output, *QUICK, "--cv", "2")
+    assert facts["n_samples"] == facts["evaluate"]["n_samples"] == 400
+    assert "in 2 folds" in facts["error_source"]
+    np.testing.assert_array_equal(load(output).components_, load(folder / "model.safetensors").components_)
+    for options in (["--cv", "2", "--test-size", "0.5"], ["--test-size", "1.5"], ["--cv", "500"]):
+        run("fit", folder / "train.npz", "-o", output, *options, code=2)
+
+
+def test_unlabelled_samples_are_learned_from_and_never_held_out(tmp_path, digits):
+    X, y = digits[0][:200], digits[1][:200].copy()
+    y[::2] = -1
+    np.savez(tmp_path / "a.npz", X=X, y=y)
+    fit = ["fit", tmp_path / "a.npz", "-o", tmp_path / "m", *QUICK, "--unlabeled", "-1"]
+    facts = run_json(*fit, "--test-size", "0.3")
+    assert (facts["n_samples"], facts["evaluate"]["n_samples"]) == (170, 30)
+
+
+def test_whoever_evaluates_the_training_samples_is_told(folder, digits, tmp_path):
+    model = folder / "model.safetensors"
+    for command in (["evaluate"], ["report", "-o", tmp_path / "r.html"]):
+        result = run(command[0], model, folder / "train.npz", *command[1:])
+        assert "Warning: the model was fitted to" in result.stderr
+        assert run(command[0], model, folder / "test.npz", *command[1:]).stderr == ""
+
+
+def test_compare_has_the_same_splits_for_all(tmp_path, digits, monkeypatch):
+    from ddlearn.cli import trials
+
+    X, y = digits
+    np.savez(tmp_path / "a.npz", X=X[:150], y=y[:150])
+    seen = []
+
+    class Nearest:
+        def fit(self, X, y):
+            seen.append(X.sum())
+            self.X, self.y = X, y
+            return self
+
+        def predict(self, X):
+            return self.y[((X[:, None] - self.X) ** 2).sum(axis=2).argmin(axis=1)]
+
+    class Constant(Nearest):
+        def predict(self, X):
+            return np.full(len(X), 3)
+
+    contenders = {"ddlearn": Nearest, "SVC": Constant}
+    monkeypatch.setattr(trials, "list_contenders", lambda *_: contenders)
+    figure = tmp_path / "a.svg"
+    facts = run_json("compare", tmp_path / "a.npz", "--cv", "3", "-o", figure)
+    assert seen[:3] == seen[3:]
+    ours, other = facts["results"]
+    assert ours["difference"] is None
+    assert other["difference"] == pytest.approx(other["error"] - ours["error"])
+    # Of the differences, the standard error of a mean, written out.
+    gap, share = other["difference"], other["difference_interval"]
+    assert share[0] < gap < share[1]
+    n_changed = 150 * gap  # no sample is wrong by the nearest neighbour and right by the constant, or few are
+    assert (share[1] - share[0]) / 2 == pytest.approx(1.96 * np.sqrt(gap * (1 - gap) / 150), rel=0.2), n_changed
+    assert "<svg" in figure.read_text()
+    shown = run("compare", tmp_path / "a.npz", "--test-size", "0.3", "--only", "SVC").stdout
+    assert f"{100 * gap:+.0f}"[:2] in shown
+    assert "did you mean 'SVC'" in " ".join(run("compare", tmp_path / "a.npz", "--only", "SVM", code=2).stderr.split())
+
+
+def test_compare_offers_our_presets_and_others(digits):
+    from ddlearn.cli.reading import Samples
+    from ddlearn.cli.trials import REFERENCE, list_contenders
+
+    contenders = list_contenders(Samples(*digits, image_shape=(8, 8)), dict(OWN_DEFAULTS))
+    ours = [name for name in contenders if name.startswith(REFERENCE)]
+    assert ours == [REFERENCE, *(f"{REFERENCE} {name}" for name in PRESETS)]
+    assert len(contenders) == len(ours) + 4
+    assert contenders["ddlearn accurate"]().n_views == 8
+    for make in contenders.values():
+        assert {"fit", "predict"} <= set(dir(make()))
+
+
+def test_look_tells_what_is_there_and_what_to_run(tmp_path):
+    rows = [f"{500 + i},{i % 5},,{'a' if i else 'b'}" for i in range(30)]
+    (tmp_path / "a.csv").write_text("id,x,y y,kind\n" + "\n".join([*rows, "499,1,2,a", "499,1,2,b"]))
+    facts = run_json("look", tmp_path / "a.csv", "--label-column", "kind")
+    assert facts["classes"] == {"a": 30, "b": 2}
+    assert (facts["n_samples"], facts["n_features"], facts["n_missing"]) == (32, 3, 30)
+    assert (facts["n_copies"], facts["n_contradictions"]) == (1, 1)
+    words = facts["next"].split()
+    assert words[:3] == ["ddlearn", "fit", str(tmp_path / "a.csv")]
+    assert "--label-column kind --class-weight balanced --set robustness.missing=mask --test-size 0.2" in facts["next"]
+    shown = " ".join(run("look", tmp_path / "a.csv", "--label-column", "kind").stdout.split())
+    assert "1 samples are copies of others; 1 times with another label" in shown
+    assert "from column 'kind'; 2 to 30 samples each" in shown
+    assert "Next: ddlearn fit" in shown
+    assert "images of 8 x 8" in run("look", "digits").stdout
+
+
+def test_names_of_models(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run("fit", folder / "train.npz", *QUICK)
+    assert (tmp_path / "train.safetensors").exists()
+    assert commands._name_model("usps:train") == Path("usps.safetensors")
+    assert commands._name_model("parts/X-*.npy") == Path("model.safetensors")
+    for name in ("m.pkl", "m.joblib", "m.CSV"):
+        failure = run("fit", folder / "train.npz", "-o", name, code=2).stderr
+        assert "such as m.safetensors" in " ".join(failure.replace("│", " ").split())
+
+
+def test_model_and_data_swapped(folder):
+    model, data = folder / "model.safetensors", folder / "test.npz"
+    for command in (["evaluate", data, model], ["info", data], ["predict", folder, model]):
+        failure = " ".join(run(*command, code=2).stderr.replace("│", " ").split())
+        assert "give MODEL first and DATA second" in failure
+    assert "is a model, not data" in run("fit", model, code=1).stderr
+
+
 def test_predictions_go_to_stdout_or_a_file(folder, tmp_path, digits):
     printed = run("predict", folder / "model.safetensors", folder / "test.npz").stdout
     output = tmp_path / "p.csv"
@@ -570,6 +788,10 @@ def test_info_reads_the_header(folder):
     assert facts["settings"]["image_shape"] == [8, 8]
     shown = run("info", folder / "model.safetensors").stdout
     assert "components_ 40x64" in shown
+    assert "Checks" in shown
+    assert {check["name"] for check in facts["checks"]} == {
+        check.name for check in load(folder / "model.safetensors").summary().checks
+    }
 
 
 def test_datasets_tells_what_is_there(tmp_path, monkeypatch):
@@ -588,7 +810,15 @@ def test_datasets_tells_what_is_there(tmp_path, monkeypatch):
 
 def test_demo_shows_all_of_it():
     shown = run("demo").stdout
-    for word in ("Fitted", "label-free error", "95 % interval", "Confusion", "vote for", "Evidence", "██"):
+    for word in (
+        "Fitted",
+        "training samples, coded like new ones",
+        "95 % interval",
+        "Confusion",
+        "vote for",
+        "Evidence",
+        "██",
+    ):
         assert word in shown
 
 
@@ -948,12 +1178,12 @@ def test_what_a_cluster_cannot_do_is_told_in_a_line(folder, parts, cluster, tmp_
     failure = run("fit", folder / "train.npz", *options, "--dictionary-update", "ksvd", code=1)
     assert "dictionary_update='ksvd' needs all samples in one place" in failure.stderr
     failure = run("fit", parts / "X-*.npy", *options, code=1)
-    assert "has no labels: give --labels" in failure.stderr
+    assert "a file by --labels FILE" in failure.stderr
     for number in range(2):
         np.save(tmp_path / f"X-{number}.npy", np.eye(4))
         np.save(tmp_path / f"y-{number}.npy", np.array(["a", "b", "a", "" if number else "b"]))
     failure = run("fit", tmp_path / "X-*.npy", "--labels", tmp_path / "y-*.npy", *options, code=1)
-    assert "row 7: there is no label (and 0 more rows have none)" in failure.stderr
+    assert "row 7: there is no label. Write a word" in failure.stderr
     np.save(tmp_path / "y-0.npy", np.array(["a", "b", "a"]))
     failure = run("fit", tmp_path / "X-*.npy", "--labels", tmp_path / "y-*.npy", *options, code=1)
     assert "y-0.npy has 3 labels, but" in failure.stderr
@@ -965,7 +1195,6 @@ def test_what_a_cluster_cannot_do_is_told_in_a_line(folder, parts, cluster, tmp_
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["fit", "train.npz"], 2, "--output"),
         (["fit", "train.npz", "-o", "m", "--n-components", "many"], 2, "--n-components"),
         (["fit", "train.npz", "-o", "m", "--set", "max_iter=3"], 2, "write NAME.OPTION=VALUE"),
         (["fit", "train.npz", "-o", "m", "--set", "inference.n"], 2, "write NAME.OPTION=VALUE"),
@@ -983,17 +1212,17 @@ def test_what_a_cluster_cannot_do_is_told_in_a_line(folder, parts, cluster, tmp_
         (["fit", "test.npz", "-o", "m", "--n-views", "2"], 1, "set image_shape=(height, width)"),
         (["fitt"], 2, "fit"),
         (["explain", "model.safetensors", "test.npz", "--row", "300"], 2, "has 300 samples, 0 to 299"),
-        (["fit", "train.npz", "-o", "m", "--loss", "hinge"], 1, "'hinge' is not a known loss"),
+        (["fit", "train.npz", "-o", "m", "--loss", "hinge"], 2, "'hinge' is not one of 'square'"),
         (["fit", "nothing.npz", "-o", "m"], 1, "nothing.npz: there is no such file"),
-        (["fit", "model.safetensors", "-o", "m"], 1, "files ending in '.safetensors' are unknown"),
-        (["predict", "train.npz", "test.npz"], 1, "train.npz"),
+        (["fit", "model.safetensors", "-o", "m"], 1, "is a model, not data: give MODEL first"),
+        (["predict", "train.npz", "test.npz"], 2, "train.npz is data, not a model"),
         (["predict", "nothing", "test.npz"], 1, "nothing: No such file or directory."),
         (["fit", "train.npz", "-o", "m", "--dictionary-update", "svd"], 1, "svd"),
         (["predict", "model.safetensors", "narrow.npy"], 1, "X has 3 features, but DDLClassifier is expecting 64"),
-        (["info", "train.npz"], 1, "is not a ddlearn file"),
+        (["info", "train.npz"], 2, "train.npz is data, not a model"),
         (["predict", "model.safetensors", "digits:test"], 1, "no such part of this data set"),
         (["report", "nothing"], 1, "nothing: No such file or directory."),
-        (["report", "train.npz"], 1, "is not a ddlearn file"),
+        (["report", "train.npz"], 2, "train.npz is data, not a model"),
         (["report", "model.safetensors", "narrow.npy"], 1, "X has 3 features, but DDLClassifier is expecting 64"),
         (["report", "model.safetensors", "nothing.npz"], 1, "nothing.npz: there is no such file"),
         (["report", "nothing", "-o", "nowhere/r.html"], 2, "the folder nowhere of r.html does not exist"),
@@ -1015,7 +1244,8 @@ def test_mistakes_are_told_in_a_line_and_by_the_exit_code(folder, monkeypatch, a
 
 
 def test_debug_shows_the_traceback(folder):
-    result = CliRunner().invoke(app, ["info", str(folder / "train.npz"), "--debug"])
+    (folder / "broken.safetensors").write_bytes(b"nothing of a model")
+    result = CliRunner().invoke(app, ["info", str(folder / "broken.safetensors"), "--debug"])
     assert isinstance(result.exception, ValueError)
 
 
@@ -1301,3 +1531,28 @@ def test_file_names_that_are_not_text_are_printed_all_the_same(digits, tmp_path)
         pytest.skip("this file system has only names that are text")
     result = run("fit", tmp_path / "images", "-o", tmp_path / "new", "--strict", code=1)
     assert r"broken\udcff.png" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"summary": []},
+        {"summary": {"n_classes": []}},
+        {"summary": None},
+        {"parameters": []},
+        {"parameters": {"loss": {}}},
+        {"parameters": {"loss": {"type": "strategy"}}},
+        {"parameters": {"loss": [[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]}},
+        {"attributes": 3},
+        {"class": ["KSVD"]},
+        {"class": NASTY},
+    ],
+    ids=str,
+)
+def test_info_says_what_is_wrong_with_a_file(folder, tmp_path, changes):
+    content, arrays = read_container(folder / "model.safetensors", MODEL)
+    write_container(tmp_path / "model", MODEL, content | changes, arrays)
+    for options in ([], ["--json"]):
+        result = CliRunner().invoke(app, ["info", str(tmp_path / "model"), *options])
+        assert "bug in ddlearn" not in result.stderr
+        assert result.exit_code == (0 if "loss" in str(changes) and "[[" not in str(changes) else 1)

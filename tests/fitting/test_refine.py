@@ -13,8 +13,21 @@ from sklearn.metrics import log_loss
 
 from ddlearn import OMP, DDLClassifier, ElasticNet, Jitter, Logistic, Refiner, SquareLev
 from ddlearn.coding.encoder import Encoder
+from ddlearn.fitting.data import Order, TrainingSet
 from ddlearn.fitting.gradient import REFINEMENT_COSTS, Parameters, TaskGradient
-from ddlearn.fitting.refine import Moments, Refinement, StepSizes, _spread, anneal, descend, find_best, resolve_refiner
+from ddlearn.fitting.refine import (
+    Moments,
+    Refinement,
+    StepSizes,
+    _cut,
+    _find_stride,
+    _spread,
+    anneal,
+    descend,
+    draw_order,
+    find_best,
+    resolve_refiner,
+)
 from ddlearn.losses import compute_evidence, count_errors
 
 SIZES = StepSizes(dictionary=0.1, own_coef=0.02, linear_coef=0.05, intercept=0.3)
@@ -114,12 +127,12 @@ def assert_same_model(one, other):
         np.testing.assert_array_equal(here, there)
 
 
-def make_refinement(refiner, X, labels):
+def make_refinement(refiner, X, labels, part_rows=None, weights=None):
     cost = REFINEMENT_COSTS[refiner.cost or "softmax"](Logistic(), np.ones(labels.shape[1]), 1.0)
-    labels = labels.astype(np.int8)
     encoder = Encoder.of(np.empty((0, X.shape[1])), OMP(), 5)  # whose dictionary is that of the start
     options = {"is_multilabel": False, "fit_intercept": True, "jitter": None, "image_shape": None}
-    return Refinement(refiner, TaskGradient(encoder, cost, 1), X, labels, refiner.hold_out(labels), **options)
+    parts = TrainingSet.of_arrays(X, labels, part_rows, weights=weights).hold_out(refiner.hold_out).parts
+    return Refinement(refiner, TaskGradient(encoder, cost, 1), parts, **options)
 
 
 def draw_start(problem, spoilt=0.3):
@@ -246,11 +259,12 @@ def test_the_best_epoch_on_held_out_samples_is_kept():
         [getattr(record, name) for record in refined.history] for name in ("validation_cost", "validation_error")
     )
     assert costs[refined.best_epoch] == min(costs) < costs[-1]
-    held_out = refinement.held_out
-    assert len(refinement.training) + len(held_out) == 300
+    held_out = refiner.hold_out(problem.labels.astype(np.int8))
+    census = refinement.census
+    assert census.n_training + census.n_held_out == census.n_labelled == 300
+    assert census.n_held_out == len(held_out)
     assert 28 <= len(held_out) <= 32  # a tenth of each class
-    assert np.intersect1d(refinement.training, held_out).size == 0
-    scores = refinement.gradient.measure(refined.best, problem.X[held_out]).scores
+    scores = refinement.lesson.gradient.measure(refined.best, problem.X[held_out]).scores
     assert count_errors(problem.labels[held_out], scores, False) == (
         round(len(held_out) * errors[refined.best_epoch]),
         len(held_out),
@@ -282,10 +296,88 @@ def test_no_class_is_held_out_as_a_whole():
 
 def test_scales_come_from_samples_of_all_classes():
     # They came from the first rows once, which may be of one class.
-    sorted_classes = np.repeat(np.arange(4), 3000)
-    some = _spread(np.arange(12_000))
-    assert len(some) <= 5000
-    assert len(np.unique(sorted_classes[some])) == 4
+    class_index = np.repeat(np.arange(4), 3000)
+    labels = np.where(class_index[:, None] == np.arange(4), 1, -1)
+    stride = _find_stride(len(labels), 5000)
+    picked = []
+    for part_rows in (None, 700):  # however they are cut
+        refinement = make_refinement(Refiner(), np.arange(12_000.0)[:, None], labels, part_rows)
+        picked.append(np.concatenate(refinement.parts.collect(pick, stride)))
+    np.testing.assert_array_equal(*picked)
+    assert len(picked[0]) <= 5000
+    assert len(np.unique(class_index[picked[0]])) == 4
+
+
+def pick(part, stride):
+    return part.first_row + _spread(part, "n_labelled", stride)
+
+
+# -- parts -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sizes", [(7,), (7, 3, 12), (1,) * 9, (50, 0, 1)])
+def test_mini_batches_of_parts_have_the_sizes_of_those_of_all_samples(sizes):
+    for n_batches in (1, 4, 5, sum(sizes)):
+        starts = np.cumsum(sizes) - sizes
+        orders = [Order(np.arange(size) + start, int(start)) for size, start in zip(sizes, starts, strict=True)]
+        batches = [np.concatenate([_cut(order, at, n_batches) for order in orders]) for at in range(n_batches)]
+        expected = [len(batch) for batch in np.array_split(np.arange(sum(sizes)), n_batches)]
+        assert [len(batch) for batch in batches] == expected
+        np.testing.assert_array_equal(np.sort(np.concatenate(batches)), np.arange(sum(sizes)))
+        if len(sizes) == 1:
+            np.testing.assert_array_equal(np.concatenate(batches), np.arange(sum(sizes)))
+
+
+def list_drawn(refinement, epoch=1):
+    """Return the rows of all samples that an epoch uses."""
+    parts = refinement.parts.map(draw_order, 0, epoch, refinement.census)
+    return np.concatenate([part.first_row + part.order.rows for part in parts.gather()])
+
+
+@pytest.mark.parametrize("part_rows", [None, 70])
+def test_an_epoch_uses_samples_once_or_as_often_as_their_weights_say(part_rows):
+    problem = make_problem("planted", seed=0, n_samples=300)
+    refiner = Refiner(validation_fraction=0.1)
+    drawn = list_drawn(make_refinement(refiner, problem.X, problem.labels, part_rows))
+    assert len(np.unique(drawn)) == len(drawn)
+    refinement = make_refinement(refiner, problem.X, problem.labels, part_rows, weights=np.repeat([0.5, 2.0], 150))
+    drawn = list_drawn(refinement)
+    assert len(drawn) == refinement.census.n_training
+    shares = np.bincount(drawn, minlength=300) * refinement.census.weight / len(drawn)
+    is_used = np.isin(np.arange(300), np.unique(drawn))
+    assert abs(shares[:150].sum() - 0.5 * np.sum(~is_held_out(refinement)[:150])) < 3
+    assert is_used[150:].sum() == np.sum(~is_held_out(refinement)[150:])  # a weight above 1 is drawn at least once
+    assert not is_used[is_held_out(refinement)].any()
+
+
+def is_held_out(refinement):
+    return np.concatenate([part.held_out.any(axis=1) for part in refinement.parts.gather()])
+
+
+def test_of_each_class_as_many_are_held_out_however_samples_are_cut():
+    problem = make_problem("planted", seed=0, n_samples=300)
+    counts = []
+    for part_rows in (None, 40, 7):
+        refinement = make_refinement(Refiner(validation_fraction=0.1), problem.X, problem.labels, part_rows)
+        counts.append((problem.labels[is_held_out(refinement)] > 0).sum(axis=0))
+    np.testing.assert_array_equal(counts[1], counts[0])
+    np.testing.assert_array_equal(counts[2], counts[0])
+
+
+def test_the_sum_over_parts_is_the_gradient_of_the_mini_batch():
+    problem = make_problem("planted", seed=0, n_samples=200)
+    refinement = make_refinement(Refiner(1, batch_size=50), problem.X, problem.labels, part_rows=64)
+    start = refinement.begin(draw_start(problem), 0)
+    gradients, step = [], refinement._step
+    refinement._step = lambda model, gradient, *rest: (gradients.append(gradient.copy()), step(model, gradient, *rest))[
+        1
+    ]
+    refinement.run_epoch(start)
+    parts = refinement.parts.map(draw_order, 0, 1, refinement.census).gather()
+    rows = np.concatenate([part.first_row + _cut(part.order, 0, 4) for part in parts])
+    expected, _ = refinement.lesson.gradient.differentiate(start.model, problem.X[rows], problem.labels[rows])
+    for found, known in zip(gradients[0], expected, strict=True):
+        np.testing.assert_allclose(found, known, rtol=0, atol=1e-12)
 
 
 def test_steps_that_are_too_long_are_an_error_and_no_model(digits):
@@ -400,13 +492,6 @@ def test_float32_stays_float32_and_is_as_good(digits):
     single = quick(**jittered(3)).fit(X.astype(np.float32), y)
     assert single.components_.dtype == single.coef_.dtype == single.intercept_.dtype == np.float32
     assert single.score(X_test.astype(np.float32), y_test) > double.score(X_test, y_test) - 0.02
-
-
-def test_dask_arrays_are_refused(digits):
-    da = pytest.importorskip("dask.array")
-    X, y, _, _ = digits
-    with pytest.raises(ValueError, match=r"refine=2 needs all samples in one place, .* use refine='classifiers'"):
-        quick(refine=2).fit(da.from_array(X), da.from_array(y))
 
 
 # Of the logistic loss 1 is the class cost that softmax has itself; 40 held-out samples estimate it with some error.

@@ -16,9 +16,10 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from conftest import make_pursuit, normalise
+from conftest import make_pursuit, make_refiner, normalise
 from modes import NOTHING, REFUSED, draw_samples, is_same, list_cases
 from scipy.sparse import csr_array
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 from ddlearn import (
@@ -27,6 +28,8 @@ from ddlearn import (
     ClassifierTrainer,
     CodeClassifier,
     ConjugateScales,
+    DDLClassifier,
+    ElasticNet,
     LostClusterError,
     Robustness,
     Standard,
@@ -56,6 +59,13 @@ def start_cluster(**options):
 @pytest.fixture(scope="module")
 def client():
     with start_cluster() as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def near_client():
+    """Workers in threads, which cost less; what is sent to them is packed as for processes."""
+    with start_cluster(processes=False, protocol="tcp") as client:
         yield client
 
 
@@ -155,6 +165,55 @@ def test_float32_stays_float32_and_text_stays_text(client, digits):
     assert model.components_.dtype == np.float32
     assert model.classes_.tolist() == [f"digit {label}" for label in range(10)]
     assert model.score(*on_dask(X.astype(np.float32), names)) > 0.8
+
+
+def look_at_arrays(pair, value):
+    return [array.flags.aligned for array in (*pair, *value[1:])], value[1:]
+
+
+def test_arrays_arrive_aligned_wherever_they_go(near_client, digits):
+    # At odd addresses BLAS takes another routine, and a fit in float32 was another model each time.
+    X, y = digits
+    parts = pair_chunks(*on_dask(X.astype(np.float32), y)).map(shift_addresses)
+    for n_bytes in range(1, 8):
+        value = "x" * n_bytes, np.ones((3, 5), np.float32), np.ones(7)
+        for are_aligned, back in parts.collect(look_at_arrays, value):
+            assert all(are_aligned)
+            assert all(array.flags.aligned for array in back)
+    parts.release()
+
+
+def shift_addresses(pair):
+    return tuple(np.require(array, requirements="A") for array in pair)
+
+
+@pytest.mark.parametrize("is_scaled", [True, False])
+def test_float32_is_bitwise_that_of_memory_and_of_another_run(near_client, digits, is_scaled, monkeypatch):
+    monkeypatch.setattr("ddlearn.fitting.data.PART_ROWS", PART_ROWS)
+    X, y = digits[0].astype(np.float32), digits[1]
+    model = make_model(scale="auto" if is_scaled else None)
+    here = model.fit(X, y).components_
+    for _ in range(2):
+        np.testing.assert_array_equal(model.fit(*on_dask(X, y)).components_, here)
+
+
+@pytest.mark.nightly
+def test_float32_fits_on_processes_are_one_model_also_after_losses(digits, tmp_path):
+    X, y = load_digits(return_X_y=True)
+    data, path = on_dask(X.astype(np.float32), y), tmp_path / "fit"
+    with start_cluster() as client:
+        expected = make_model(max_iter=4).fit(*data)
+        for _ in range(4):
+            assert_same_model(make_model(max_iter=4).fit(*data), expected)
+        model = make_model(max_iter=4).set_callbacks(Checkpoint(path), Disaster(2, lambda: kill_a_worker(client)))
+        assert_same_model(model.fit(*data), expected)
+    with start_cluster(n_workers=3):
+        interrupted = make_model(max_iter=4).set_callbacks(Checkpoint(path), Disaster(1, interrupt))
+        with pytest.raises(KeyboardInterrupt):
+            interrupted.fit(*data)
+    with start_cluster(n_workers=1):
+        resumed = make_model(max_iter=4).set_callbacks(Checkpoint(path, resume=True))
+        assert_same_model(resumed.fit(*data), expected)
 
 
 def test_several_labels_a_sample(client, digits):
@@ -270,9 +329,9 @@ def test_nothing_is_left_on_the_workers(client, digits):
 def test_nothing_is_left_on_the_workers_when_a_fit_cannot_begin(client, digits):
     X, y = digits
     broken = X.copy()
-    broken[600, 3] = np.nan
+    broken[300, 3] = np.nan  # in the middle chunk
     before = list_keys(client)
-    with pytest.raises(ValueError, match="X contains NaN in row 600, feature 3: a Dask array must be complete"):
+    with pytest.raises(ValueError, match="X contains NaN in row 300, feature 3: a Dask array must be complete"):
         make_model(robustness=Robustness(missing="mask")).fit(*on_dask(broken, y))
     wait_until_only(client, before)
 
@@ -557,10 +616,10 @@ def test_bad_data_are_named_and_the_model_is_as_before(client, digits):
 
 
 class Disaster:
-    """A callback that does something once, after some iteration."""
+    """A callback that does something once, after some iteration or epoch."""
 
-    def __init__(self, iteration, strike):
-        self.iteration, self.strike = iteration, strike
+    def __init__(self, iteration, strike, task="iteration"):
+        self.iteration, self.strike, self.task = iteration, strike, task
 
     def setup(self, estimator, context):
         pass
@@ -569,11 +628,20 @@ class Disaster:
         pass
 
     def on_fit_task_end(self, estimator, context):
-        if context.task_name == "iteration" and context.task_id == self.iteration:
+        if context.task_name == self.task and context.task_id == self.iteration:
             self.strike()
 
     def teardown(self, estimator, context):
         pass
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+def kill_a_worker(client, n_workers=1):
+    for process in list(client.run(os.getpid).values())[:n_workers]:
+        os.kill(process, signal.SIGKILL)
 
 
 def test_a_killed_worker_does_not_change_the_model(digits):
@@ -582,23 +650,105 @@ def test_a_killed_worker_does_not_change_the_model(digits):
         expected = make_model(max_iter=3).fit(*data)
         victims = client.run(os.getpid)
 
-        def kill_a_worker():
-            address, process = next(iter(victims.items()))
-            assert any("_scale_part" in str(key) for key in client.has_what()[address])  # parts, which will be lost
-            os.kill(process, signal.SIGKILL)
+        def strike():
+            address = next(iter(victims))
+            assert any("scale_part" in str(key) for key in client.has_what()[address])  # parts, which will be lost
+            kill_a_worker(client)
 
-        model = make_model(max_iter=3).set_callbacks(Disaster(1, kill_a_worker)).fit(*data)
+        model = make_model(max_iter=3).set_callbacks(Disaster(1, strike)).fit(*data)
         assert set(client.run(os.getpid).values()) != set(victims.values())  # somebody did die
     assert_same_model(model, expected)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("fault", ["while coding", "while training", "while refining", "two at once", "one more"])
+def test_whatever_happens_to_workers_the_model_is_the_same(digits, fault, monkeypatch):
+    data, model = on_dask(*digits), make_model(max_iter=3, refine=make_refiner(2, validation_fraction=0.1))
+    with start_cluster(n_workers=3) as client:
+        expected = clone(model).fit(*data)
+        steps = {"while coding": "code_discriminatively", "while refining": "differentiate_part"}
+        run, struck = ClusterSession.run, []
+
+        def run_and_strike(session, graph, keys):
+            futures = run(session, graph, keys)
+            name = steps.get(fault, "sum_quadratic" if fault == "while training" else "code_discriminatively")
+            if graph.name.startswith(name) and not struck:
+                struck.append(graph.name)
+                if fault == "one more":
+                    client.cluster.scale(4)
+                else:
+                    kill_a_worker(client, 2 if fault == "two at once" else 1)
+            return futures
+
+        monkeypatch.setattr(ClusterSession, "run", run_and_strike)
+        assert_same_model(clone(model).fit(*data), expected)
+        assert struck
+
+
+def test_without_workers_a_fit_says_so_and_gives_up_with_its_checkpoint(near_client, digits, tmp_path):
+    import dask
+
+    data, path = on_dask(*digits), tmp_path / "fit"
+    expected = make_model(max_iter=2).fit(*data)
+    patience = {"ddlearn.warn-after": "0.05s", "ddlearn.give-up-after": "0.2s"}
+    with start_cluster(n_workers=1, processes=False) as client, dask.config.set(patience):
+
+        def close_the_worker():
+            client.cluster.sync(client.cluster.workers[0].close)
+
+        model = make_model(max_iter=2).set_callbacks(Checkpoint(path), Disaster(0, close_the_worker))
+        with (
+            pytest.warns(UserWarning, match="No worker of the Dask cluster answers"),
+            pytest.raises(LostClusterError, match=r"No worker .* has answered for .* ddlearn\.give-up-after"),
+        ):
+            model.fit(*data)
+        assert not hasattr(model, "components_")
+    with near_client.as_current():
+        resumed = make_model(max_iter=2).set_callbacks(Checkpoint(path, resume=True)).fit(*data)
+        assert_same_model(resumed, expected)
+
+
+@pytest.mark.nightly
+def test_a_worker_that_freezes_is_named_and_others_take_over(digits):
+    import dask
+
+    data = on_dask(*digits)
+    settings = {"ddlearn.warn-after": "2s", "distributed.scheduler.worker-ttl": "8s"}
+    with dask.config.set(settings), start_cluster() as client:
+        expected = make_model(max_iter=2).fit(*data)
+        address, process = next(iter(client.run(os.getpid).items()))
+        model = make_model(max_iter=2).set_callbacks(Disaster(0, lambda: os.kill(process, signal.SIGSTOP)))
+        with pytest.warns(UserWarning, match=f"The Dask worker {address} does not answer"):
+            assert_same_model(model.fit(*data), expected)
+        os.kill(process, signal.SIGKILL)
+
+
+@pytest.mark.nightly
+def test_a_client_that_goes_away_leaves_nothing_behind(client, digits):
+    before = list_keys(client)
+    data = on_dask(*digits)
+    with distributed.Client(client.scheduler.address, set_as_default=False) as other, other.as_current():
+        model = make_model(max_iter=3).set_callbacks(Disaster(1, other.close))
+        with pytest.raises(LostClusterError):
+            model.fit(*data)
+    assert not hasattr(model, "components_")
+    wait_until_only(client, before)
+
+
+def test_classes_that_are_absent_from_some_chunks(near_client, digits):
+    X, y = digits
+    order = np.argsort(y, kind="stable")
+    X, y = X[order], y[order]  # each chunk has some of the classes
+    refined = {"refine": make_refiner(1, validation_fraction=0.1)}
+    here, there = make_model(**refined).fit(X, y), make_model(**refined).fit(*on_dask(X, y))
+    assert there.classes_.tolist() == list(range(10))
+    np.testing.assert_allclose(there.class_prior_, here.class_prior_)
+    assert abs(there.score(X, y) - here.score(X, y)) < 0.05
 
 
 def test_a_fit_on_dask_goes_on_from_its_checkpoint(client, digits, tmp_path):
     data, path = on_dask(*digits), tmp_path / "fit"
     expected = make_model(max_iter=3).fit(*data)
-
-    def interrupt():
-        raise KeyboardInterrupt
-
     model = make_model(max_iter=3).set_callbacks(Checkpoint(path), Disaster(1, interrupt))
     with pytest.raises(KeyboardInterrupt):
         model.fit(*data)
@@ -609,6 +759,87 @@ def test_a_fit_on_dask_goes_on_from_its_checkpoint(client, digits, tmp_path):
         resumed.fit(other, data[1])
     with pytest.raises(ValueError, match=r"X was .* in 3 parts .* and is .* in . parts"):
         resumed.fit(*on_dask(*digits, chunk=512))
+
+
+# -- refinement --------------------------------------------------------------------------------------------------------
+
+REFINED = [
+    {"refine": make_refiner(2, validation_fraction=0.1, averaging=0.5)},
+    {"refine": make_refiner(1, jitter="affine"), "image_shape": (8, 8)},
+    {"refine": make_refiner(1), "class_weight": {3: 2.0}, "unlabeled": 5},
+]
+
+
+@pytest.mark.parametrize("changes", REFINED, ids=["held out", "jitter", "weights"])
+def test_a_refined_model_is_bitwise_that_of_memory_for_the_same_parts(near_client, digits, changes, monkeypatch):
+    monkeypatch.setattr("ddlearn.fitting.data.PART_ROWS", PART_ROWS)
+    here, there = make_model(**changes).fit(*digits), make_model(**changes).fit(*on_dask(*digits))
+    assert_same_model(there, here)
+    for mine, theirs in zip(there.refinement_, here.refinement_, strict=True):
+        np.testing.assert_array_equal(mine[:-1], theirs[:-1])  # without the time
+    assert there.median_noise_variance_ == here.median_noise_variance_
+
+
+def test_a_refined_elastic_net_is_that_of_memory_to_1e_8(near_client, digits, monkeypatch):
+    # In memory, an epoch starts from the codes of the one before; on workers it does not. The minima are the same.
+    monkeypatch.setattr("ddlearn.fitting.data.PART_ROWS", PART_ROWS)
+    changes = {"refine": make_refiner(2), "sparse_coder": ElasticNet(0.1, tol=1e-14), "n_nonzero_coefs": 30}
+    here, there = make_model(**changes).fit(*digits), make_model(**changes).fit(*on_dask(*digits))
+    assert_same_model(there, here, rtol=1e-8, atol=1e-8)
+
+
+def test_a_refinement_on_dask_goes_on_from_its_checkpoint(near_client, digits, tmp_path):
+    data, path = on_dask(*digits), tmp_path / "fit"
+    model = make_model(refine=make_refiner(2))
+    expected = clone(model).fit(*data)
+    with pytest.raises(KeyboardInterrupt):
+        clone(model).set_callbacks(Checkpoint(path), Disaster(2, interrupt, "epoch")).fit(*data)
+    assert_same_model(clone(model).set_callbacks(Checkpoint(path, resume=True)).fit(*data), expected)
+
+
+def test_the_default_model_fits_a_dask_array_with_the_settings_that_memory_finds(near_client):
+    X, y = draw_samples()
+    here = DDLClassifier(random_state=0).fit(X, y)
+    there = DDLClassifier(random_state=0).fit(da.from_array(X, chunks=(50, -1)), da.from_array(y, chunks=50))
+    assert [record[:-1] for record in there.search_] == [record[:-1] for record in here.search_]  # without times
+    assert len(there.refinement_) == len(here.refinement_)
+    assert abs(there.score(X, y) - here.score(X, y)) < 0.05
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+def count_spilled(dask_worker):
+    return len(dask_worker.data.slow)
+
+
+def count_managed(dask_scheduler):
+    return sum(worker.nbytes for worker in dask_scheduler.workers.values())
+
+
+def test_samples_are_in_memory_once(digits):
+    import dask
+
+    X, y = np.tile(digits[0], 4), digits[1]
+    # What there is: samples, labels of ten classes, and for each sample five coefficients with their atoms, a variance
+    # and a misfit.  Until the end of an iteration, there are also those of the one before.
+    truth = X.nbytes + len(X) * (10 + 5 * 12 + 16)
+    memory = {f"distributed.worker.memory.{name}": False for name in ("spill", "pause", "terminate")}
+    options = {"n_workers": 1, "processes": False, "memory_limit": int(1.5 * truth)}
+    with dask.config.set(memory | {"distributed.worker.memory.target": 0.99}), start_cluster(**options) as client:
+        seen = []
+
+        def look():
+            seen.append(client.run_on_scheduler(count_managed))
+            seen.extend(client.run(count_spilled).values())
+
+        make_model(max_iter=2).set_callbacks(Disaster(1, look)).fit(*on_dask(X, y))
+        managed, n_spilled = seen
+        assert truth / 2 < managed < 1.5 * truth
+        assert n_spilled == 0
+
+
+# -- the scheduler -----------------------------------------------------------------------------------------------------
 
 
 def run_command(*arguments):
@@ -648,13 +879,6 @@ def test_the_defaults_fit_a_dask_array(client, digits):
     model = make_pursuit(max_iter=2, random_state=0).fit(*on_dask(X, y, chunk=100))
     assert model.score(X, y) > 0.9
     assert not hasattr(model, "codes_")
-
-
-@pytest.fixture(scope="module")
-def near_client():
-    """Workers in threads, which cost less; what is sent to them is packed as for processes."""
-    with start_cluster(processes=False, protocol="tcp") as client:
-        yield client
 
 
 @pytest.fixture(scope="module")

@@ -23,12 +23,17 @@ _IGNORE_INTERRUPTS = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN
 Address = Annotated[
     str | None,
     typer.Option(
-        "--dask", metavar="ADDRESS", help="Fit on the Dask cluster with this scheduler, such as tcp://10.0.0.1:8786."
+        "--dask",
+        metavar="ADDRESS",
+        hidden=True,
+        help="Fit on the Dask cluster with this scheduler, such as tcp://10.0.0.1:8786.",
     ),
 ]
 Workers = Annotated[
     int | None,
-    typer.Option(metavar="NUMBER", min=1, help="Fit on a Dask cluster with this number of processes, started here."),
+    typer.Option(
+        metavar="NUMBER", hidden=True, min=1, help="Fit on a Dask cluster with this number of processes, started here."
+    ),
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable
@@ -14,23 +15,36 @@ import typer
 
 from . import tables
 from .cluster import Address, Workers, count_workers, open_client
+from .look import check_guess, list_odd_columns, look_at
 from .model import (
     Jobs,
     Model,
     explain_sample,
+    find_row,
     fit_model,
     load_model,
     make_model,
     match_labels,
-    measure_model,
+    measure_trials,
     predict_best,
     read_for_model,
+    refuse_data,
     summarize_fit,
 )
-from .options import OWN_DEFAULTS, merge_settings, read_parameters
+from .options import FLAG, OWN_DEFAULTS, merge_settings, read_parameters
 from .running import command
 from .source import SOURCE_OPTIONS, Source, read_source, refuse_parts, require_labels
 from .terminal import Terminal, clean, escape
+from .trials import (
+    Folds,
+    TestSize,
+    choose_contenders,
+    compare_models,
+    draw_results,
+    run_trials,
+    split_samples,
+    take_rows,
+)
 
 if TYPE_CHECKING:
     from ..estimators.classifier import DDLClassifier
@@ -38,6 +52,7 @@ if TYPE_CHECKING:
 
 _LARGE_PAGE = 10e6  # bytes above which a page is slow to send and to open
 _BYTES_AS_TEXT = 16 / 3  # of a float32 value in a page
+_OTHER_FORMATS = {".pkl", ".pickle", ".joblib", ".onnx", ".pt", ".h5", ".npz", ".npy", ".csv", ".json", ".html"}
 _PREDICTION_COLUMNS = ("sample", "prediction", "probability")
 
 
@@ -45,35 +60,50 @@ _PREDICTION_COLUMNS = ("sample", "prediction", "probability")
 def fit(
     terminal: Terminal,
     source: Source,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="MODEL", help="The model file to write.")],
     settings: dict[str, Any],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="MODEL", help="The file to write; by default DATA's name.safetensors."),
+    ] = None,
+    preset: Annotated[
+        Literal["paper", "fast", "accurate"] | None,
+        typer.Option(metavar="NAME", help="Good options in one word: paper, fast or accurate."),
+    ] = None,
+    test_size: TestSize = None,
+    cv: Folds = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", hidden=True, help="TOML or JSON with model options; the command line overrides it."
+        ),
+    ] = None,
     nested: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="NAME.OPTION=VALUE",
+            hidden=True,
             help="An option of a part of the model, such as inference.n_candidates=3; can be repeated.",
         ),
     ] = None,
-    preset: Annotated[
-        Literal["paper", "fast", "accurate"] | None,
-        typer.Option(help="A set of model options; a configuration file and the command line override it."),
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="TOML or JSON with model options; the command line overrides it."),
-    ] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="Save the state of the fit in this file.")
+        Path | None, typer.Option(metavar="PATH", hidden=True, help="Save the state of the fit in this file.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint, if there is one.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", metavar=FLAG, hidden=True, help="Continue from the checkpoint, if there is one.")
+    ] = False,
     dask: Address = None,
     workers: Workers = None,
 ) -> None:
-    """Learn a dictionary and classifiers from labelled samples."""
+    """Learn a dictionary and classifiers from labelled samples.
+
+    With --test-size, also evaluate the model on samples held out, and write a report of them beside the model.
+    """
     settings = merge_settings(config, settings, nested or ())
     if resume and checkpoint is None:
         raise typer.BadParameter("--resume needs --checkpoint PATH.")
+    output = output or _name_model(source.data)
+    _check_model_name(output)
     _check_output(output, source, config, checkpoint)
     if checkpoint is not None:
         _check_output(checkpoint, source, config)
@@ -81,13 +111,39 @@ def fit(
     with open_client(terminal, dask, n_workers) as n_threads:
         samples = read_source(terminal, source, n_chunks=n_threads)
         require_labels(samples, source.data)
+        check_guess(samples, source.data)
+        for note in list_odd_columns(samples):
+            terminal.note(note)
+        splits = split_samples(samples, test_size, cv, settings) if test_size is not None or cv is not None else []
+        errors, learned = None, samples
+        if cv is not None:
+
+            def fit_fold(X: Any, labels: Any) -> DDLClassifier:
+                return make_model(settings, samples, preset).fit(X, labels)
+
+            trials = run_trials(terminal, samples, splits, fit_fold, "cross-validation")
+            errors = measure_trials(terminal, (trial[:3] for trial in trials))
+        elif splits:
+            learned = take_rows(samples, splits[0].learned)
         model = make_model(settings, samples, preset)
-        seconds = fit_model(terminal, model, samples, checkpoint, resume)
+        seconds = fit_model(terminal, model, learned, checkpoint, resume)
     from ..files.models import save
 
     save(model, output)
     facts = summarize_fit(source.data, model, settings, seconds) | {"preset": preset, "file": output}
+    where = f"of {source.data}, in {cv} folds,"
+    if test_size is not None:
+        where, held_out = f"held out of {source.data}", take_rows(samples, splits[0].held_out)
+        errors = measure_trials(terminal, [(model, held_out.X, held_out.labels)])
+    if errors is not None:
+        facts |= {"error": errors["error"], "error_source": f"of {errors['n_samples']:,} samples {where}".strip(",")}
+        facts["evaluate"] = errors
     terminal.report(tables.make_fit_table(facts, output.stat().st_size))
+    if errors is not None:
+        terminal.show("", *tables.make_error_tables(where, errors))
+    if test_size is not None:
+        page = output.with_suffix(".html")
+        facts["report"] = _write_page(terminal, model, held_out, page, output.stem, where)
     terminal.answer(facts)
 
 
@@ -130,8 +186,10 @@ def evaluate(terminal: Terminal, model: Model, source: Source, jobs: Jobs = -1) 
     """Measure the error on labelled samples, in total and by class."""
     fitted = load_model(model, jobs)
     samples = read_for_model(terminal, fitted, source)
-    facts = measure_model(terminal, fitted, samples.X, require_labels(samples, source.data))
-    terminal.show(*tables.make_error_tables(source.data, facts))
+    labels = require_labels(samples, source.data)
+    _warn_of_training_data(terminal, fitted, samples, source.data)
+    facts = measure_trials(terminal, [(fitted, samples.X, labels)])
+    terminal.show(*tables.make_error_tables(f"of {source.data}", facts))
     terminal.answer({"model": model, "data": source.data} | facts)
 
 
@@ -140,23 +198,67 @@ def explain(
     terminal: Terminal,
     model: Model,
     source: Source,
-    row: Annotated[int, typer.Option(metavar="NUMBER", help="The sample, counted from 0.", min=0)],
-    picture: Annotated[bool, typer.Option("--picture", help="Draw images in block characters.")] = False,
+    row: Annotated[
+        str | None, typer.Option(metavar="ROW", help="The sample: its number, counted from 0, or its file name.")
+    ] = None,
+    picture: Annotated[bool, typer.Option("--picture", metavar=FLAG, help="Draw images in block characters.")] = False,
     jobs: Jobs = -1,
 ) -> None:
     """Explain the class of a sample by its atoms and the evidence for each class."""
     refuse_parts(source, "explain")
     fitted = load_model(model, jobs)
     samples = read_for_model(terminal, fitted, source)
-    if row >= len(samples.X):
-        raise typer.BadParameter(f"--row {row}: {source.data} has {len(samples.X)} samples, 0 to {len(samples.X) - 1}.")
+    place = find_row(samples, row, source.data)
     shape = samples.image_shape or fitted.image_shape
     if picture and shape is None:
         raise ValueError(f"--picture needs images, and the samples of {source.data} are not known to be images.")
-    facts = explain_sample(fitted, samples, row)
+    facts = explain_sample(fitted, samples, place)
     terminal.show(*tables.make_reason_tables(facts))
     if picture:
-        terminal.show("", tables.draw_reasons(terminal.out, fitted, samples.X[row], facts, shape))
+        terminal.show("", tables.draw_reasons(terminal.out, fitted, samples.X[place], facts, shape))
+    terminal.answer(facts)
+
+
+@command
+def compare(
+    terminal: Terminal,
+    source: Source,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="MODEL", help="Compare only this model, by its name; can be repeated.")
+    ] = None,
+    test_size: TestSize = None,
+    cv: Folds = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="A figure to write: .png, .svg or .pdf.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the splits and the models.")] = OWN_DEFAULTS["random_state"],
+    jobs: Jobs = -1,
+) -> None:
+    """Compare our presets with other classifiers on the same splits, by default five folds."""
+    if output is not None:
+        _check_output(output, source)
+    refuse_parts(source, "compare")
+    settings = {"random_state": seed, "n_jobs": jobs}
+    samples = read_source(terminal, source)
+    require_labels(samples, source.data)
+    check_guess(samples, source.data)
+    splits = split_samples(samples, test_size, 5 if cv is None and test_size is None else cv, settings)
+    results = compare_models(terminal, samples, splits, choose_contenders(samples, settings, only or ()))
+    terminal.show(tables.make_comparison_table(results))
+    if output is not None:
+        draw_results(results, source.data, output)
+        terminal.report(f"{escape(str(output))}: errors and their intervals")
+    terminal.answer({"data": source.data, "results": [one._asdict() for one in results]})
+
+
+@command
+def look(terminal: Terminal, source: Source) -> None:
+    """Tell what is in DATA before a fit, and the command to run next."""
+    refuse_parts(source, "look")
+    samples = read_source(terminal, source)
+    check_guess(samples, source.data)
+    facts = look_at(source, samples)
+    terminal.show(*tables.make_look_tables(facts, list_odd_columns(samples)))
     terminal.answer(facts)
 
 
@@ -183,14 +285,17 @@ def report(
     samples = None if source is None else read_for_model(terminal, fitted, source)
     if samples is not None and samples.labels is not None:
         match_labels(terminal, fitted, require_labels(samples, name))
+        _warn_of_training_data(terminal, fitted, samples, name)
     terminal.answer({"model": model} | _write_page(terminal, fitted, samples, output, title or model.stem, name))
 
 
 @command
 def info(terminal: Terminal, model: Model) -> None:
-    """Show the content of a model file."""
-    from ..files.models import read_model_file
+    """Show the content of a model file, how wrong the model is, and what to do about it."""
+    from ..files.format import ModelFileError
+    from ..files.models import load, read_model_file
 
+    refuse_data(model)
     content, arrays = read_model_file(model)
     defaults = {name: parameter.default for name, parameter in read_parameters().items()}
     stored = content["parameters"]
@@ -200,6 +305,15 @@ def info(terminal: Terminal, model: Model) -> None:
     rows = {name: _to_cell(value) for name, value in facts.items()}
     rows["arrays"] = ", ".join(f"{name} {'x'.join(map(str, array.shape))}" for name, array in sorted(arrays.items()))
     terminal.show(tables.make_facts_table(None, rows))
+    try:
+        summary = load(model).summary() if content["class"] == "DDLClassifier" else None
+    except ModelFileError as error:  # it needs an object of the user
+        terminal.note(str(error))
+        summary = None
+    if summary is not None:
+        terminal.show("", escape(str(summary)))
+        facts |= {"error": summary.error, "error_source": summary.error_source}
+        facts["checks"] = [check._asdict() for check in summary.checks]
     terminal.answer(facts)
 
 
@@ -219,16 +333,16 @@ def demo(
     X, X_test, y, y_test = train_test_split(
         samples.X, samples.labels, train_size=1000, stratify=samples.labels, random_state=0
     )
-    # Short codes are easy to read, and the explorer of the report has pursuits only.
+    # Short codes are easy to read.
     of_demo = {"sparse_coder": "ormp", "n_nonzero_coefs": 3, "refine": "classifiers", "random_state": 1}
     settings = OWN_DEFAULTS | of_demo
     model = make_model(settings, samples)
     seconds = fit_model(terminal, model, samples._replace(X=X, labels=y))
     fit_facts = summarize_fit("1000 digits of scikit-learn", model, settings, seconds)
-    errors = measure_model(terminal, model, X_test, y_test)
+    errors = measure_trials(terminal, [(model, X_test, y_test)])
     test = samples._replace(X=X_test, labels=y_test)
     reasons = explain_sample(model, test, 0)
-    terminal.show(tables.make_fit_table(fit_facts), "", *tables.make_error_tables("the other digits", errors), "")
+    terminal.show(tables.make_fit_table(fit_facts), "", *tables.make_error_tables("of the other digits", errors), "")
     terminal.show(
         *tables.make_reason_tables(reasons), "", tables.draw_reasons(terminal.out, model, X_test[0], reasons, (8, 8))
     )
@@ -236,7 +350,7 @@ def demo(
     facts = {"fit": fit_facts, "evaluate": errors, "explain": reasons}
     if output is not None:
         facts["report"] = _write_page(terminal, model, test, output, "Handwritten digits", "digits of scikit-learn")
-    terminal.show("Now with your data: [bold]ddlearn fit DATA -o model.safetensors[/]")
+    terminal.show("Now with your data: [bold]ddlearn look DATA[/], then [bold]ddlearn fit DATA --test-size 0.2[/]")
     terminal.answer(facts)
 
 
@@ -270,18 +384,46 @@ def _check_output(output: Path, source: Source | None, *others: Path | None) -> 
         raise typer.BadParameter(f"{output} is also read by this command, and would be replaced: give another name.")
 
 
+def _name_model(data: str) -> Path:
+    """Return the default name of a model: that of the data, in this folder."""
+    name = Path(data).stem if Path(data).exists() else data.partition(":")[0]
+    is_plain = re.fullmatch(r"[\w.-]+", name)  # not a pattern of files
+    return Path(f"{name if is_plain else 'model'}.safetensors")
+
+
+def _check_model_name(output: Path) -> None:
+    """Fail before the fit if a name promises another format."""
+    if output.suffix.lower() in _OTHER_FORMATS:
+        raise typer.BadParameter(
+            f"model files are safetensors, not {output.suffix}: give a name such as "
+            f"{output.with_suffix('.safetensors').name}."
+        )
+
+
+def _warn_of_training_data(terminal: Terminal, model: DDLClassifier, samples: Samples, name: str) -> None:
+    import numpy as np
+
+    from ..estimators.summary import is_training_data
+
+    if isinstance(samples.X, np.ndarray) and is_training_data(model, samples.X):
+        terminal.note(
+            f"Warning: the model was fitted to {name}, so that this error says little about new samples. Measure it "
+            "with ddlearn fit --test-size 0.2 or --cv 5."
+        )
+
+
 def _check_page(output: Path, source: Source | None = None, *others: Path) -> None:
     """Fail before a page overwrites a model whose name was given by mistake."""
-    _check_output(output, source, *others)
-    if output.suffix.lower() not in (".html", ".htm"):
+    if output.suffix.lower() not in (".html", ".htm") and not output.is_dir():
         raise typer.BadParameter(
             f"{output} does not end in .html, but the report is a page for a browser: give a name such as "
             f"{output.with_suffix('.html').name}."
         )
+    _check_output(output, source, *others)
 
 
 def _is_given(option: Any, context: typer.Context) -> bool:
-    return option.name in SOURCE_OPTIONS and context.params[option.name] not in (None, False)
+    return option.name in SOURCE_OPTIONS and context.params[option.name] not in (None, False, [], ())
 
 
 def _write_predictions(file: Any, rows: Iterable[tuple[Any, Any, float]]) -> None:
@@ -314,12 +456,12 @@ def _write_page(
 
 def _simplify(stored: Any) -> Any:
     """Return a stored parameter as text: a tuple as its items, an object as its name and parameters."""
-    if not isinstance(stored, dict):
-        return stored
-    if stored["type"] == "strategy":
-        parameters = ", ".join(f"{name}={_simplify(value)}" for name, value in stored["parameters"].items())
-        return f"{stored['name']}({parameters})"
-    return stored.get("items") or stored.get("class") or stored["type"]
+    match stored:
+        case {"type": "strategy", "name": name, "parameters": dict(parameters)}:
+            return f"{name}({', '.join(f'{key}={_simplify(value)}' for key, value in parameters.items())})"
+        case dict():
+            return stored.get("items") or stored.get("class") or stored.get("type")
+    return stored
 
 
 def _to_cell(value: Any) -> str:
@@ -328,4 +470,4 @@ def _to_cell(value: Any) -> str:
     return f"{value:,.6g}" if isinstance(value, float) else str(value)
 
 
-COMMANDS = (fit, predict, evaluate, explain, report, info, demo, datasets)  # in the order of the help
+COMMANDS = (look, fit, predict, evaluate, explain, report, compare, info, demo, datasets)  # in the order of the help

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -20,6 +20,20 @@ if TYPE_CHECKING:
     from .reading import Samples
 
 _ROWS_AT_ONCE = 4096  # predicted between two updates of the progress bar
+_DATA_SUFFIXES = {
+    ".csv",
+    ".tsv",
+    ".txt",
+    ".parquet",
+    ".npz",
+    ".npy",
+    ".svm",
+    ".libsvm",
+    ".zarr",
+    ".png",
+    ".jpg",
+    ".jpeg",
+}
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file written by fit.")]
 Jobs = Annotated[int, typer.Option("--jobs", "--n-jobs", help="Number of threads; -1 uses all cores.")]
@@ -73,10 +87,17 @@ def fit_model(
     return perf_counter() - begin
 
 
+def refuse_data(path: Path) -> None:
+    """Fail if what should be a model is data."""
+    if path.is_dir() or path.suffix.lower() in _DATA_SUFFIXES:
+        raise typer.BadParameter(f"{path} is data, not a model: give MODEL first and DATA second.")
+
+
 def load_model(path: Path, jobs: int) -> DDLClassifier:
     """Load a classifier with one label per sample."""
     from ..files.models import load
 
+    refuse_data(path)
     model = load(path)
     if not hasattr(model, "components_") or getattr(model, "is_multilabel_", True):
         raise ValueError(f"{path} is not a classifier with one label per sample: use ddlearn.load in Python.")
@@ -124,7 +145,9 @@ def predict_best(terminal: Terminal, model: DDLClassifier, X: Any) -> tuple[Any,
 
 def summarize_fit(data: str, model: DDLClassifier, settings: dict[str, Any], seconds: float) -> dict[str, Any]:
     """Return the result of a fit."""
-    last = model.history_[-1]
+    from ..estimators.summary import summarise
+
+    last, summary = model.history_[-1], summarise(model)
     facts = {
         "data": data,
         "n_samples": model.n_samples_seen_,
@@ -138,11 +161,14 @@ def summarize_fit(data: str, model: DDLClassifier, settings: dict[str, Any], sec
         "max_iter": model.n_iter_ if model.max_iter is None else model.max_iter,
         "converged": model.converged_,
         "objective": last.objective,
-        "training_error": last.training_error,
-        "label_free_error": last.label_free_error,
+        "error": summary.error,
+        "error_source": summary.error_source,
+        "label_column": getattr(model, "target_name_", None),
         "seconds": seconds,
     }
-    if hasattr(model, "refinement_"):
+    if not hasattr(model, "refinement_"):  # refinement has changed the model since
+        facts |= {"training_error": last.training_error, "label_free_error": last.label_free_error}
+    else:
         from ..fitting.refine import find_best
 
         best = find_best(model.refinement_)
@@ -175,31 +201,55 @@ def match_labels(terminal: Terminal, model: DDLClassifier, labels: Any) -> tuple
     return labels, known
 
 
-def measure_model(terminal: Terminal, model: DDLClassifier, X: Any, labels: Any) -> dict[str, Any]:
-    """Return the errors of a model, in total and by class, and what its probabilities are worth."""
+def measure_trials(terminal: Terminal, trials: Iterable[tuple[DDLClassifier, Any, Any]]) -> dict[str, Any]:
+    """Return the errors of models on their samples and labels, in total and by class, and of their probabilities."""
     import numpy as np
 
     from ..inference.calibration import measure_calibration
-    from ..show.errors import measure_errors
+    from ..show.errors import match_types, measure_errors
 
-    labels, known = match_labels(terminal, model, labels)
-    predictions, of_prediction, of_label, start = [], [], [], 0
-    for found in predict_in_chunks(terminal, model, X):
-        best, is_label = found.argmax(axis=1), labels[start : start + len(found), None] == known
-        predictions.append(known[best])
-        of_prediction.append(found.max(axis=1))
-        of_label.append(np.sum(found * is_label, axis=1))  # an unknown label had no probability
-        start += len(found)
-    all_predictions = np.concatenate(predictions)
+    predictions, all_labels, of_prediction, of_label = [], [], [], []
+    for model, X, given in trials:
+        labels, known = match_labels(terminal, model, given)
+        all_labels.append(labels)
+        start = 0
+        for found in predict_in_chunks(terminal, model, X):
+            best, is_label = found.argmax(axis=1), labels[start : start + len(found), None] == known
+            predictions.append(known[best])
+            of_prediction.append(found.max(axis=1))
+            of_label.append(np.sum(found * is_label, axis=1))  # an unknown label had no probability
+            start += len(found)
+    labels, predicted = match_types(np.concatenate(all_labels), np.concatenate(predictions))
     probabilities = np.concatenate(of_label), np.concatenate(of_prediction)
-    calibration = measure_calibration(*probabilities, labels == all_predictions)
-    return measure_errors(labels, all_predictions)._asdict() | calibration._asdict()
+    calibration = measure_calibration(*probabilities, labels == predicted)
+    return measure_errors(labels, predicted)._asdict() | calibration._asdict()
+
+
+def find_row(samples: Samples, row: str | None, data: str) -> int:
+    """Return the number of a sample that is given by its number or the name of its file; a single one needs none."""
+    from .reading.samples import suggest
+
+    n_samples, names = len(samples.X), samples.sample_names or []
+    if row is None and n_samples == 1:
+        return 0
+    if row is None:
+        raise typer.BadParameter(f"{data} has {n_samples} samples: choose one by --row, from 0 to {n_samples - 1}.")
+    if row.isdecimal() and int(row) < n_samples:
+        return int(row)
+    found = [number for number, name in enumerate(names) if row in (name, Path(name).name)]
+    if len(found) == 1:
+        return found[0]
+    hint = suggest(row, [*names, *(Path(name).name for name in names)])
+    several = f", or {row} in {len(found)} folders: give its folder, too" if found else ""
+    raise typer.BadParameter(f"--row {row}: {data} has {n_samples} samples, 0 to {n_samples - 1}{several}{hint}")
 
 
 def explain_sample(model: DDLClassifier, samples: Samples, row: int) -> dict[str, Any]:
-    """Return the atoms and the evidence behind the prediction of a sample."""
+    """Return the atoms behind the prediction of a sample, their votes, and how these become evidence."""
     import numpy as np
     from scipy.special import softmax
+
+    from ..estimators.summary import find_positions
 
     found = model.explain(samples.X[row : row + 1])
     evidence = found.evidence[0]
@@ -210,20 +260,33 @@ def explain_sample(model: DDLClassifier, samples: Samples, row: int) -> dict[str
     energy = np.sum(
         (found.samples - model.inverse_transform(0 * found.codes)) ** 2
     )  # about the mean, if it was removed
-    return {
+    votes = coefficients * model.coef_[:, atoms]
+    label = None if samples.labels is None else samples.labels[row]
+    facts = {
         "row": row,
         "sample": samples.sample_names[row] if samples.sample_names else str(row),
-        "label": None if samples.labels is None else samples.labels[row],
+        "label": label,
         "prediction": model.classes_[best],
         "runner_up": model.classes_[second],
         "atoms": atoms,
         "coefficients": coefficients,
-        "votes_for_prediction": coefficients * model.coef_[best, atoms],
-        "votes_for_runner_up": coefficients * model.coef_[second, atoms],
+        "votes_for_prediction": votes[best],
+        "votes_for_runner_up": votes[second],
         "classes": model.classes_,
+        "votes": votes.sum(axis=1),
+        "intercept": model.intercept_,
+        "class_cost": model.class_cost_,
         "evidence": evidence,
+        "is_direct": model.n_views == 1 and model.inference == "fast",
         "probability": softmax(evidence),
         "n_wrong_features": int(np.count_nonzero(found.error)),
         "n_missing_features": int(np.count_nonzero(found.is_missing)),
         "explained": float(1 - np.sum(residual**2) / max(energy, np.finfo(float).tiny)),
     }
+    if label is not None and (place := int(find_positions(model.classes_, np.array([label]))[0])) not in (
+        -1,
+        best,
+        second,
+    ):
+        facts["votes_for_label"] = votes[place]
+    return facts

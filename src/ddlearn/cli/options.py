@@ -20,10 +20,22 @@ from typing import Annotated, Any, Literal, NamedTuple
 import typer
 from rich.markup import escape
 
-ALIASES = {"random_state": "seed", "n_jobs": "jobs"}  # shorter names
-OWN_DEFAULTS = {"n_jobs": -1}  # a program usually has the machine to itself
+ALIASES = {"random_state": "seed", "n_jobs": "jobs", "refine": "epochs"}  # shorter names
+# A program usually has the machine to itself, and whoever repeats a command expects the same result.
+OWN_DEFAULTS = {"n_jobs": -1, "random_state": 0}
+# What --help shows of the options of the model; --help-all shows all of them, as the docstring describes them.
+_BASIC = {
+    "n_components": "Number of atoms; by default half the labelled samples, at most 500.",
+    "scale": "How samples are scaled: to unit norm, or feature by feature.",
+    "class_weight": "Give all classes the same weight.",
+    "refine": "Epochs of refinement; by default 10.",
+    "unlabeled": "The label of samples without one.",
+    "n_jobs": "Number of threads; -1 is all cores.",
+    "random_state": "Seed of random numbers.",
+}
 NO_OPTIONS = frozenset({"warm_start", "verbose"})  # without a meaning on the command line
 
+FLAG = " "  # in place of the type of an option that has no value
 _NESTED = "__"  # separates the names of nested parameters in scikit-learn's set_params
 _SIZE = "tuple[int, int]"
 # Types of an annotation that an option can have, and the types that they have in a configuration file.
@@ -97,7 +109,7 @@ def make_option(parameter: Parameter) -> inspect.Parameter:
         names.insert(0, f"--{ALIASES[parameter.name]}")
     type_: Any = str
     parser: Any = None
-    metavar = None
+    metavar = "TEXT"
     is_number = "int" in parameter.kinds or "float" in parameter.kinds
     if "bool" in parameter.kinds:
         names, type_ = [f"--{flag}/--no-{flag}"], bool
@@ -107,20 +119,34 @@ def make_option(parameter: Parameter) -> inspect.Parameter:
         parser = functools.partial(_parse_number_or_word, parameter.words)
         metavar = "|".join(["NUMBER", *parameter.words])
     elif is_number:
-        type_ = int
+        type_, metavar = int, "NUMBER"
     elif parameter.words:
-        type_ = Literal.__getitem__(parameter.words)
+        type_, metavar = Literal.__getitem__(parameter.words), "|".join(parameter.words)
     option = typer.Option(
         *names,
         parser=parser,
         metavar=metavar,
-        help=escape(parameter.description),
+        help=_BASIC.get(parameter.name) or escape(parameter.description),
         show_default=False if parameter.default is None else str(parameter.default),
         rich_help_panel="Model (the parameters of DDLClassifier)",
+        hidden=parameter.name not in _BASIC,
     )
     return inspect.Parameter(
         parameter.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[type_ | None, option]
     )
+
+
+def show_all_help(context: typer.Context, is_wanted: bool) -> None:
+    """Print the help with every option, in full, and exit."""
+    if not is_wanted:
+        return
+    parameters = read_options()
+    for option in context.command.params:
+        option.hidden = False  # type: ignore[attr-defined]
+        if option.name in parameters:
+            option.help = escape(parameters[option.name].description)  # type: ignore[attr-defined]
+    typer.echo(context.get_help())
+    raise typer.Exit
 
 
 def parse_number(text: str, words: Iterable[str] = ()) -> int | float:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from .options import make_option, read_options
+from .options import FLAG, make_option, read_options, show_all_help
 from .source import SOURCE_OPTIONS, Source
 from .terminal import Terminal, clean
 
@@ -21,9 +21,19 @@ INTERRUPTED = 130  # the exit code that shells use after Ctrl-C
 
 def _share(
     *,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, notes and summaries.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", metavar=FLAG, help="No progress, notes and summaries.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", metavar=FLAG, help="Print one JSON object.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", metavar=FLAG, hidden=True, help="Show the traceback of an error.")
+    ] = False,
+    help_all: Annotated[
+        bool,
+        typer.Option(
+            "--help-all", metavar=FLAG, is_eager=True, callback=show_all_help, help="Show every option, in full."
+        ),
+    ] = False,
 ) -> None:
     """Declare the options of all commands."""
 
@@ -34,7 +44,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     del own["terminal"]
 
     @functools.wraps(function)
-    def run(*, quiet: bool, as_json: bool, debug: bool, **options: Any) -> None:
+    def run(*, quiet: bool, as_json: bool, debug: bool, help_all: bool, **options: Any) -> None:
         terminal = Terminal(quiet=quiet, as_json=as_json)
         if "source" in own:
             read = {name: options.pop(name) for name in SOURCE_OPTIONS}

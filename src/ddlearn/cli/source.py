@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import parse_size
+from .options import FLAG, parse_size
 from .terminal import Terminal, escape
 
 if TYPE_CHECKING:
@@ -24,44 +24,42 @@ class Source:
         str,
         typer.Argument(
             metavar="DATA",
-            help="A file (.npz, .npy, .csv, .parquet, .svm), a folder of images with one sub-folder per class, a data "
-            "set such as usps:train, a Zarr store, or many files as 'parts/*.npy', in quotes.",
+            help="A file (.csv, .parquet, .npz, .npy, .svm, .zarr), a folder of images, one sub-folder per class, a "
+            "data set such as usps:train, or many files as 'parts/*.npy', in quotes.",
         ),
     ]
     labels: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="A file of labels: .npy, or .csv or .txt with one label per line; 'parts/y-*.npy' for parts.",
+            help="A file of labels: .npy, or .csv or .txt with one per line.",
         ),
     ] = None
     label_column: Annotated[
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="The column of a table with the labels: its name, its number from 0, or last. By default the one "
-            "that the model was fitted to, or named label, class, target or y, or else the last.",
+            help="The label column of a table: name, number or last. By default that of the model, or one named label, "
+            "class, target or y, or the last.",
         ),
     ] = None
     ignore: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="COLUMN", help="A column of a table to leave out, by its name or its number; can be repeated."
-        ),
+        typer.Option(metavar="COLUMN", help="A column of a table to leave out: name or number; can be repeated."),
     ] = None
     image_size: Annotated[
         Any,
         typer.Option(
             metavar="HxW",
             parser=parse_size,
-            help="Scale and crop images to this height and width. By default the size of the images, or 32x32 if "
-            "sizes differ; with a model, the size that it was fitted to.",
+            help="Size of images: by default that of the model, or of the images, or 32x32 if sizes differ.",
         ),
     ] = None
-    colour: Annotated[bool, typer.Option("--colour", help="Read images in colour instead of grey.")] = False
-    strict: Annotated[bool, typer.Option("--strict", help="Fail if an image is broken, instead of skipping it.")] = (
-        False
-    )
+    colour: Annotated[bool, typer.Option("--colour", metavar=FLAG, help="Read images in colour.")] = False
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", metavar=FLAG, hidden=True, help="Fail if an image is broken, instead of skipping it."),
+    ] = False
 
     def list_files(self) -> list[Path]:
         """Return the files that will be read, of which none may be written to."""

@@ -42,39 +42,43 @@ def make_fit_table(facts: dict[str, Any], n_bytes: int | None = None) -> Table:
     preset = [] if facts.get("preset") is None else [f"preset {facts['preset']}"]
     settings = ", ".join([*preset, *(f"{name}={value}" for name, value in facts["settings"].items())])
     end = ", converged" if facts["converged"] else f" of {facts['max_iter']}, not converged"
+    if "refinement" in facts:
+        end = " before refinement"
+    labels = "" if facts["label_column"] is None else f", labels from column {facts['label_column']!r}"
     rows = {
         "data": f"{facts['data']}: {facts['n_samples']:,} samples, {facts['n_features']:,} features, "
-        f"{len(facts['classes'])} classes",
+        f"{len(facts['classes'])} classes{labels}",
         "settings": settings,
         "scaling": facts["scaling"],
         "dictionary": f"{facts['n_components']} atoms, at most {facts['n_nonzero_coefs']} per code",
         "iterations": f"{facts['n_iter']}{end}",
         "objective": f"{facts['objective']:,.0f}",
-        "training error": f"{facts['training_error']:.2%} (codes computed with labels)",
-        "label-free error": f"{facts['label_free_error']:.2%} (codes computed as for new samples)",
     }
     if "refinement" in facts:
         refinement = facts["refinement"]
         rows["refinement"] = f"{refinement['n_epochs']} epochs, best after epoch {refinement['best_epoch']}"
-        if not math.isnan(refinement["validation_error"]):
-            after, before = refinement["validation_error"], refinement["validation_error_before"]
-            rows["refinement"] += f": held-out error {after:.2%}, before refinement {before:.2%}"
+        if not math.isnan(refinement["validation_error_before"]):
+            rows["refinement"] += f"; held-out error before it {refinement['validation_error_before']:.2%}"
+    else:
+        rows["training error"] = f"{facts['training_error']:.2%} (codes computed with labels)"
     if "search" in facts:
-        search = facts["search"]
-        when = "in trials" if search["epochs"] else "before refinement"
-        rows["search"] = f"best of {search['n_tried']}, held-out error {search['error']:.2%} {when}"
+        rows["search"] = f"best of {facts['search']['n_tried']} settings"
+    if facts["error"] is None:
+        rows["error"] = "not measured: use --test-size 0.2 or --cv 5, or ddlearn evaluate with other samples"
+    else:
+        rows["error"] = f"{facts['error']:.2%} {facts['error_source']}"
     rows["time"] = f"{facts['seconds']:.1f} s"
     if n_bytes is not None:
         rows["file"] = f"{facts['file']} ({n_bytes / 1e6:.1f} MB)"
     return make_facts_table("Fitted", rows)
 
 
-def make_error_tables(data: str, facts: dict[str, Any]) -> list[Any]:
-    """Return the error, a table of the classes and one of the confusions."""
+def make_error_tables(where: str, facts: dict[str, Any]) -> list[Any]:
+    """Return the error, a table of the classes and one of the confusions; ``where`` is such as "of digits"."""
     low, high = facts["error_interval"]
     summary = (
         f"[bold]Error {facts['error']:.2%}[/] (95 % interval {low:.2%} to {high:.2%}): "
-        f"{facts['n_wrong']:,} of {facts['n_samples']:,} samples of {escape(data)} are misclassified\n"
+        f"{facts['n_wrong']:,} of {facts['n_samples']:,} samples {escape(where)} are misclassified\n"
         f"Probabilities: log-loss {facts['log_loss']:.3f}, expected calibration error {facts['calibration_error']:.2%}"
     )
     table = make_table("Classes", ("class", "samples", "error", "precision", "recall", "F1"))
@@ -116,16 +120,72 @@ def make_reason_tables(facts: dict[str, Any]) -> list[Any]:
     for kind in ("wrong", "missing"):
         if facts[f"n_{kind}_features"]:
             detail += f" {facts[f'n_{kind}_features']} features are {kind}, and ignored."
-    atoms = make_table("Atoms", ("atom", "coefficient", f"vote for {prediction}", f"vote for {runner_up}"), n_text=0)
-    for values in zip(
-        *(facts[name] for name in ("atoms", "coefficients", "votes_for_prediction", "votes_for_runner_up")), strict=True
-    ):
+    votes = {"votes_for_prediction": prediction, "votes_for_runner_up": runner_up}
+    if "votes_for_label" in facts:
+        votes["votes_for_label"] = f"{escape(str(facts['label']))}, its label"
+    atoms = make_table("Atoms", ("atom", "coefficient", *(f"vote for {name}" for name in votes.values())), n_text=0)
+    for values in zip(*(facts[name] for name in ("atoms", "coefficients", *votes)), strict=True):
         atoms.add_row(str(values[0]), *(f"{value:.3f}" for value in values[1:]))
-    evidence = make_table("Evidence", ("class", "evidence", "probability"))
-    ranked = sorted(zip(facts["evidence"], facts["classes"], facts["probability"], strict=True), reverse=True)
-    for value, class_, probability in ranked[:_MAX_CLASSES]:
-        evidence.add_row(escape(str(class_)), f"{value:.2f}", f"{probability:.1%}")
-    return [summary, detail, "", atoms, "", evidence]
+    columns = ("class", "votes", "intercept", "score", "class cost", "evidence", "probability")
+    evidence = make_table("From votes to evidence", columns)
+    places = sorted(range(len(facts["classes"])), key=lambda place: -facts["evidence"][place])
+    for place in places[:_MAX_CLASSES]:
+        sums = [float(facts[name][place]) for name in ("votes", "intercept", "class_cost", "evidence")]
+        numbers = [sums[0], sums[1], sums[0] + sums[1], sums[2], sums[3]]
+        is_label = facts["label"] is not None and str(facts["classes"][place]) == str(facts["label"])
+        name = escape(str(facts["classes"][place])) + (" (its label)" if is_label else "")
+        evidence.add_row(name, *(f"{number:.3g}" for number in numbers), f"{facts['probability'][place]:.1%}")
+    how = (
+        "The score is the sum of votes and intercept. Evidence is the cost of the opposite score less that of the "
+        "score, divided by the class cost. Probabilities are the softmax of the evidence."
+    )
+    if not facts["is_direct"]:
+        how += " This model adds the evidence of other views or codes of the sample, so that it differs from the score."
+    return [summary, detail, "", atoms, "", evidence, how]
+
+
+def make_comparison_table(results: Iterable[Any]) -> Table:
+    """Return the errors of models on the same samples."""
+    columns = ("model", "error", "95 % interval", "beside ddlearn", "95 % interval", "fit", "predict 1000")
+    table = make_table("Errors on samples not learned from", columns)
+    for one in results:
+        low, high = one.error_interval
+        gap = ("", "")
+        if one.difference is not None:
+            below, above = one.difference_interval
+            colour = "red" if below > 0 else "green" if above < 0 else "none"
+            gap = f"[{colour}]{100 * one.difference:+.2f}[/]", f"{100 * below:+.2f} to {100 * above:+.2f}"
+        times = f"{one.fit_seconds:.2g} s", f"{one.predict_seconds:.2g} s"
+        table.add_row(one.name, f"{one.error:.2%}", f"{low:.2%} to {high:.2%}", *gap, *times)
+    return table
+
+
+def make_look_tables(facts: dict[str, Any], notes: list[str]) -> list[Any]:
+    """Return what is in the samples: facts, and a table of the classes."""
+    scale, shape = facts["scale"], facts["image_shape"]
+    kind = "" if shape is None else f", images of {' x '.join(map(str, shape))}"
+    rows = {"samples": f"{facts['n_samples']:,} of {facts['n_features']:,} features{kind}"}
+    classes = facts.get("classes", {})
+    if classes:
+        column = "" if facts["label_column"] is None else f", from column {facts['label_column']!r}"
+        rows["classes"] = f"{len(classes)}{column}; {min(classes.values()):,} to {max(classes.values()):,} samples each"
+    else:
+        rows["classes"] = "no labels"
+    rows["missing"] = f"{facts['n_missing']:,} values, in {facts['n_incomplete_samples']:,} samples"
+    rows["copies"] = f"{facts['n_copies']:,} samples are copies of others"
+    if facts["n_contradictions"]:
+        rows["copies"] += f"; {facts['n_contradictions']:,} times with another label"
+    rows["values"] = f"{scale['smallest']:.4g} to {scale['largest']:.4g}"
+    if shape is None:
+        rows["values"] += f"; spreads of features differ by up to a factor of {scale['ratio_of_spreads']:.2g}"
+        rows["values"] += " (the model scales them)" if scale["ratio_of_spreads"] > 10 else ""
+    shown: list[Any] = [make_facts_table(facts["data"], rows)]
+    if 1 < len(classes) <= _MAX_CLASSES:
+        table = make_table("Classes", ("class", "samples", "share"))
+        for name, size in sorted(classes.items(), key=lambda pair: -pair[1]):
+            table.add_row(escape(str(name)), f"{size:,}", f"{size / facts['n_samples']:.1%}")
+        shown += ["", table]
+    return [*shown, *(["", *map(escape, notes)] if notes else []), "", f"Next: [bold]{escape(facts['next'])}[/]"]
 
 
 def draw_reasons(console: Console, model: DDLClassifier, sample: Any, facts: dict[str, Any], shape: Any) -> Any:

@@ -25,7 +25,7 @@ from ..codes import Flags, Floats
 from ..kernels.warp import differentiate_rows, warp_rows
 from ..losses import check_number
 from ..parallel import map_blocks, split_rows
-from .coders import SparseCoder
+from .coders import MOST_ROUNDS, SparseCoder
 from .masked import RowProblem, Tangents, combine
 
 # Beyond these limits an image could be warped into one of another class.
@@ -151,8 +151,10 @@ class Alignment(BaseEstimator):
         """Raise an error if a parameter is invalid."""
         if self.transform not in TRANSFORMS:
             raise ValueError(f"transform={self.transform!r} is not known; choose one of {sorted(TRANSFORMS)}.")
-        if not isinstance(self.n_rounds, Integral) or self.n_rounds < 1:
-            raise ValueError(f"n_rounds must be an integer of at least 1, got {self.n_rounds!r}.")
+        if not isinstance(self.n_rounds, Integral) or not 1 <= self.n_rounds <= MOST_ROUNDS:
+            raise ValueError(
+                f"n_rounds must be an integer of at least 1, at most {MOST_ROUNDS}, got {self.n_rounds!r}."
+            )
         check_number("tol", self.tol, Real)
         for name in ("damping", "max_shift"):
             value = getattr(self, name)

@@ -11,7 +11,7 @@ case without classes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from numbers import Integral
+from numbers import Integral, Real
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -20,6 +20,7 @@ from ..codes import Floats, RowCodes
 from ..kernels.pursuit import make_pursuit_workspace, make_replacement_workspace, pursue_rows, replace_rows
 from ..losses import check_number
 
+MOST_ROUNDS = 100_000  # that a parameter may ask for, on each sample; a model file must not make a prediction endless
 # A correlation, relative to the largest one of the sample, and a squared residual, relative to the squared norm of the
 # sample, are rounding errors below these multiples of the machine epsilon.
 _ROUNDING_ERRORS_OF_CORRELATION = 100
@@ -221,7 +222,9 @@ class _Pursuit(KernelCoder):
         self.n_swaps = n_swaps
 
     def check_parameters(self) -> None:
-        check_number("n_swaps", self.n_swaps, Integral)
+        check_number("n_swaps", self.n_swaps, Integral, most=MOST_ROUNDS)
+        if self.tol is not None:
+            check_number("tol", self.tol, Real)
 
     def _solve(
         self, problem: RowArrays, energies: Floats | None, dictionary: Atoms | None, sizes: Sizes, codes: RowCodes

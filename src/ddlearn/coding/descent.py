@@ -37,7 +37,7 @@ from ..kernels import support as kernel
 from ..kernels.pursuit import ReplacementWorkspace, make_replacement_workspace, replace_rows
 from ..kernels.support import Rows, Shared, Steps
 from ..losses import Loss, check_number
-from .coders import PIVOT_FLOOR
+from .coders import MOST_ROUNDS, PIVOT_FLOOR
 from .encoder import Encoder
 
 Positions = NDArray[np.intp]
@@ -341,7 +341,7 @@ class Descent(DiscriminativeCoding):
         self.tol = tol
 
     def check_parameters(self) -> None:
-        check_number("n_swaps of the coding", self.n_swaps, Integral)
+        check_number("n_swaps of the coding", self.n_swaps, Integral, most=MOST_ROUNDS)
         check_number("tol of the coding", self.tol, Real)
 
     def descend(self, problems: RowProblems, start: RowCodes, *, is_start_traditional: bool) -> tuple[Rows, Moves]:

@@ -25,7 +25,7 @@ from sklearn.base import clone
 from ..codes import Floats, RowCodes
 from ..kernels.elastic_net import make_elastic_net_workspace, solve_elastic_net_rows
 from ..losses import check_number
-from .coders import PIVOT_FLOOR, Atoms, KernelCoder, RowArrays, Sizes, SparseCoder
+from .coders import MOST_ROUNDS, PIVOT_FLOOR, Atoms, KernelCoder, RowArrays, Sizes, SparseCoder
 
 # A smaller change, in multiples of the machine epsilon and relative to the largest coefficient, is a rounding error.
 _ROUNDING_ERRORS = 4
@@ -119,12 +119,12 @@ class ElasticNet(KernelCoder):
             )
         return float(self.alpha)
 
-    def _check_parameters(self) -> None:
+    def check_parameters(self) -> None:
         if self.alpha is not None:
             check_number("alpha", self.alpha, Real)
         check_number("l1_ratio", self.l1_ratio, Real)
         check_number("tol", self.tol, Real)
-        check_number("max_rounds", self.max_rounds, Integral)
+        check_number("max_rounds", self.max_rounds, Integral, most=MOST_ROUNDS)
         if self.max_rounds == 0:
             raise ValueError("max_rounds must be at least 1, got 0.")
         if not isinstance(self.positive, bool | np.bool_):
@@ -142,7 +142,7 @@ class ElasticNet(KernelCoder):
     def _solve(
         self, problem: RowArrays, energies: Floats | None, dictionary: Atoms | None, sizes: Sizes, codes: RowCodes
     ) -> None:
-        self._check_parameters()
+        self.check_parameters()
         gram, dtype = problem[0], codes.values.dtype
         if energies is None:
             energies = _bound_energies(*problem[:2])
@@ -176,7 +176,7 @@ class ElasticNet(KernelCoder):
         return [self] if self.is_adapted else [self._scale(strength, norm) for strength in _CANDIDATE_SHARES]
 
     def adapt(self, samples: Floats, dictionary: Floats, n_nonzero_coefs: int) -> ElasticNet:
-        self._check_parameters()
+        self.check_parameters()
         if self.is_adapted:
             return self
         # In double precision, so that alpha hardly depends on the dtype of the samples.

@@ -29,7 +29,7 @@ from sklearn.base import BaseEstimator
 from ..codes import Flags, Floats, RowCodes
 from ..kernels.errors import pursue_with_errors
 from ..losses import check_number, resolve
-from .coders import PIVOT_FLOOR
+from .coders import MOST_ROUNDS, PIVOT_FLOOR
 from .masked import MaskedCoder, MaskedFit, Tangents
 
 Counts = NDArray[np.int64]
@@ -144,7 +144,7 @@ class AlternatingErrors(ErrorSearch):
         """Raise an error unless all parameters are numbers of at least 0."""
         check_number("trim", self.trim, Real)
         check_number("threshold", self.threshold, Real)
-        check_number("max_iter", self.max_iter, Integral)
+        check_number("max_iter", self.max_iter, Integral, most=MOST_ROUNDS)
 
     def find(
         self,

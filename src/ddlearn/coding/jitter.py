@@ -20,6 +20,7 @@ from ..kernels.jitter import BORDER, displace_rows
 from ..losses import check_number
 from .alignment import check_image_shape
 
+_LARGEST = 1000  # displacement or distance in pixels; beyond, nothing is left of an image
 _MARGIN = 2  # bumps beyond the border; the next one would contribute at most exp(-9) to the pixels there
 
 # Parameters by name.
@@ -65,7 +66,7 @@ class Jitter(BaseEstimator):
     def check_parameters(self) -> None:
         """Raise an error if a parameter is invalid."""
         for name in ("shift", "linear", "elastic", "smoothness"):
-            check_number(name, getattr(self, name), Real)
+            check_number(name, getattr(self, name), Real, most=_LARGEST)
         if self.smoothness == 0:
             raise ValueError(f"smoothness must be a number above 0, got {self.smoothness!r}.")
 

@@ -16,6 +16,7 @@ from ..codes import RowCodes
 from ..kernels.codes import change_rows
 from ..kernels.support import Rows
 from ..losses import check_number
+from .coders import MOST_ROUNDS
 from .descent import RESELECT, DiscriminativeCoding, Moves, Positions, RowProblems, accept, begin
 
 
@@ -45,7 +46,7 @@ class PrintedCoding(DiscriminativeCoding):
         self.tol = tol
 
     def check_parameters(self) -> None:
-        check_number("max_iter of the coding", self.max_iter, Integral)
+        check_number("max_iter of the coding", self.max_iter, Integral, most=MOST_ROUNDS)
         check_number("tol of the coding", self.tol, Real)
 
     def descend(self, problems: RowProblems, start: RowCodes, *, is_start_traditional: bool) -> tuple[Rows, Moves]:

@@ -38,6 +38,7 @@ from ..parallel import LocalParts, Parts, single_threaded_blas, split_rows
 from .encoder import check_finite, measure_energies
 from .missing import fill_first, has_missing
 
+_LARGEST_CONSTANT = 1e6  # beyond, nothing else would be left of a sample
 # A feature whose deviation is at most so many rounding errors of its size is constant.
 _ROUNDING_ERRORS = 100
 # A feature has outliers if its deviation is so many times what nine of ten values deviate from the median.
@@ -303,7 +304,7 @@ class Standard(Scaling):
         self.deviation: Any = deviation
 
     def check_parameters(self) -> None:
-        check_number("constant", self.constant, Real)
+        check_number("constant", self.constant, Real, most=_LARGEST_CONSTANT)
 
     def learn(self, parts: Parts[Rows]) -> Standard:
         if self.mean is not None and self.deviation is not None:

@@ -30,7 +30,7 @@ from ..fitting.data import Targets, TrainingSet, cut_batch, cut_into_parts, fetc
 from ..fitting.loop import begin
 from ..fitting.online import PastFit, Stream, begin_stream, learn_batch, resume_stream
 from ..fitting.refine import Refiner
-from ..fitting.run import Attributes, FitRun, Report, describe_settings, hold_out
+from ..fitting.run import Attributes, FitRun, Report, describe_settings
 from ..fitting.search import SettingsSearch
 from ..fitting.size import SizeSearch, choose_size
 from ..fitting.steps import FitSettings
@@ -59,9 +59,10 @@ from .settings import (
     scale_atoms,
     searches_size,
     takes_missing,
+    warn_of_marks,
 )
 from .summary import Evaluation, Summary, find_positions, summarise
-from .transformer import DictionaryTransformer
+from .transformer import DictionaryTransformer, refuse_images
 
 # The predictors of fitted models by precision, kept outside of the models, whose attributes predict must not change.
 _PREDICTORS: WeakKeyDictionary[DDLClassifier, dict[np.dtype, Predictor]] = WeakKeyDictionary()
@@ -70,38 +71,35 @@ _PREDICTORS: WeakKeyDictionary[DDLClassifier, dict[np.dtype, Predictor]] = WeakK
 class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer):
     r"""Discriminative dictionary learning: a dictionary, sparse codes and linear classifiers, learned jointly.
 
-    Minimises the MAP objective of Ghanem and Ahuja (2011, Eq. 3)
+    A sample is described by a few atoms of the dictionary, and the classifiers read the description.  Samples of any
+    scale will do: by default the model scales them, chooses its penalties on held-out training samples, learns from all
+    of them, and refines dictionary and classifiers together.  The parameters come in three groups:
 
-    .. math::
-        \sum_i \frac{\|y_i - D^T x_i\|^2}{2\sigma_i^2} + \frac{M+2}{2} \sum_i \ln \sigma_i^2
-        + \sum_{ij} \frac{\Omega(l_{ij}(w_j^T x_i + b_j))}{\gamma_j} + (N+1) \sum_j \ln \gamma_j
-
-    over the dictionary :math:`D`, codes :math:`x_i` with at most :math:`T` nonzeros, one-vs-all classifiers
-    :math:`w_j, b_j`, noise variances :math:`\sigma_i^2` and class costs :math:`\gamma_j`, in turn.  A new sample is
-    coded without labels; its class is that of largest evidence :math:`(\Omega(-s_j) - \Omega(s_j))/\gamma_j` for
-    scores :math:`s_j = w_j^T x + b_j`.  The parameters ``inference``, ``robustness``, ``alignment``, ``n_views`` and
-    ``classification_weight`` apply to new samples and can be changed after the fit by ``set_params``.
+    * *Basic*: ``n_components``, ``scale``, ``refine``, ``class_weight``, ``unlabeled``, ``image_shape``, ``verbose``,
+      ``n_jobs`` and ``random_state``.
+    * *New samples*: ``inference``, ``robustness``, ``alignment`` and ``n_views``, which can be changed after the fit by
+      ``set_params``.
+    * *Expert*: all others.
 
     Parameters
     ----------
     n_components : int, "auto" or None, default=None
         Number of atoms, the paper's K.  By default half the number of labelled samples, but at most 500; "auto" tries
-        sizes up to 2000 on the training samples, and takes the one that predicts held-out labels best.
+        sizes up to 2000 and takes the one that predicts held-out labels best.
     scale : {"auto", "unit", "standard"}, Scaling, transformer or None, default="auto"
-        How samples are scaled before all else, learned from training samples: each divided by its norm ("unit", for
-        images and spectra), each feature standardised ("standard", for tables, with a constant as one more feature), or
-        by an object of scikit-learn.  "auto" is "unit" if there is an ``image_shape``, and otherwise the one by which
-        the labels of held-out training samples cost less, or where the model is not refined, the one with which fewer
-        training samples have a nearest neighbour of another class.
+        How samples are scaled: "unit" divides each by its norm (for images and spectra), "standard" standardises each
+        feature and appends a constant (for tables), and a scikit-learn transformer does what it does.  "auto" is "unit"
+        if ``image_shape`` is set, and otherwise the better of the two on held-out training samples (without refinement,
+        the one with which fewer nearest neighbours are of another class).
     n_nonzero_coefs : int or None, default=None
-        Number of atoms in a code at most, the paper's T.  By default 5, for the elastic net 256, or all atoms if there
-        are fewer.
-    loss : str or Loss, default="square"
-        The classification cost: "square", "exponential", "logistic", "smooth_hinge", "softplus_hinge", or an object.
+        Most atoms in a code, the paper's T.  By default 5, for the elastic net 256, or all atoms if there are fewer.
+    loss : {"square", "exponential", "logistic", "smooth_hinge", "softplus_hinge"} or Loss, default="square"
+        The classification cost.
     sparse_coder : {"omp", "ormp", "elastic_net"} or SparseCoder, default="elastic_net"
         How codes are found: two pursuits with at most T atoms, or a penalty on codes.
     coding : {"descent", "printed"} or DiscriminativeCoding, default="descent"
-        How discriminative codes are found (Algorithm 1): close to the minimum, or by the steps that the paper prints.
+        How codes that see the labels are found (Algorithm 1): by a descent close to the minimum, or by the steps that
+        the paper prints.
     dictionary_update : str or DictionaryUpdate, default="auto"
         "ksvd" (one approximate K-SVD sweep, as printed in the paper), "guarded_ksvd" (the same, but undone
         where it would raise the objective), "exact_ksvd", "weighted_ksvd", "atom" (never raises the objective),
@@ -115,44 +113,42 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         The first dictionary: training samples in equal number from each class, random vectors, or these atoms, which
         are scaled like samples, or the ``components_`` of a model with the same scaling.
     class_weight : dict, "balanced" or None, default=None
-        Weights of the classes by name, 1 for those that are not named, with which the samples of a class count as many;
-        "balanced" gives all classes the same weight together.
+        Weights of the classes, 1 for those not named: a sample of weight 2 counts as two.  "balanced" gives all classes
+        the same total weight.
     classification_weight : float, default=1.0
-        The terms of the classifiers in the objective are multiplied by this.  1 is the MAP estimate; 0.5 is Algorithm 1
-        of the paper as printed, where the weight lacks a factor of two.  After the fit, it changes evidence and
-        probabilities of new samples and the full rule, but not the class that the fast rule predicts.
+        Multiplies the classifiers' terms of the objective.  1 is the MAP estimate; 0.5 is Algorithm 1 as printed, where
+        the weight lacks a factor of two.  After the fit, it changes the evidence and probabilities of new samples and
+        the full rule, but not the class that the fast rule predicts.
     scales : {"conjugate", "jeffreys"} or Scales, default="conjugate"
         How noise variances and class costs are estimated: with proper priors, or with those of the paper and floors.
     max_iter : int or None, default=None
-        Outer iterations of :meth:`fit` at most.  By default one before refinement, and otherwise 50.
+        Most iterations of the joint fit.  By default 1 before refinement, and otherwise 50.
     tol : float, default=1e-3
-        :meth:`fit` stops when two iterations have lowered the objective by no more than if each of them had made all
-        noise variances and class costs smaller by this share.
+        The joint fit stops when two iterations in a row lower the objective by no more than shrinking all noise
+        variances and class costs by this share would.
     refine : "auto", "classifiers", int, Refiner or None, default="auto"
-        What is trained on label-free codes, as new samples have them, after the joint fit: the classifiers alone, or
-        with a number of epochs or a :class:`Refiner` classifiers and dictionary, by the gradient of the classification
-        cost.  None keeps the classifiers of the joint fit, as in the paper.  "auto" is ``Refiner()`` for samples in
-        memory, and "classifiers" for a Dask array and :meth:`partial_fit`.  ``codes_``, ``noise_variance_`` and
+        What is trained after the joint fit, on codes computed as for new samples: dictionary and classifiers, for a
+        number of epochs or as a :class:`Refiner` says; the classifiers alone; or nothing (None), as in the paper.
+        "auto" is ``Refiner()``, and "classifiers" for :meth:`partial_fit`.  ``codes_``, ``noise_variance_`` and
         ``history_`` always describe the joint fit.
     inference : {"fast", "full"} or InferenceRule, default="fast"
-        How the class of a new sample is found: from its label-free code, or by coding it once for each class as if it
-        were of that class and comparing the costs (Eq. 5 of the paper).  "full" does not support multilabel targets.
+        How a new sample is classified: from one code without labels, or by coding it once for each class as if it were
+        of that class and comparing the costs (Eq. 5 of the paper).  "full" does not support multilabel targets.
     robustness : float, Robustness or None, default=None
-        What may be wrong with a new sample: a number, or for a float the share, of its features that may be grossly
-        wrong, or an object that also says how missing features are marked, of samples to learn from too.
+        What may be wrong with a new sample: the number of features (or as a float, their share) that may be grossly
+        wrong, or an object that also says how missing features are marked, in training samples too.
     alignment : {"translation", "euclidean", "similarity", "affine"}, Alignment or None, default=None
-        Whether new images are registered to the dictionary while they are coded, and by which maps.
+        How new images may be moved into place while they are coded.
     image_shape : tuple of int or None, default=None
         Height and width of the images in the rows of X, which alignment, jitter and views need.
     n_views : int, default=1
-        Number of views of a new image whose evidence is averaged: the image and slightly distorted copies, with half
-        the jitter of the :class:`Refiner`, or without one with half of "affine".  Images with missing or wrong pixels
-        have one view.
+        Number of views of a new image whose evidence is averaged: the image itself and distorted copies, with half the
+        jitter of the :class:`Refiner` (by default half of "affine").  Images with missing or wrong pixels have one.
     unlabeled : object, default=None
         The value in y that marks a sample without label.  Such samples shape the dictionary, but not the classifiers.
         Not for multilabel targets.
     warm_start : bool, default=False
-        Whether :meth:`fit` begins with the dictionary and classifiers of the previous fit.
+        Whether :meth:`fit` starts from the dictionary and classifiers of the previous fit.
     verbose : int, default=0
         Whether to show the progress of a fit on stderr: objective, held-out error and time left, as bars if rich is
         installed and otherwise as lines.
@@ -160,7 +156,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         Number of threads in this process; None is 1 unless a ``joblib.parallel_config`` says otherwise, -1 all cores.
         Dask workers use one thread per part.
     random_state : int, RandomState or None, default=None
-        Seed of the draw of the first atoms and of refinement.
+        Seed for the choice of the first atoms and for refinement.
 
     Attributes
     ----------
@@ -219,6 +215,19 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, if X had names that are strings.
+
+    Notes
+    -----
+    The joint fit minimises the MAP objective of Ghanem and Ahuja (2011, Eq. 3)
+
+    .. math::
+        \sum_i \frac{\|y_i - D^T x_i\|^2}{2\sigma_i^2} + \frac{M+2}{2} \sum_i \ln \sigma_i^2
+        + \sum_{ij} \frac{\Omega(l_{ij}(w_j^T x_i + b_j))}{\gamma_j} + (N+1) \sum_j \ln \gamma_j
+
+    over the dictionary :math:`D`, sparse codes :math:`x_i`, one-vs-all classifiers :math:`w_j, b_j`, noise variances
+    :math:`\sigma_i^2` and class costs :math:`\gamma_j`, in turn.  A new sample is coded without labels; its class is
+    the one with the largest evidence :math:`(\Omega(-s_j) - \Omega(s_j))/\gamma_j` for the scores
+    :math:`s_j = w_j^T x + b_j`.
 
     References
     ----------
@@ -416,18 +425,22 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 self.n_features_in_ = X.shape[1]
                 self.__dict__.pop("feature_names_in_", None)  # of an earlier fit; a Dask array has none
             else:
+                refuse_images(X)
                 X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False)
                 check_missing(self, X)
                 check_consistent_length(X, y)
                 if sample_weight is not None:
                     X, y, sample_weight = drop_weightless(X, y, sample_weight)
                 training, targets = cut_into_parts(X, y, self.unlabeled)
+                warn_of_marks(targets.classes, self.unlabeled)
             try:
                 training = training.weigh(sample_weight, self.class_weight, targets)
-                held_out = found = None
+                found = None
                 if (refiner := get_refiner(self, mode)) is not None:
                     refiner.list_costs(targets.is_multilabel)  # raises if it does not suit
-                    training, held_out = hold_out(training, refiner)
+                    if refiner.validation_fraction > 0:
+                        # Were these labels known to the loop, the unrefined model would look best.
+                        training = training.hold_out(refiner.hold_out)
                 n_components = count_components(self, training.facts.n_with_label)
                 settings = resolve_fit(self, training.facts, n_components, targets.is_multilabel, mode)
                 if refiner is not None and (scalings := list_scalings(self, refiner)):
@@ -442,7 +455,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 n_epochs = 0 if plan.refiner is None else plan.refiner.epochs
                 context = self._init_callback_context(max_subtasks=settings.max_iter + n_epochs)
                 report = Report(context, self, X, y)
-                run = FitRun(training, targets, settings, plan, held_out, check_random_state(self.random_state), report)
+                run = FitRun(training, targets, settings, plan, check_random_state(self.random_state), report)
                 progress.watch(run)
                 # A checkpoint may set where the fit resumes.
                 context.call_on_fit_task_begin(estimator=self, X=X, y=y, metadata={"run": run})
@@ -522,6 +535,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             check_mode(self, "batches")
             is_new = not hasattr(self, "components_")
             dtype = [np.float64, np.float32] if is_new else self.components_.dtype
+            refuse_images(X)
             X = validate_data(self, X, dtype=dtype, order="C", reset=is_new, ensure_all_finite=False)
             check_finite(X, 0, remedy="partial_fit takes complete samples only, so remove or impute such values")
             check_consistent_length(X, y)
@@ -619,6 +633,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     def _check_new(self, X: ArrayLike, mask: ArrayLike | None) -> tuple[Floats, Flags | None]:
         if not self._is_checked(X):
             check_is_fitted(self, "components_")
+            refuse_images(X)
             X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False, reset=False)
         return X, None if mask is None else check_mask(mask, X.shape)
 
@@ -751,7 +766,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         """
         refuse_dask(X, "explain", "explain a few of them, as X[:10].compute()")
         X, mask = self._check_new(X, mask)
-        return self._predictor(X.dtype).explain(X, mask)
+        return self._predictor(X.dtype).explain(X, mask, self.classes_)
 
     def summary(
         self,

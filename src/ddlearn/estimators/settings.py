@@ -6,6 +6,7 @@ modes cannot honour is refused.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, Literal
@@ -46,15 +47,18 @@ AUTO = "auto"  # in place of a value that is chosen
 # be learned from a sample or two.
 _SAMPLES_PER_ATOM = 2
 _MOST_ATOMS = 500
+_MANY_ATOMS = 20  # for each labelled sample
 # Default numbers of outer iterations; refinement does the rest.
 _MAX_ITER = 50
 _MAX_ITER_BEFORE_REFINEMENT = 1
+_MOST_VIEWS = 1000
+_LARGEST_WEIGHT = 1e15  # of the classification cost, so that evidence stays in range
 # No class is impossible or certain because the training samples happened to have none or nothing else.
 _SMALLEST_PRIOR = 1e-6
 # The dictionary update that suits where the samples are.
 _AUTO_UPDATES: dict[Mode, str] = {"memory": "guarded_ksvd", "dask": "block_coordinate", "batches": "atom"}
 # For coders with a penalty, which K-SVD does not know of when it changes codes: it nearly always raises the objective.
-_AUTO_UPDATES_WITH_PENALTY: dict[Mode, str] = _AUTO_UPDATES | {"memory": "atom"}
+_AUTO_UPDATES_WITH_PENALTY: dict[Mode, str] = dict.fromkeys(_AUTO_UPDATES, "atom")
 # Only fit reads these; partial_fit cannot begin with them.
 _READ_BY_FIT_ALONE = ("max_iter", "tol", "warm_start")
 # Nothing changes them, so one of each serves all models.
@@ -82,7 +86,9 @@ def resolve_robustness(robustness: float | Robustness | None) -> Robustness:
     """Return the object; a number is an error budget."""
     if robustness is None or (isinstance(robustness, Real) and not isinstance(robustness, bool)):
         return Robustness(robustness or 0)
-    return resolve("robustness", robustness, {}, Robustness)  # type: ignore[return-value]
+    if not isinstance(robustness, Robustness):
+        raise TypeError(f"{robustness!r} is not a usable robustness: pass an error budget, or Robustness(...).")
+    return robustness
 
 
 # Parameters that are objects, or a shorthand for one: how the object is made.
@@ -113,8 +119,8 @@ def resolve_object(model: Estimator, name: str) -> Any:
 
 
 def get_refiner(model: Estimator, mode: Mode) -> Refiner | None:
-    """Return how the model is refined; where the samples are not in memory, "auto" does without."""
-    return None if is_auto(model.refine) and mode != "memory" else resolve_refiner(model.refine)
+    """Return how the model is refined; where samples come in batches, "auto" does without."""
+    return None if is_auto(model.refine) and mode == "batches" else resolve_refiner(model.refine)
 
 
 def _resolve_update(model: Estimator, mode: Mode) -> DictionaryUpdate:
@@ -133,7 +139,7 @@ def check_mode(model: Estimator, mode: Mode) -> None:
     def refuse(name: str, remedy: str) -> None:
         raise ValueError(f"{name}={getattr(model, name)!r} {where}: {remedy}.")
 
-    if get_refiner(model, mode) is not None:
+    if mode == "batches" and get_refiner(model, mode) is not None:
         refuse("refine", f"use refine={CLASSIFIERS!r}, or fit samples in memory")
     update, trainer = _resolve_update(model, mode), resolve_trainer(model.classifier_trainer, model.loss)
     if not update.is_additive or (mode == "batches" and update.updates_codes):
@@ -165,6 +171,17 @@ def check_missing(model: Estimator, X: Any) -> None:
         raise ValueError(
             f"alignment={model.alignment!r} moves training images, which must be complete, but X contains NaN: use "
             "Alignment(training=False), or impute missing pixels."
+        )
+
+
+def warn_of_marks(classes: Any, unlabeled: Any) -> None:
+    """Warn if -1 is among several classes, by which scikit-learn marks samples without a label."""
+    if unlabeled is None and classes.dtype.kind == "i" and len(classes) > 2 and classes[0] == -1 and classes[1] >= 0:
+        warnings.warn(
+            "y contains -1, which is learned as a class of its own. If it marks samples without a label, set "
+            "unlabeled=-1.",
+            UserWarning,
+            stacklevel=4,
         )
 
 
@@ -203,17 +220,21 @@ def check_inference(model: Estimator, n_classes: int, n_features: int, is_multil
             f"inference={model.inference!r} hypothesises one class at a time, which is impossible with multilabel "
             "targets: use inference='fast'."
         )
-    check_number("classification_weight", model.classification_weight, Real)
+    resolve_coding(model.coding)
+    if model.n_jobs is not None and (not isinstance(model.n_jobs, Integral) or model.n_jobs == 0):
+        raise ValueError(f"n_jobs must be None or an integer other than 0, got {model.n_jobs!r}.")
+    check_number("classification_weight", model.classification_weight, Real, most=_LARGEST_WEIGHT)
     if model.classification_weight == 0:
         raise ValueError("classification_weight must be above 0: for codes without labels use make_baseline.")
     if model.robustness is not None:
         resolve_robustness(model.robustness).check_parameters(n_features)
     if model.image_shape is not None:
         check_image_shape(model.image_shape, n_features)
-    if not isinstance(model.n_views, int | np.integer) or isinstance(model.n_views, bool) or model.n_views < 1:
+    is_integer = isinstance(model.n_views, Integral) and not isinstance(model.n_views, bool)
+    if not is_integer or not 1 <= model.n_views <= _MOST_VIEWS:
         raise ValueError(
-            f"n_views must be an integer of at least 1, got {model.n_views!r}: 1 is the sample itself, more are "
-            "distorted copies of an image."
+            f"n_views must be an integer of at least 1 and at most {_MOST_VIEWS}, got {model.n_views!r}: 1 is the "
+            "sample itself, more are distorted copies of an image."
         )
     if model.n_views > 1:
         _resolve_jitter(model, n_features)
@@ -363,7 +384,21 @@ def count_components(model: Estimator, n_labelled: int) -> int:
         return max(min(n_labelled // _SAMPLES_PER_ATOM, _MOST_ATOMS), min(n_nonzero_coefs, n_labelled))
     if not isinstance(model.n_components, Integral) or model.n_components < 1:
         raise ValueError(f"n_components must be None, 'auto' or an integer of at least 1, got {model.n_components!r}.")
+    if int(model.n_components) > _MANY_ATOMS * n_labelled:
+        warnings.warn(
+            f"n_components={model.n_components} is more than {_MANY_ATOMS} atoms for each of the {n_labelled} labelled "
+            "samples: the fit takes long, and many atoms will be alike. Half as many atoms as samples are usual.",
+            UserWarning,
+            stacklevel=4,
+        )
     return int(model.n_components)
+
+
+def check_fitted(model: Estimator) -> None:
+    """Raise if new samples cannot be treated as the parameters of a fitted model say."""
+    check_inference(model, len(model.coef_), model.n_features_in_, model.is_multilabel_)
+    _check_images(model, model.scaling_)
+    resolve_alignment(model.alignment, model.image_shape, model.n_features_in_, model.sparse_coder_)
 
 
 def make_predictor(model: Estimator, dtype: np.dtype, encoder: Encoder | None = None) -> Predictor:
@@ -372,8 +407,7 @@ def make_predictor(model: Estimator, dtype: np.dtype, encoder: Encoder | None = 
     The encoder of the model's dictionary need not be made again if it is known.
     """
     n_features = model.n_features_in_
-    check_inference(model, len(model.coef_), n_features, model.is_multilabel_)
-    _check_images(model, model.scaling_)
+    check_fitted(model)
     prior = np.clip(model.class_prior_, _SMALLEST_PRIOR, 1 - _SMALLEST_PRIOR)
     fitted = Model(model.components_, model.coef_, model.intercept_, model.class_cost_)
     fitted = fitted.weigh_labels(model.classification_weight).astype(dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,6 +23,17 @@ from ..parallel import is_on_dask
 
 def _is_fitted_attribute(name: str) -> bool:
     return name.endswith("_") and not name.startswith("_")
+
+
+def refuse_images(X: Any) -> None:
+    """Raise if samples are images, with an axis for rows and one for columns."""
+    shape = getattr(X, "shape", ())
+    if len(shape) in (3, 4):
+        images = f" and image_shape={tuple(shape[1:])}" if len(shape) == 3 else ""
+        raise ValueError(
+            f"Found array with dim {len(shape)}, of shape {tuple(shape)}, but a sample is one row of numbers: for "
+            f"images use X.reshape(len(X), -1){images}."
+        )
 
 
 class DictionaryTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -47,6 +59,7 @@ class DictionaryTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
     def _encode(self, X: ArrayLike) -> RowCodes:
         """Code samples without labels, in the library's own layout."""
         check_is_fitted(self, "components_")
+        refuse_images(X)
         X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False, reset=False)
         dictionary = self.components_.astype(X.dtype, copy=False)
         encoder = Encoder.of(dictionary, self.sparse_coder_, self.n_nonzero_coefs_, self.n_jobs)

@@ -261,7 +261,8 @@ def _check_arrays(arrays: Arrays, run: FitRun, *, has_refinement: bool) -> None:
     if has_refinement:
         parameters |= {"own_coef": (n_components, n_classes), "linear_coef": (facts.n_features, n_classes)}
         shapes |= {f"refinement.{prefix}.{name}": parameters[name] for prefix in _REFINED for name in parameters}
-        n_places = count_kept_places(settings.sparse_coder, settings.n_nonzero_coefs, run.plan.jitter)
+        are_here = run.training.parts.are_here
+        n_places = count_kept_places(settings.sparse_coder, settings.n_nonzero_coefs, run.plan.jitter, are_here)
         shapes |= {f"refinement.codes.{name}": (n_samples, n_places) for name in RowCodes._fields}
     if set(arrays) != set(shapes):
         raise ValueError(f"it has the arrays {sorted(arrays)} instead of {sorted(shapes)}")
@@ -308,7 +309,8 @@ def _describe_data(n_rows: Sequence[int], n_columns: int, dtype: np.dtype, hashe
 
 def _hash_part(part: TrainingPart) -> tuple[str, str]:
     weights = "" if part.weights is None else _hash_rows(part.weights)
-    return _hash_rows(part.original), _hash_rows(part.labels) + weights
+    held_out = "" if part.held_out is None else _hash_rows(part.held_out)
+    return _hash_rows(part.original), _hash_rows(part.labels) + weights + held_out
 
 
 def _hash_rows(array: NDArray[Any]) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from inspect import signature
 from itertools import chain
 from typing import Any
 
@@ -55,8 +56,10 @@ _REGISTRIES: Any = (
 _COUNTERS = ("iteration", "epoch")  # fields that number the records of a history
 _CSR_PARTS = ("data", "indices", "indptr")
 _NUMBERS, _DATES = "biuf", "Mm"  # kinds of dtypes
-# All strings of an array take the space of the longest; a few bytes of JSON must not allocate more than this.
-_MOST_STRING_BYTES = 2**28
+# All strings of an array take the space of the longest; a few bytes of JSON must not allocate more than this, in one
+# array and in the arrays of a file together.
+_MOST_STRING_BYTES = 2**26
+_MOST_STRING_BYTES_OF_FILE = 2**27
 
 
 class NotStorable(TypeError):
@@ -111,8 +114,16 @@ def encode(name: str, value: Any, arrays: Arrays) -> Json:
     names = [key for key, storable_class in list_storable().items() if type(value) is storable_class]
     if not names:  # or a subclass of a storable class, which may do something else
         raise NotStorable(f"{name}={value!r} is an object of a class that files do not store.")
+    _check_strategy(value)
     parameters = _encode_parameters(name, value, encode_or_name, arrays)
     return {"type": "strategy", "name": names[0], "parameters": parameters}
+
+
+def _check_strategy(value: Any) -> None:
+    """Raise if a parameter of an object is invalid, as a fit would; some checks need to know the samples."""
+    check = getattr(value, "check_parameters", None)
+    if check is not None and not signature(check).parameters:
+        check()
 
 
 def _encode_array(name: str, array: NDArray[Any], arrays: Arrays) -> Json:
@@ -206,6 +217,7 @@ class Decoder:
         self.arrays = arrays
         self.passed = passed
         self.used: set[str] = set()
+        self.n_string_bytes = 0
 
     def decode(self, name: str, stored: Json) -> Any:
         """Return the value of the parameter or attribute of that name."""
@@ -227,7 +239,7 @@ class Decoder:
             case "dates":
                 return self.arrays[stored["kept"]].view(_make_dtype(stored["dtype"], _DATES))
             case "strings":
-                return _decode_strings(stored)
+                return self._decode_strings(stored)
             case "csr":
                 return self._decode_csr(name, stored)
             case "random_state":
@@ -237,6 +249,19 @@ class Decoder:
             case "named":
                 return self._take_passed(name, stored)
         raise ValueError(f"{name} is stored as {stored.get('type')!r}, which is not known")
+
+    def _decode_strings(self, stored: Json) -> NDArray[Any]:
+        items, dtype = stored["items"], _make_dtype(stored["dtype"], "UO")
+        if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+            raise TypeError("an array of strings holds a value that is not a string")
+        n_bytes = dtype.itemsize * len(items)
+        self.n_string_bytes += n_bytes
+        if n_bytes > _MOST_STRING_BYTES or self.n_string_bytes > _MOST_STRING_BYTES_OF_FILE:
+            raise ValueError(f"{len(items)} strings of type {dtype} are too large")
+        strings = np.array(items, dtype)
+        if strings.tolist() != items:
+            raise ValueError(f"there are strings that are too long for the type {dtype}")
+        return strings.reshape(stored["shape"])
 
     def _decode_csr(self, name: str, stored: Json) -> csr_array:
         data, indices, indptr = (self.decode(name, stored[part]) for part in _CSR_PARTS)
@@ -256,7 +281,9 @@ class Decoder:
                 f"its {name} is of a class registered as {stored['name']!r}, which is not registered here: add the "
                 "class to its registry under that name"
             )
-        return storable[stored["name"]](**self._decode_parameters(name, stored))
+        strategy = storable[stored["name"]](**self._decode_parameters(name, stored))
+        _check_strategy(strategy)
+        return strategy
 
     def _decode_parameters(self, name: str, stored: Json) -> dict[str, Any]:
         return {key: self.decode(f"{name}__{key}", value) for key, value in stored["parameters"].items()}
@@ -278,18 +305,6 @@ class Decoder:
             if stored["parameters"] is None
             else clone(value, safe=False).set_params(**self._decode_parameters(name, stored))
         )
-
-
-def _decode_strings(stored: Json) -> NDArray[Any]:
-    items, dtype = stored["items"], _make_dtype(stored["dtype"], "UO")
-    if not all(isinstance(item, str) for item in items):
-        raise TypeError("an array of strings holds a value that is not a string")
-    if dtype.itemsize * len(items) > _MOST_STRING_BYTES:
-        raise ValueError(f"{len(items)} strings of type {dtype} are too large")
-    strings = np.array(items, dtype)
-    if strings.tolist() != items:
-        raise ValueError(f"there are strings that are too long for the type {dtype}")
-    return strings.reshape(stored["shape"])
 
 
 def _make_dtype(text: str, kinds: str) -> np.dtype:

@@ -6,7 +6,8 @@ format and of the library, the names of arrays in column-major order, and the co
 Nothing in a file is ever executed.
 
 A reader trusts nothing: the length of the header is compared with the size of the file and a limit before the header
-is read, kind and version are checked before the rest is read, and the hash before the content is used.
+is read, the size of the file with what the header describes before the rest is read, kind and version are checked
+first, and the hash before the content is used.
 """
 
 from __future__ import annotations
@@ -33,13 +34,16 @@ FORMAT_VERSION = 5
 MODEL, CHECKPOINT = "model", "checkpoint"
 _ADVICE = {MODEL: "read it with ddlearn.load(path)", CHECKPOINT: "resume it with ddlearn.Checkpoint(path, resume=True)"}
 
-# A header of this size would hold the names of half a million features; a larger one is not ours.
-MAX_HEADER_BYTES = 2**24
+# A header of this size would hold the names of a quarter of a million features; a larger one is not ours.
+MAX_HEADER_BYTES = 2**23
+# Lists and objects in the content, and how deep they are nested: each takes far more memory than its two characters.
+_MOST_NODES = 100_000
+_DEEPEST_NODE = 20
 _LENGTH_BYTES = 8
 _ENTRY = "ddlearn"
 _NO_DIGEST = "0" * hashlib.sha256().digest_size * 2
 # What a value of the wrong type or an array of the wrong shape can raise while a file is read.
-_READING_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+_READING_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError)
 
 
 class ModelFileError(ValueError):
@@ -72,7 +76,7 @@ def blame_file(path: str | os.PathLike[str]) -> Iterator[None]:
     except ModelFileError:
         raise
     except _READING_ERRORS as error:
-        raise ModelFileError(f"{os.fspath(path)} cannot be read: {error}.") from error
+        raise ModelFileError(f"{os.fspath(path)} cannot be read: {str(error).rstrip('.')}.") from error
 
 
 def write_container(path: str | os.PathLike[str], kind: str, content: dict[str, Json], arrays: Arrays) -> None:
@@ -109,10 +113,14 @@ def read_container(
         raise ModelFileError(f"{os.fspath(path)} is not a file{' but a folder' * stat.S_ISDIR(status.st_mode)}.")
     with open(path, "rb") as file, blame_file(path):
         header = _read_header(file, status.st_size)
-        entry = _parse_header(header)
+        entry, n_bytes = _parse_header(header)
         _check_kind(entry, kind, upgrades)
-        data = header + file.read(status.st_size)
+        if status.st_size != n_bytes:
+            raise ValueError(f"it is damaged or truncated: it has {status.st_size} bytes instead of {n_bytes}")
+        file.seek(0)
+        data = file.read(n_bytes)
         _check_digest(data, entry)
+        _check_nodes(entry["content"])
         upgrade = upgrades.get(entry["format_version"], lambda content: content)
         return Container(upgrade(entry["content"]), _read_arrays(data, entry["by_columns"]))
 
@@ -130,15 +138,32 @@ def _read_header(file: BinaryIO, n_bytes: int) -> bytes:
     return start + file.read(n_header)
 
 
-def _parse_header(header: bytes) -> dict[str, Any]:
-    """Return the entry of the metadata that is ours."""
+def _parse_header(header: bytes) -> tuple[dict[str, Any], int]:
+    """Return the entry of the metadata that is ours, and the size of the file according to the header."""
     try:
-        entry = json.loads(json.loads(header[_LENGTH_BYTES:])["__metadata__"][_ENTRY])
+        described = json.loads(header[_LENGTH_BYTES:])
+        entry = json.loads(described.pop("__metadata__")[_ENTRY])
         if [type(entry[name]) for name in ("sha256", "kind", "format_version")] != [str, str, int]:
             raise TypeError("its hash, kind or version has the wrong type")
+        return entry, len(header) + max((tensor["data_offsets"][1] for tensor in described.values()), default=0)
     except _READING_ERRORS as error:
         raise ValueError(f"its header is damaged, or not that of a ddlearn file ({error})") from error
-    return entry
+
+
+def _check_nodes(content: Json) -> None:
+    """Refuse content with so many lists and objects, or so deep ones, that to use it would take memory and time."""
+    if not isinstance(content, dict):
+        raise TypeError(f"its content is a {type(content).__name__}")
+    n_nodes, level = 0, [content]
+    for _ in range(_DEEPEST_NODE):
+        children = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [one for some in children for one in some if isinstance(one, dict | list)]
+        n_nodes += len(level)
+        if not level:
+            return
+        if n_nodes > _MOST_NODES:
+            break
+    raise ValueError(f"its content has more than {_MOST_NODES} lists, or lists nested deeper than {_DEEPEST_NODE}")
 
 
 def _check_kind(entry: dict[str, Any], kind: str, upgrades: Mapping[int, Any]) -> None:

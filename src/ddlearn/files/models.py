@@ -2,7 +2,8 @@
 
 A model file (``format.py``) holds the constructor parameters and all fitted attributes of one estimator (``codec.py``),
 and a summary for readers with other tools.  Before a model is made, its attributes are checked against each other:
-arrays agree on their sizes, and every number is finite.
+arrays agree on their sizes, every number is in a range where predictions are finite, and what predictions depend on
+passes the checks of a fit.  What a file can make a prediction allocate or repeat is bounded.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from ..coding.encoder import resolve_sparse_coder
 from ..coding.scaling import Scaling, Transformed, resolve_scaling
 from ..estimators.baseline import KSVD, CodeClassifier
 from ..estimators.classifier import DDLClassifier
+from ..estimators.settings import check_fitted
 from ..fitting.loop import IterationRecord
 from ..fitting.refine import CLASSIFIERS, EpochRecord, find_best
 from ..fitting.search import SearchRecord
@@ -41,6 +45,7 @@ from .codec import (
     list_storable,
 )
 from .format import MODEL, Arrays, Container, Json, blame_file, check_array, read_container, write_container
+from .pipelines import fold_pipeline
 
 # The fitted attributes.  Arrays agree on sizes that have the same name.
 _SHAPES: dict[str, tuple[str, ...]] = {
@@ -73,6 +78,10 @@ _RECORDS: Any = {
     "dictionary_sizes_": DictionarySize,
     "search_": SearchRecord,
 }
+_SMALLEST_SCALE = 1e-100  # of a feature
+_POSITIVE = {"class_cost_", "noise_variance_"}
+_MOST_GRAM_BYTES = 2**33  # of the products of all atoms with each other, which a prediction needs
+_MOST_VIEW_BYTES = 2**30  # of the distortions of all views
 _NOT_TOLD = {"n_records", "n_scaled_features"}  # sizes that the summary leaves out
 _MODELS: dict[str, type[BaseEstimator]] = {cls.__name__: cls for cls in (DDLClassifier, KSVD, CodeClassifier)}
 _NAMES = {"n_features_in_", "feature_names_in_"}
@@ -84,7 +93,7 @@ _ATTRIBUTES = {
 _OPTIONAL = {"feature_names_in_", "target_name_", "codes_", "noise_variance_"} | {*_RECORDS} - {"history_"}
 
 
-def save(model: DDLClassifier | KSVD | CodeClassifier, path: str | os.PathLike[str]) -> None:
+def save(model: DDLClassifier | KSVD | CodeClassifier | Pipeline, path: str | os.PathLike[str]) -> None:
     """Write a fitted model to a file, in one step; an existing file is replaced.
 
     Strategies are stored by name and parameters.  An object of a class of your own, such as a loss, is only named in
@@ -92,8 +101,9 @@ def save(model: DDLClassifier | KSVD | CodeClassifier, path: str | os.PathLike[s
 
     Parameters
     ----------
-    model : DDLClassifier, KSVD or CodeClassifier
-        The model; save the steps of a pipeline one by one.
+    model : DDLClassifier, KSVD, CodeClassifier or Pipeline
+        The model.  A pipeline of scalers and a :class:`DDLClassifier` becomes one classifier that scales samples itself
+        and predicts the same; other steps are refused.
     path : str or path-like
         The file; its folder must exist.
 
@@ -120,9 +130,13 @@ def save(model: DDLClassifier | KSVD | CodeClassifier, path: str | os.PathLike[s
     >>> bool((restored.predict_proba(X) == model.predict_proba(X)).all())
     True
     """
+    if isinstance(model, Pipeline):
+        model = fold_pipeline(model)
     name = type(model).__name__
     if _MODELS.get(name) is not type(model):
-        raise TypeError(f"{name} cannot be saved, only {', '.join(_MODELS)}: save the steps of a pipeline one by one.")
+        raise TypeError(
+            f"{name} cannot be saved, only {', '.join(_MODELS)}, and pipelines of scalers and DDLClassifier."
+        )
     check_is_fitted(model)
     attributes = {key: value for key, value in vars(model).items() if key in _ATTRIBUTES[name]}
     try:
@@ -204,13 +218,26 @@ def read_model_file(path: str | os.PathLike[str]) -> Container:
     def upgrade_from(version: int) -> Callable[[Json], Json]:
         return lambda content: reduce(lambda old, upgrade: upgrade(old), upgrades[version - 1 :], content)
 
-    return read_container(path, MODEL, {version: upgrade_from(version) for version in (1, 2, 3, 4)})
+    stored = read_container(path, MODEL, {version: upgrade_from(version) for version in (1, 2, 3, 4)})
+    with blame_file(path):
+        _check_content(stored.content)
+    return stored
+
+
+def _check_content(content: Json) -> None:
+    """Raise unless the content has the form of a model's, whose values are checked when the model is made."""
+    if content["class"] not in _MODELS:
+        raise ValueError(f"it is a model of the class {content['class']}, which is not one of {', '.join(_MODELS)}")
+    for part in ("parameters", "attributes", "summary"):
+        if not isinstance(content[part], dict):
+            raise TypeError(f"its {part} are a {type(content[part]).__name__}")
+    for name, value in content["summary"].items():
+        if isinstance(value, list | dict) and value != encode_float(np.nan):
+            raise TypeError(f"{name} of its summary is {value!r}")
 
 
 def _restore(content: Json, decoder: Decoder) -> BaseEstimator:
     name = content["class"]
-    if name not in _MODELS:
-        raise ValueError(f"it is a model of the class {name}, which is not one of {', '.join(_MODELS)}")
     parameters = {key: decoder.decode(key, value) for key, value in content["parameters"].items()}
     attributes: dict[str, Any] = {}
     for key, value in content["attributes"].items():
@@ -224,7 +251,21 @@ def _restore(content: Json, decoder: Decoder) -> BaseEstimator:
     model = _MODELS[name](**parameters)
     for key, value in attributes.items():
         setattr(model, key, value)
+    if isinstance(model, DDLClassifier):
+        _check_predictions(model)
     return model
+
+
+def _check_predictions(model: DDLClassifier) -> None:
+    """Raise if new samples cannot be treated as the parameters say, or not with bounded memory."""
+    check_fitted(model)
+    n_features = model.n_features_in_
+    if not model.sparse_coder_.is_adapted:
+        raise ValueError(f"sparse_coder_ is {model.sparse_coder_!r}, whose penalty is not known")
+    if 2 * model.n_views * n_features * model.components_.itemsize > _MOST_VIEW_BYTES:
+        raise ValueError(f"{model.n_views} views of images with {n_features} pixels are too many")
+    if np.ndim(model.unlabeled):
+        raise ValueError(f"unlabeled is {model.unlabeled!r}, not a label")
 
 
 def _check_attributes(name: str, attributes: dict[str, Any]) -> dict[str, int]:
@@ -262,6 +303,10 @@ def _check_attributes(name: str, attributes: dict[str, Any]) -> dict[str, int]:
     for key in _SHAPES:
         if key in attributes:
             _check_array(key, attributes[key], sizes, dtype)
+    if sizes["n_features"] == 0 or sizes["n_components"] ** 2 * dtype.itemsize > _MOST_GRAM_BYTES:
+        raise ValueError(f"it has {sizes['n_components']} atoms for {sizes['n_features']} features")
+    if "n_classes" in sizes and sizes["n_classes"] < (1 if attributes.get("is_multilabel_") else 2):
+        raise ValueError(f"it has {sizes['n_classes']} classes")
     if "classes_" in attributes and len(np.unique(attributes["classes_"])) != sizes["n_classes"]:
         raise ValueError("classes_ has duplicates")
     if not 1 <= attributes.get("n_nonzero_coefs_", 1) <= sizes["n_components"]:
@@ -279,9 +324,17 @@ def _check_scaling(scaling: Scaling, n_features: int) -> int:
     for name, value in scaling.get_params(deep=False).items():
         if name != "constant":
             check_array(f"{name} of scaling_", value, (n_features,), np.float64)
-            if name != "mean" and (value < 0).any():
-                raise ValueError(f"{name} of scaling_ has negative values")
+            _check_range(f"{name} of scaling_", value, is_positive=False)
+            if name != "mean" and ((value < 0) | ((value > 0) & (value < _SMALLEST_SCALE))).any():
+                raise ValueError(f"{name} of scaling_ has values that are negative, or too small")
     return scaling.count_features(n_features)
+
+
+def _check_range(key: str, values: NDArray[np.floating], is_positive: bool) -> None:
+    """Raise unless products of two values can be computed, and positive ones can be divided by."""
+    largest = np.sqrt(np.finfo(values.dtype).max)
+    if (np.abs(values) > largest).any() or (is_positive and (values < 1 / largest).any()):
+        raise ValueError(f"{key} has values that are out of range")
 
 
 def _check_array(key: str, array: Any, sizes: dict[str, int], dtype: np.dtype) -> None:
@@ -294,6 +347,9 @@ def _check_array(key: str, array: Any, sizes: dict[str, int], dtype: np.dtype) -
     if key not in _LABELS:
         values: Any = array.data if is_sparse else array
         check_array(key, values, values.shape, np.float64 if key in _ALWAYS_DOUBLE else dtype)
+        _check_range(key, values, is_positive=key in _POSITIVE)
+        if key == "class_prior_" and not ((values >= 0) & (values <= 1)).all():
+            raise ValueError("class_prior_ has values that are not probabilities")
 
 
 def _summarise(attributes: dict[str, Any]) -> dict[str, Json]:
@@ -303,7 +359,9 @@ def _summarise(attributes: dict[str, Any]) -> dict[str, Json]:
         summary["scaling"] = type(attributes["scaling_"]).__name__
     if "history_" in attributes:
         last = attributes["history_"][-1]._asdict()
-        summary |= {key: encode_float(last[key]) for key in ("objective", "training_error", "label_free_error")}
+        # Refinement has changed the model since, and with it the errors.
+        told = ("objective",) if "refinement_" in attributes else ("objective", "training_error", "label_free_error")
+        summary |= {key: encode_float(last[key]) for key in told}
     if "refinement_" in attributes:
         best = find_best(attributes["refinement_"])
         summary |= {"n_epochs": len(attributes["refinement_"]) - 1, "best_epoch": best.epoch}

@@ -8,7 +8,7 @@ The target may be in several places too: each reports its labels (:func:`find_la
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from numbers import Real
 from tempfile import TemporaryFile
@@ -25,7 +25,7 @@ from ..coding.encoder import check_finite
 from ..coding.missing import has_missing
 from ..coding.scaling import UNSCALED, Scaling, Unscaled, fit_scaling
 from ..dictionary import order_candidates
-from ..parallel import PART_ROWS, DaskParts, LocalParts, Parts, is_on_dask, pair_chunks, split_rows
+from ..parallel import PART_ROWS, LocalParts, Parts, is_on_dask, pair_chunks, split_rows
 
 Labels = NDArray[np.int8]
 Weights = NDArray[np.float64]
@@ -207,6 +207,23 @@ def _find_classes(classes: Any, columns: NDArray[Any], unlabeled: Any, is_multil
     return found.values
 
 
+class Census(NamedTuple):
+    """How many samples there are, for refinement: of all parts, or of those before a part."""
+
+    n_rows: int
+    n_labelled: int  # those that are held out too
+    n_training: int  # to learn from
+    n_held_out: int
+    weight: float  # of those to learn from
+
+
+class Order(NamedTuple):
+    """The samples of a part in the order in which an epoch of refinement uses them."""
+
+    rows: NDArray[np.intp]
+    n_before: int  # samples of the parts before, in the same epoch
+
+
 @dataclass(frozen=True)
 class TrainingPart(LabelledCodes):
     """Some consecutive training samples with their labels, and the unknowns of Eq. 3 that belong to them."""
@@ -218,6 +235,9 @@ class TrainingPart(LabelledCodes):
     positions: Floats | None = None  # parameters of the maps found by registration
     first_row: int = 0  # the number of the part's first row
     is_known: Flags | None = None  # (n, n_features) where features are not missing, None if none is; X is filled there
+    held_out: Labels | None = None  # labels that are hidden and select the best epoch of refinement, 0 for the others
+    before: Census | None = None  # refinement: the samples of the parts before
+    order: Order | None = None  # refinement: the samples of an epoch
 
     @classmethod
     def of(cls, X: Floats, labels: Labels, first_row: int = 0, weights: Weights | None = None) -> TrainingPart:
@@ -238,7 +258,7 @@ class TrainingPart(LabelledCodes):
     def __sizeof__(self) -> int:
         # A cluster moves work to where the larger part of its data is.
         data = self.original.nbytes + (0 if self.X is self.original else self.X.nbytes) + self.labels.nbytes
-        data += 0 if self.weights is None else self.weights.nbytes
+        data += sum(array.nbytes for array in (self.weights, self.held_out) if array is not None)
         codes = self.codes.indices.nbytes + self.codes.values.nbytes
         codes += 0 if self.positions is None else self.positions.nbytes
         return data + codes + self.misfits.nbytes + self.noise_variance.nbytes
@@ -296,6 +316,7 @@ class TrainingSet:
     scaling: Scaling = UNSCALED  # by which the samples were scaled
     weights: Weights | None = None  # all weights, if the samples are in this process; None if all are 1
     is_known: Flags | None = None  # which features of scaled samples are; None if all are
+    held_out: Labels | None = None  # hidden labels, if the samples are in this process and there are any
 
     @classmethod
     def of_arrays(
@@ -306,6 +327,7 @@ class TrainingSet:
         scaling: Scaling = UNSCALED,
         weights: Weights | None = None,
         is_known: Flags | None = None,
+        held_out: Labels | None = None,
     ) -> TrainingSet:
         """Cut arrays in this process, which may be memory-mapped, into parts without a copy."""
         labels, part_rows = labels.astype(np.int8, copy=False), part_rows or PART_ROWS
@@ -321,10 +343,12 @@ class TrainingSet:
         if is_known is not None:
             parts = parts.map_each(_mark_known, [is_known[rows] for rows in blocks])
             n_missing = float(np.average((~is_known).sum(axis=1), weights=weights))
+        if held_out is not None:
+            parts = parts.map_each(_mark_held_out, [held_out[rows] for rows in blocks])
         n_rows = tuple(np.diff([*starts, len(X)]).tolist())
         counts = parts.add_up(count_labels)
         facts = TrainingFacts(n_rows, len(X), X.shape[1], labels.shape[1], X.dtype, *counts, n_missing=n_missing)
-        return cls(parts, facts, X, labels, scaling, weights, is_known)
+        return cls(parts, facts, X, labels, scaling, weights, is_known, held_out)
 
     def weigh(self, sample_weight: Weights | None, class_weight: Any, targets: Targets) -> TrainingSet:
         """Return the set with weights of samples, which must be in this process, times those of their classes."""
@@ -337,11 +361,41 @@ class TrainingSet:
         if training.labels is not None:
             weights = np.concatenate(parts.gather("weights"))
             return TrainingSet.of_arrays(training.X, training.labels, weights=weights)
-        n_labelled, n_positive, _, label_weight, weight = parts.add_up(count_labels)
-        facts = training.facts._replace(
-            n_labelled=n_labelled, n_positive=n_positive, label_weight=label_weight, weight=weight
-        )
-        return replace(training, parts=parts, facts=facts)
+        return training._with_labels(parts)
+
+    def _with_labels(self, parts: Parts[TrainingPart]) -> TrainingSet:
+        """Return the set with other labels or weights, which are counted."""
+        facts = self.facts
+        n_labelled, n_positive, n_with_label, label_weight, weight = parts.add_up(count_labels)
+        counts = TrainingFacts(*facts[:5], n_labelled, n_positive, n_with_label, label_weight, weight, facts.n_missing)
+        return replace(self, parts=parts, facts=counts)
+
+    def hold_out(self, draw: Callable[..., NDArray[np.intp]]) -> TrainingSet:
+        """Return the set without the labels of some rows, which refinement holds out.
+
+        Of each part, these are ``draw(labels, n_before, n_in_all, first_row)``, given how many labelled samples there
+        are of each class, in the parts before and in all.
+        """
+        counts = np.array(self.parts.collect(count_members))
+        n_before, n_in_all = np.cumsum(counts, axis=0) - counts, counts.sum(axis=0)
+        parts = self.parts.map_each(_hold_out_rows, [(draw, before, n_in_all) for before in n_before])
+        if self.labels is None:
+            return self._with_labels(parts)
+        labels, held_out = (np.concatenate(parts.gather(name)) for name in ("labels", "held_out"))
+        return TrainingSet.of_arrays(self.X, labels, scaling=self.scaling, weights=self.weights, held_out=held_out)
+
+    def bring_some(self, most: int) -> TrainingSet:
+        """Return a set in this process: this one if it is, or about so many labelled samples, evenly spread."""
+        if self.labels is not None:
+            return self
+        stride = -(-self.facts.n_with_label // most)
+        n_labelled = self.parts.collect(_count_labelled)
+        n_before = (np.cumsum(n_labelled) - n_labelled).tolist()
+        taken = self.parts.map_each(_take_some, [(stride, before) for before in n_before]).gather()
+        X, labels, weights = zip(*taken, strict=True)
+        has_weights = weights[0] is not None
+        arrays = np.concatenate(X), np.concatenate(labels)
+        return TrainingSet.of_arrays(*arrays, weights=np.concatenate(weights) if has_weights else None)
 
     def scale(self, scaling: Any, are_images: bool) -> TrainingSet:
         """Return the set with scaled samples; a scaling that is not fitted yet is fitted to them.
@@ -351,13 +405,13 @@ class TrainingSet:
         scaling, facts = fit_scaling(scaling, self.parts, self.facts.n_samples, are_images), self.facts
         if self.labels is not None and has_missing(self.X):
             X, is_known = scaling.apply_and_fill(np.asarray(self.X))
-            return TrainingSet.of_arrays(X, self.labels, scaling=scaling, weights=self.weights, is_known=is_known)
+            return TrainingSet.of_arrays(X, self.labels, None, scaling, self.weights, is_known, self.held_out)
         if isinstance(scaling, Unscaled):
             return self
         n_features = scaling.count_features(facts.n_features)
         if self.labels is not None:
             X = _scale_rows(self.X, scaling, n_features)
-            return TrainingSet.of_arrays(X, self.labels, scaling=scaling, weights=self.weights)
+            return TrainingSet.of_arrays(X, self.labels, None, scaling, self.weights, held_out=self.held_out)
         parts = self.parts.map(_scale_part, scaling)
         return replace(self, parts=parts, facts=facts._replace(n_features=n_features), scaling=scaling)
 
@@ -421,11 +475,32 @@ def collect_labels(training: TrainingSet) -> Labels:
     return np.concatenate(training.parts.gather("labels")) if training.labels is None else training.labels
 
 
-def hide_labels(training: TrainingSet, labels: Labels, rows: NDArray[np.intp]) -> TrainingSet:
-    """Return a training set in this process without the labels of some rows."""
-    labels = labels.copy()
-    labels[rows] = 0
-    return TrainingSet.of_arrays(training.X, labels, scaling=training.scaling, weights=training.weights)
+def _mark_held_out(part: TrainingPart, held_out: Labels) -> TrainingPart:
+    return replace(part, held_out=held_out)
+
+
+def count_members(part: TrainingPart) -> NDArray[np.intp]:
+    """Return the number of labelled samples per class; of several labels the first counts."""
+    labels = part.labels[part.labels.any(axis=1)]
+    return np.bincount(labels.argmax(axis=1), minlength=labels.shape[1])
+
+
+def _hold_out_rows(part: TrainingPart, how: tuple[Any, NDArray[np.intp], NDArray[np.intp]]) -> TrainingPart:
+    draw, n_before, n_in_all = how
+    rows = draw(part.labels, n_before, n_in_all, part.first_row)
+    labels, held_out = part.labels.copy(), np.zeros_like(part.labels)
+    held_out[rows], labels[rows] = labels[rows], 0
+    return replace(part, labels=labels, held_out=held_out)
+
+
+def _count_labelled(part: TrainingPart) -> int:
+    return int(np.count_nonzero(part.labels.any(axis=1)))
+
+
+def _take_some(part: TrainingPart, how: tuple[int, int]) -> tuple[Floats, Labels, Weights | None]:
+    stride, n_before = how
+    rows = np.flatnonzero(part.labels.any(axis=1))[-n_before % stride :: stride]
+    return part.X[rows], part.labels[rows], None if part.weights is None else part.weights[rows]
 
 
 def cut_into_parts(X: Floats, y: Any, unlabeled: Any) -> tuple[TrainingSet, Targets]:
@@ -449,7 +524,7 @@ def _count_rows(pair: tuple[Any, Any]) -> int:
 
 def _make_part(pair: tuple[Any, Any], how: tuple[int, np.dtype, NDArray[Any], Any, bool]) -> TrainingPart:
     first_row, dtype, *target = how
-    samples = np.ascontiguousarray(pair[0], dtype=dtype)
+    samples = np.require(pair[0], dtype, ["C", "ALIGNED"])  # what Dask has moved is at odd addresses
     check_finite(samples, first_row, remedy="a Dask array must be complete, so remove or impute such values")
     return TrainingPart.of(samples, encode_labels(pair[1], *target), first_row)
 
@@ -457,27 +532,24 @@ def _make_part(pair: tuple[Any, Any], how: tuple[int, np.dtype, NDArray[Any], An
 def spread_over_cluster(X: Any, y: Any, unlabeled: Any) -> tuple[TrainingSet, Targets]:
     """Return the training set of Dask arrays: each chunk of rows becomes a part on a worker."""
     pairs = pair_chunks(X, y if y is None or is_on_dask(y) else to_array(y))
+    session = pairs.session
     try:
-        return _spread_pairs(pairs, X, unlabeled)
+        n_rows = pairs.collect(_count_rows)
+        pairs = pairs.keep([position for position, n in enumerate(n_rows) if n])
+        n_rows = [n for n in n_rows if n]
+        if not n_rows:
+            raise ValueError("X has no rows: a fit needs samples.")
+        found = pairs.add_up(_find_labels_of, unlabeled)
+        classes = found.get_classes(unlabeled)
+        dtype = np.dtype(np.float32 if X.dtype == np.float32 else np.float64)
+        target = classes, unlabeled, found.is_multilabel
+        first_rows = (np.cumsum(n_rows) - n_rows).tolist()
+        parts = pairs.map_each(_make_part, [(first_row, dtype, *target) for first_row in first_rows])
+        del pairs  # which the workers may forget, one after another
+        counts = parts.add_up(count_labels)
     except BaseException:
-        pairs.release()  # an error on a worker keeps hold of all that led to it
+        session.release()  # an error on a worker keeps hold of all that led to it
         raise
-
-
-def _spread_pairs(pairs: DaskParts[tuple[Any, Any]], X: Any, unlabeled: Any) -> tuple[TrainingSet, Targets]:
-    n_rows = pairs.collect(_count_rows)
-    pairs = pairs.keep([position for position, n in enumerate(n_rows) if n])
-    n_rows = [n for n in n_rows if n]
-    if not n_rows:
-        raise ValueError("X has no rows: a fit needs samples.")
-    found = pairs.add_up(_find_labels_of, unlabeled)
-    classes = found.get_classes(unlabeled)
-    dtype = np.dtype(np.float32 if X.dtype == np.float32 else np.float64)
-    first_rows = (np.cumsum(n_rows) - n_rows).tolist()
-    parts = pairs.map_each(
-        _make_part, [(first_row, dtype, classes, unlabeled, found.is_multilabel) for first_row in first_rows]
-    )
-    counts = parts.add_up(count_labels)
     facts = TrainingFacts(tuple(n_rows), sum(n_rows), X.shape[1], len(classes), dtype, *counts)
     return TrainingSet(parts, facts, X, labels=None), Targets(classes, found.is_multilabel)
 

@@ -217,7 +217,7 @@ class TaskGradient:
 
     def measure(self, parameters: Parameters, X: Floats) -> Measured:
         """Return the scores of samples, and the misfits of their codes."""
-        encoder, coef_by_atom = self._make_encoder(parameters.dictionary), parameters.coef_by_atom
+        encoder, coef_by_atom = self.make_encoder(parameters.dictionary), parameters.coef_by_atom
         scores = np.empty((len(X), len(parameters.intercept)), X.dtype)
         misfit = np.empty(len(X), X.dtype)
 
@@ -230,14 +230,22 @@ class TaskGradient:
         return Measured(scores + parameters.intercept, misfit)
 
     def differentiate(
-        self, parameters: Parameters, X: Floats, labels: Floats, codes: RowCodes | None = None
+        self,
+        parameters: Parameters,
+        X: Floats,
+        labels: Floats,
+        codes: RowCodes | None = None,
+        n_in_batch: int | None = None,
+        encoder: Encoder | None = None,
     ) -> tuple[Parameters, Floats]:
         """Return the gradient of the mean cost, and the scores.
 
-        Coding starts from ``codes``, which are overwritten by the larger halves of the new ones.
+        Coding starts from ``codes``, which are overwritten by the larger halves of the new ones.  The samples may be some
+        of a mini-batch, whose gradient is then the sum of such results.
         """
         n_rows, dtype = len(X), X.dtype
-        encoder, coef_by_atom = self._make_encoder(parameters.dictionary), parameters.coef_by_atom
+        encoder = self.make_encoder(parameters.dictionary) if encoder is None else encoder
+        coef_by_atom, n_in_batch = parameters.coef_by_atom, n_in_batch or n_rows
         n_places = encoder.n_nonzero_coefs
         ridge, pivot = dtype.type(encoder.sparse_coder.ridge), dtype.type(PIVOT_FLOOR[dtype])
         scores, score_gradient = np.empty((2, n_rows, len(parameters.intercept)), dtype)
@@ -250,7 +258,7 @@ class TaskGradient:
                 keep_larger_half(*coded, *start)
             score_rows(*coded, coef_by_atom, scores[rows])
             scores[rows] += parameters.intercept
-            score_gradient[rows] = self.cost.gradient(scores[rows], labels[rows]) / n_rows
+            score_gradient[rows] = self.cost.gradient(scores[rows], labels[rows]) / n_in_batch
             code_gradient, solution = np.empty((2, *coded.values.shape), dtype)
             differentiate_scores_rows(*coded, coef_by_atom, score_gradient[rows], code_gradient)
             solve_support_rows(encoder.gram, ridge, pivot, *coded, code_gradient, *workspace, solution)
@@ -274,7 +282,7 @@ class TaskGradient:
 
     def encode(self, dictionary: Floats, X: Floats) -> csr_array:
         """Return label-free codes."""
-        encoder = self._make_encoder(dictionary)
+        encoder = self.make_encoder(dictionary)
         codes = RowCodes.empty(len(X), encoder.n_nonzero_coefs, X.dtype)
 
         def encode_rows(rows: slice, _: None) -> None:
@@ -283,7 +291,8 @@ class TaskGradient:
         map_blocks(encode_rows, split_rows(len(X), _BLOCK_ROWS, unit=_BLOCK_ROWS), lambda: None, n_jobs=self.n_jobs)
         return codes.to_csr(len(dictionary))
 
-    def _make_encoder(self, dictionary: Floats) -> Encoder:
+    def make_encoder(self, dictionary: Floats) -> Encoder:
+        """Return an encoder with another dictionary."""
         coder, n_nonzero_coefs = self.encoder.sparse_coder, self.encoder.n_nonzero_coefs
         return Encoder.of(dictionary, coder, n_nonzero_coefs, self.n_jobs)
 

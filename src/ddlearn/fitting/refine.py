@@ -10,17 +10,19 @@ The steps are Adam's (Kingma and Ba, 2015), with step sizes that decrease along 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from numbers import Integral, Real
 from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, vstack
 from sklearn.base import BaseEstimator
 
-from ..codes import Flags, Floats, RowCodes
+from ..codes import Floats, RowCodes
 from ..coding.coders import SparseCoder
 from ..coding.encoder import Encoder
 from ..coding.jitter import Jitter, displace
@@ -28,9 +30,10 @@ from ..coding.masked import MaskedCoder
 from ..coding.missing import fill_with_codes
 from ..kernels.gradient import normalise_rows, step_rows
 from ..losses import check_number, count_errors
-from ..parallel import map_blocks, single_threaded_blas, split_rows
+from ..parallel import Parts, add, map_blocks, single_threaded_blas, split_rows
 from .convex import Decays, train_on_codes
-from .gradient import REFINEMENT_COSTS, Parameters, RefinementCost, TaskGradient
+from .data import Census, Order, TrainingPart, sum_rows
+from .gradient import REFINEMENT_COSTS, Measured, Parameters, RefinementCost, TaskGradient
 
 Rows = NDArray[np.intp]
 
@@ -185,19 +188,32 @@ class Refiner(BaseEstimator):
         if self.cost is not None and self.cost not in REFINEMENT_COSTS:
             raise ValueError(f"cost={self.cost!r} is not known; choose one of {sorted(REFINEMENT_COSTS)} or None.")
 
-    def hold_out(self, labels: NDArray[np.int8]) -> Rows:
-        """Return the rows of labelled samples to hold out: some of each class, but never all."""
+    def hold_out(
+        self,
+        labels: NDArray[np.int8],
+        n_before: NDArray[np.intp] | None = None,
+        n_in_all: NDArray[np.intp] | None = None,
+        first_row: int = 0,
+    ) -> Rows:
+        """Return the rows of labelled samples to hold out: some of each class, but never all.
+
+        The labels may be those of a part, given how many samples of each class there are in the parts before, and in
+        all.
+        """
         rows = np.flatnonzero(labels.any(axis=1))
         # The same seed for every fit, so that a resumed fit holds out the same samples.
-        rows = np.random.default_rng(_HOLD_OUT_SEED).permutation(rows)
+        rows = np.random.default_rng(_seed_part(first_row, _HOLD_OUT_SEED)).permutation(rows)
         class_index = labels[rows].argmax(axis=1)
-        of_class = [rows[class_index == index] for index in range(labels.shape[1])]
-        held_out = [
-            members[: min(round(self.validation_fraction * len(members)), len(members) - 1)]
-            for members in of_class
-            if len(members)
-        ]
-        return np.sort(np.concatenate(held_out))
+        counts = np.bincount(class_index, minlength=labels.shape[1])
+        n_before = np.zeros_like(counts) if n_before is None else n_before
+        n_in_all = counts if n_in_all is None else n_in_all
+
+        def count_held_out(n_members: NDArray[np.intp]) -> NDArray[np.intp]:
+            return np.minimum(np.rint(self.validation_fraction * n_members).astype(np.intp), n_in_all - 1)
+
+        n_held_out = count_held_out(n_before + counts) - count_held_out(n_before)
+        held_out = [rows[class_index == index][:n] for index, n in enumerate(n_held_out.tolist()) if counts[index]]
+        return np.sort(np.concatenate([rows[:0], *held_out]))
 
     def count_batches(self, n_samples: int) -> int:
         """Return the number of mini-batches in an epoch."""
@@ -325,51 +341,265 @@ class RefinementProgress:
         return find_best(self.history).epoch
 
 
+# -- steps on one part, wherever it is ---------------------------------------------------------------------------------
+
+
+class Lesson:
+    """How samples are shown to a model, and its costs and gradients; the same for all mini-batches."""
+
+    def __init__(
+        self, gradient: TaskGradient, is_multilabel: bool, jitter: Jitter | None, image_shape: tuple[int, int] | None
+    ):
+        self.gradient = gradient
+        self.is_multilabel = is_multilabel
+        self.jitter = jitter
+        self.image_shape = image_shape
+        self._latest: tuple[Batch, Encoder] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_latest": None}
+
+    def make_encoder(self, batch: Batch) -> Encoder:
+        """Return the encoder of a mini-batch, which all parts in this process share."""
+        if self._latest is None or self._latest[0] is not batch:
+            self._latest = batch, self.gradient.make_encoder(batch.model.dictionary)
+        return self._latest[1]
+
+    def show(self, part: TrainingPart, rows: Rows, dictionary: Floats) -> Floats:
+        """Return samples with missing features filled by codes of the others, as new samples have them.
+
+        The codes of filled samples are then these.  The gradient takes the fill for constant.
+        """
+        X = np.ascontiguousarray(part.X[rows])
+        if part.is_known is None:
+            return X
+        is_known, n_jobs = part.is_known[rows], self.gradient.n_jobs
+        gaps = np.flatnonzero(~is_known.all(axis=1))
+        if gaps.size:
+            coder = MaskedCoder(self.gradient.make_encoder(dictionary))
+            codes = coder.encode_all(X[gaps], is_known[gaps], n_jobs=n_jobs)
+            X[gaps] = fill_with_codes(X[gaps], is_known[gaps], codes, dictionary, n_jobs)
+        return X
+
+    def distort(self, X: Floats, rng: np.random.Generator) -> Floats:
+        """Return images distorted at random."""
+        if self.jitter is None or self.image_shape is None:
+            return X
+        fields = self.jitter.draw(len(X), self.image_shape, rng, X.dtype)
+        out = np.empty_like(X)
+
+        def work(rows: slice, _: None) -> None:
+            out[rows] = displace(X[rows], fields[rows])
+
+        blocks = split_rows(len(X), _BLOCK_IMAGES, unit=_BLOCK_IMAGES)
+        map_blocks(work, blocks, lambda: None, n_jobs=self.gradient.n_jobs)
+        return out
+
+    def count_errors(
+        self, scores: Floats, labels: Floats, weights: NDArray[np.float64] | None = None
+    ) -> tuple[float, float]:
+        """Return the weight of misclassified samples (multilabel: labels), and of all."""
+        return count_errors(labels, self.gradient.cost.evidence(scores), self.is_multilabel, weights)
+
+
+class Batch(NamedTuple):
+    """One mini-batch: some samples of each part."""
+
+    model: Parameters
+    seed: int
+    epoch: int
+    position: int  # in the epoch
+    n_batches: int
+    n_samples: int
+
+
+class BatchSums(NamedTuple):
+    """What mini-batches tell; the sum of two holds what both tell."""
+
+    gradient: Parameters
+    cost: float
+    n_wrong: float
+    n_counted: float
+
+
+def _seed_part(first_row: int, *seeds: int) -> list[int]:
+    """Return the seed of random numbers of a part; the first part, and samples in one part, have no number."""
+    return [*seeds, first_row] if first_row else [*seeds]
+
+
+def _list_labels(part: TrainingPart) -> NDArray[np.int8]:
+    """Return the labels of all samples, those that are held out too."""
+    return part.labels if part.held_out is None else part.labels + part.held_out
+
+
+def _find_rows(part: TrainingPart, kind: str) -> Rows:
+    """Return the rows of samples of a kind that a census counts."""
+    labels = {"n_labelled": _list_labels(part), "n_training": part.labels, "n_held_out": part.held_out}[kind]
+    return np.flatnonzero(labels.any(axis=1)) if labels is not None else np.empty(0, np.intp)
+
+
+def _spread(part: TrainingPart, kind: str, stride: int) -> Rows:
+    """Return every so many-th sample of a kind, counted over all parts: samples may be sorted by class."""
+    assert part.before is not None
+    return _find_rows(part, kind)[-getattr(part.before, kind) % stride :: stride]
+
+
+def take_census(part: TrainingPart) -> Census:
+    """Count the samples of a part."""
+    n_labelled, training, n_held_out = (_find_rows(part, kind) for kind in ("n_labelled", "n_training", "n_held_out"))
+    weight = float(len(training) if part.weights is None else part.weights[training].sum())
+    return Census(len(part), len(n_labelled), len(training), len(n_held_out), weight)
+
+
+def put_census(part: TrainingPart, before: Census) -> TrainingPart:
+    """Tell a part what is in the parts before."""
+    return replace(part, before=before)
+
+
+def draw_order(part: TrainingPart, seed: int, epoch: int, in_all: Census) -> TrainingPart:
+    """Draw the samples of an epoch: each once, or if there are weights in proportion to these."""
+    assert part.before is not None
+    rows, before = _find_rows(part, "n_training"), part.before
+    # A generator for each epoch, so that a resumed refinement draws what an uninterrupted one does.
+    rng = np.random.default_rng(_seed_part(part.first_row, seed, epoch))
+    if part.weights is None:
+        return replace(part, order=Order(rng.permutation(rows), before.n_training))
+    # Systematic sampling: each occurs as often as its weight says, up to rounding, and in random order.
+    shift = (rng if part.first_row == 0 else np.random.default_rng([seed, epoch])).random()
+    n_samples, weights = in_all.n_training, part.weights[rows]
+    ends = before.weight, before.weight + float(weights.sum())
+    first, last = (min(int(np.ceil(end * n_samples / in_all.weight - shift)), n_samples) for end in ends)
+    places = (np.arange(first, last) + shift) * in_all.weight / n_samples
+    drawn = np.searchsorted(before.weight + np.cumsum(weights), places)
+    return replace(part, order=Order(rng.permutation(rows[np.minimum(drawn, len(rows) - 1)]), first))
+
+
+def _cut(order: Order, position: int, n_batches: int) -> Rows:
+    """Return the samples of a mini-batch.
+
+    If they cannot be divided evenly, some mini-batches get one more, the first of them next to the last of the part
+    before: so mini-batches of all parts together have the sizes of ``np.array_split``.
+    """
+    n_each, n_more = divmod(len(order.rows), n_batches)
+    first = order.n_before % n_batches
+    n_more_at_end = min(n_more, n_batches - first)
+
+    def count_until(position: int) -> int:
+        at_end = min(max(position - first, 0), n_more_at_end)
+        return position * n_each + at_end + min(position, n_more - n_more_at_end)
+
+    return order.rows[count_until(position) : count_until(position + 1)]
+
+
+def differentiate_part(part: TrainingPart, lesson: Lesson, batch: Batch, codes: RowCodes | None) -> BatchSums:
+    """Return what a part adds to the gradient of a mini-batch.
+
+    Coding starts from ``codes``, of all samples in this process, and overwrites them.
+    """
+    assert part.order is not None
+    rows = _cut(part.order, batch.position, batch.n_batches)
+    if not len(rows):
+        return BatchSums(Parameters(*map(np.zeros_like, batch.model)), 0.0, 0.0, 0.0)
+    rng = np.random.default_rng(_seed_part(part.first_row, batch.seed, batch.epoch, batch.position))
+    labels = part.labels[rows].astype(part.X.dtype)
+    samples = lesson.distort(lesson.show(part, rows, batch.model.dictionary), rng)
+    own_codes = None if codes is None else codes.rows(part.first_row + rows)
+    gradient, scores = lesson.gradient.differentiate(
+        batch.model, samples, labels, own_codes, batch.n_samples, lesson.make_encoder(batch)
+    )
+    if codes is not None and own_codes is not None:
+        codes.indices[part.first_row + rows], codes.values[part.first_row + rows] = own_codes
+    cost = float(np.sum(lesson.gradient.cost.value(scores, labels)))
+    return BatchSums(gradient, cost, *lesson.count_errors(scores, labels))
+
+
+class _CodedSome(NamedTuple):
+    codes: csr_array
+    labels: Floats
+    weights: NDArray[np.float64] | None
+
+
+def encode_some(part: TrainingPart, lesson: Lesson, dictionary: Floats, stride: int) -> _CodedSome:
+    """Return label-free codes of some training samples."""
+    rows = _spread(part, "n_training", stride)
+    codes = lesson.gradient.encode(dictionary, lesson.show(part, rows, dictionary))
+    weights = None if part.weights is None else part.weights[rows]
+    return _CodedSome(codes, part.labels[rows].astype(part.X.dtype), weights)
+
+
+def measure_energies(part: TrainingPart, stride: int) -> Floats:
+    """Return the squared norms of some labelled samples."""
+    some = np.ascontiguousarray(part.X[_spread(part, "n_labelled", stride)])
+    return np.vecdot(some, some)
+
+
+def measure_some(
+    part: TrainingPart, lesson: Lesson, model: Parameters, kind: str, stride: int
+) -> tuple[Measured, Floats]:
+    """Return scores and misfits of some samples, and their labels."""
+    rows = _spread(part, kind, stride)
+    measured = lesson.gradient.measure(model, lesson.show(part, rows, model.dictionary))
+    return measured, _list_labels(part)[rows].astype(part.X.dtype)
+
+
+def validate(part: TrainingPart, lesson: Lesson, model: Parameters) -> tuple[float, float, float, float]:
+    """Return the cost of the held-out samples, their weight, that of misclassified ones, and of those that count."""
+    rows = _find_rows(part, "n_held_out")
+    if part.held_out is None or not len(rows):
+        return 0.0, 0.0, 0.0, 0.0
+    scores = lesson.gradient.measure(model, lesson.show(part, rows, model.dictionary)).scores
+    labels = part.held_out[rows].astype(part.X.dtype)
+    weights = None if part.weights is None else part.weights[rows]
+    cost = sum_rows(lesson.gradient.cost.value(scores, labels), weights)
+    weight = float(len(rows) if weights is None else weights.sum())
+    return cost, weight, *lesson.count_errors(scores, labels, weights)
+
+
+# -- the epochs --------------------------------------------------------------------------------------------------------
+
+
 class Refinement:
-    """The epochs over one training set."""
+    """The epochs over one training set, in parts that may be elsewhere."""
 
     def __init__(
         self,
         refiner: Refiner,
         gradient: TaskGradient,
-        X: Floats,
-        labels: NDArray[np.int8],
-        held_out: Rows,
+        parts: Parts[TrainingPart],
         *,
         is_multilabel: bool,
         fit_intercept: bool,
         jitter: Jitter | None,
         image_shape: tuple[int, int] | None,
-        weights: NDArray[np.float64] | None = None,
         temperature: float | None = None,  # of evidence, as other held-out samples have told
-        is_known: Flags | None = None,  # which features are; None if all are
     ):
         self.temperature = temperature
         self.refiner = refiner
-        self.gradient = gradient
-        self.X = X
-        self.labels = labels
-        self.held_out = held_out
-        self.training = np.setdiff1d(np.flatnonzero(labels.any(axis=1)), held_out)
-        self.is_multilabel = is_multilabel
-        self.jitter = jitter
+        self.lesson = Lesson(gradient, is_multilabel, jitter, image_shape)
         self.fit_intercept = fit_intercept
-        self.image_shape = image_shape
-        self.weights = weights
-        self.is_known = is_known
+        sums = list(accumulate(parts.collect(take_census), add, initial=Census(0, 0, 0, 0, 0.0)))
+        self.census: Census = sums.pop()
+        self.parts = parts.map_each(put_census, sums)
 
     def begin(self, dictionary: Floats, seed: int) -> RefinementProgress:
         """Train classifiers on label-free codes, and measure the model."""
-        some = _spread(self.training, _MOST_STARTED)
-        codes, labels = self.gradient.encode(dictionary, self._show(some, dictionary)), self._take_labels(some)
-        weights = None if self.weights is None else self.weights[some]
-        how = self.gradient.cost, self._decays, self.fit_intercept, weights
-        model = train_on_codes(codes, labels, dictionary.copy(), *how)
+        stride = _find_stride(self.census.n_training, _MOST_STARTED)
+        codes, labels, weights = zip(*self.parts.collect(encode_some, self.lesson, dictionary, stride), strict=True)
+        decays = self._find_decays(dictionary.shape[1])
+        model = train_on_codes(
+            vstack(codes, format="csr"),
+            np.concatenate(labels),
+            dictionary.copy(),
+            self.lesson.gradient.cost,
+            decays,
+            self.fit_intercept,
+            None if weights[0] is None else np.concatenate(weights),
+        )
         record = self._record(0, model, (float("nan"), float("nan")), perf_counter())
-        encoder = self.gradient.encoder
-        n_places = count_kept_places(encoder.sparse_coder, encoder.n_nonzero_coefs, self.jitter)
-        codes = RowCodes.empty(len(self.X), n_places, self.X.dtype)
-        return RefinementProgress(model, model.copy(), Moments.zero(model), model.copy(), [record], seed, codes)
+        encoder = self.lesson.gradient.encoder
+        how = encoder.sparse_coder, encoder.n_nonzero_coefs, self.lesson.jitter, self.parts.are_here
+        kept_codes = RowCodes.empty(self.census.n_rows, count_kept_places(*how), dictionary.dtype)
+        return RefinementProgress(model, model.copy(), Moments.zero(model), model.copy(), [record], seed, kept_codes)
 
     def run(
         self, progress: RefinementProgress, on_epoch: Callable[[RefinementProgress], RefinementProgress]
@@ -389,7 +619,7 @@ class Refinement:
         """Use all training samples once."""
         start = perf_counter()
         epoch = progress.n_epochs + 1
-        codes = progress.codes.rows(np.arange(len(self.X)))  # a copy
+        codes = RowCodes(progress.codes.indices.copy(), progress.codes.values.copy())
         model, average, moments, training_result = self._run_batches(progress, codes)
         refined = _scale_atoms(average)
         _check_finite(refined, epoch)
@@ -405,129 +635,80 @@ class Refinement:
 
         Coding starts from ``codes``, and overwrites them.
         """
-        # A generator for each epoch, so that a resumed refinement draws what an uninterrupted one does.
-        rng = np.random.default_rng([progress.seed, progress.n_epochs + 1])
+        epoch, n_samples = progress.n_epochs + 1, self.census.n_training
         model, average, moments = progress.model.copy(), progress.average.copy(), progress.moments.copy()
-        n_batches = self.refiner.count_batches(len(self.training))
+        n_batches = self.refiner.count_batches(n_samples)
+        parts = self.parts.map(draw_order, progress.seed, epoch, self.census)
+        start = codes if codes.values.shape[1] else None
         cost, n_wrong, n_counted = 0.0, 0.0, 0.0
         with single_threaded_blas():
-            for position, rows in enumerate(np.array_split(self._draw_order(rng), n_batches)):
-                labels = self._take_labels(rows)
-                own_codes = codes.rows(rows)
-                samples = self._distort(self._show(rows, model.dictionary), rng)
-                gradient, scores = self.gradient.differentiate(model, samples, labels, own_codes)
-                codes.indices[rows], codes.values[rows] = own_codes
+            for position in range(n_batches):
+                n_in_batch = n_samples // n_batches + (position < n_samples % n_batches)
+                # The arrays of the model change in each step, and a cluster sends each object once: a new object.
+                batch = Batch(Parameters(*model), progress.seed, epoch, position, n_batches, n_in_batch)
+                sums = parts.add_up(differentiate_part, self.lesson, batch, start)
                 share_done = (progress.n_epochs + position / n_batches) / self.refiner.epochs
-                moments = self._step(model, gradient, moments, share_done)
+                moments = self._step(model, sums.gradient, moments, share_done)
                 _move_average(average, model, self.refiner.averaging)
-                cost += float(np.sum(self.gradient.cost.value(scores, labels)))
-                wrong, counted = self._count_errors(scores, labels)
-                n_wrong, n_counted = n_wrong + wrong, n_counted + counted
-        return model, average, moments, (cost / len(self.training), n_wrong / (n_counted or 1))
-
-    def _draw_order(self, rng: np.random.Generator) -> Rows:
-        """Return the samples of an epoch: each once, or if there are weights in proportion to these."""
-        if self.weights is None:
-            return rng.permutation(self.training)
-        # Systematic sampling: each occurs as often as its weight says, up to rounding, and in random order.
-        ends = np.cumsum(self.weights[self.training])
-        places = (np.arange(len(ends)) + rng.random()) * ends[-1] / len(ends)
-        return rng.permutation(self.training[np.minimum(np.searchsorted(ends, places), len(ends) - 1)])
+                cost, n_wrong, n_counted = cost + sums.cost, n_wrong + sums.n_wrong, n_counted + sums.n_counted
+        return model, average, moments, (cost / n_samples, n_wrong / (n_counted or 1))
 
     def _step(self, model: Parameters, gradient: Parameters, moments: Moments, share_done: float) -> Moments:
-        as_number = model.dictionary.dtype.type
-        gradient.own_coef[:] += as_number(self._decays.own) * model.own_coef
-        gradient.linear_coef[:] += as_number(self._decays.linear) * model.linear_coef
+        as_number, n_features = model.dictionary.dtype.type, model.dictionary.shape[1]
+        decays = self._find_decays(n_features)
+        gradient.own_coef[:] += as_number(decays.own) * model.own_coef
+        gradient.linear_coef[:] += as_number(decays.linear) * model.linear_coef
         if not self.fit_intercept:
             gradient.intercept[:] = 0
         left = anneal(share_done)
         for_classifiers = left * self.refiner.classifier_step_size
         sizes = StepSizes(
-            left * self.refiner.step_size / np.sqrt(model.dictionary.shape[1]),
+            left * self.refiner.step_size / np.sqrt(n_features),
             for_classifiers / np.sqrt(self._squared_unit),
             for_classifiers / np.sqrt(self._squared_unit),
             for_classifiers,
         )
-        return descend(model, gradient, moments, sizes, self.gradient.n_jobs)
+        return descend(model, gradient, moments, sizes, self.lesson.gradient.n_jobs)
 
-    @cached_property
-    def _decays(self) -> Decays:
-        n_samples, n_features = len(self.training), self.X.shape[1]
-        return Decays.of(self.refiner.decay_precisions(), self._squared_unit, n_samples, n_features)
+    def _find_decays(self, n_features: int) -> Decays:
+        return Decays.of(self.refiner.decay_precisions(), self._squared_unit, self.census.n_training, n_features)
 
     @cached_property
     def _squared_unit(self) -> float:
         """The mean squared norm of labelled samples, with which classifiers scale."""
-        rows = np.flatnonzero(self.labels.any(axis=1))
-        some = self._take(_spread(rows))
-        return float(np.mean(np.vecdot(some, some))) or 1.0
-
-    def _take(self, rows: Rows) -> Floats:
-        return np.ascontiguousarray(self.X[rows])
-
-    def _show(self, rows: Rows, dictionary: Floats) -> Floats:
-        """Return samples with missing features filled by codes of the others, as new samples have them.
-
-        The codes of filled samples are then these.  The gradient takes the fill for constant.
-        """
-        X = self._take(rows)
-        if self.is_known is None:
-            return X
-        is_known, first, n_jobs = self.is_known[rows], self.gradient.encoder, self.gradient.n_jobs
-        gaps = np.flatnonzero(~is_known.all(axis=1))
-        if gaps.size:
-            encoder = Encoder.of(dictionary, first.sparse_coder, first.n_nonzero_coefs, n_jobs)
-            codes = MaskedCoder(encoder).encode_all(X[gaps], is_known[gaps], n_jobs=n_jobs)
-            X[gaps] = fill_with_codes(X[gaps], is_known[gaps], codes, dictionary, n_jobs)
-        return X
-
-    def _take_labels(self, rows: Rows) -> Floats:
-        return self.labels[rows].astype(self.X.dtype)
-
-    def _distort(self, X: Floats, rng: np.random.Generator) -> Floats:
-        if self.jitter is None or self.image_shape is None:
-            return X
-        fields = self.jitter.draw(len(X), self.image_shape, rng, X.dtype)
-        out = np.empty_like(X)
-
-        def work(rows: slice, _: None) -> None:
-            out[rows] = displace(X[rows], fields[rows])
-
-        blocks = split_rows(len(X), _BLOCK_IMAGES, unit=_BLOCK_IMAGES)
-        map_blocks(work, blocks, lambda: None, n_jobs=self.gradient.n_jobs)
-        return out
-
-    def _count_errors(
-        self, scores: Floats, labels: Floats, weights: NDArray[np.float64] | None = None
-    ) -> tuple[float, float]:
-        return count_errors(labels, self.gradient.cost.evidence(scores), self.is_multilabel, weights)
+        stride = _find_stride(self.census.n_labelled, _MOST_MEASURED)
+        return float(np.mean(np.concatenate(self.parts.collect(measure_energies, stride)))) or 1.0
 
     def _record(self, epoch: int, model: Parameters, training: tuple[float, float], start: float) -> EpochRecord:
         validation = float("nan"), float("nan")
-        if len(self.held_out):
-            scores = self.gradient.measure(model, self._show(self.held_out, model.dictionary)).scores
-            labels = self._take_labels(self.held_out)
-            weights = None if self.weights is None else self.weights[self.held_out]
-            n_wrong, n_counted = self._count_errors(scores, labels, weights)
-            cost = float(np.average(self.gradient.cost.value(scores, labels), weights=weights))
-            validation = cost, n_wrong / (n_counted or 1)
+        if self.census.n_held_out:
+            cost, weight, n_wrong, n_counted = self.parts.add_up(validate, self.lesson, model)
+            validation = cost / weight, n_wrong / (n_counted or 1)
         return EpochRecord(epoch, *training, *validation, perf_counter() - start)
 
     def measure(self, model: Parameters) -> tuple[Floats, Floats]:
         """Return the class costs of a model and the misfits of some samples, held-out ones if there are any."""
-        some, cost = _spread(self.held_out if len(self.held_out) else self.training), self.gradient.cost
-        measured = self.gradient.measure(model, self._show(some, model.dictionary))
+        kind, cost, is_multilabel = "n_training", self.lesson.gradient.cost, self.lesson.is_multilabel
+        if self.census.n_held_out:
+            kind = "n_held_out"
+        stride = _find_stride(getattr(self.census, kind), _MOST_MEASURED)
+        measured, labels = zip(*self.parts.collect(measure_some, self.lesson, model, kind, stride), strict=True)
         temperature = None
-        if len(self.held_out) and not self.is_multilabel:
-            temperature = cost.find_temperature(measured.scores, self._take_labels(some))
-        elif not self.is_multilabel:
+        if self.census.n_held_out and not is_multilabel:
+            scores = np.concatenate([each.scores for each in measured])
+            temperature = cost.find_temperature(scores, np.concatenate(labels))
+        elif not is_multilabel:
             temperature = self.temperature or cost.usual_temperature
-        return cost.set_class_cost(temperature), measured.misfit
+        return cost.set_class_cost(temperature), np.concatenate([each.misfit for each in measured])
 
 
-def count_kept_places(sparse_coder: SparseCoder, n_nonzero_coefs: int, jitter: Jitter | None) -> int:
-    """Return how many places of a code the next epoch starts from: none if it sees another distortion."""
-    is_of_use = sparse_coder.starts_from_codes and jitter is None
+def count_kept_places(sparse_coder: SparseCoder, n_nonzero_coefs: int, jitter: Jitter | None, are_here: bool) -> int:
+    """Return how many places of a code the next epoch starts from.
+
+    None if it sees another distortion; and none on a cluster, where parts do not change, so that a lost one has to do
+    nothing again but its share of one mini-batch.
+    """
+    is_of_use = sparse_coder.starts_from_codes and jitter is None and are_here
     return min(n_nonzero_coefs, _MOST_PLACES) if is_of_use else 0
 
 
@@ -548,9 +729,9 @@ def _check_finite(model: Parameters, epoch: int) -> None:
         )
 
 
-def _spread(rows: Rows, most: int = _MOST_MEASURED) -> Rows:
-    """Return some of the rows, evenly spread: samples may be sorted by class."""
-    return rows[:: -(-len(rows) // most)]
+def _find_stride(n_samples: int, most: int) -> int:
+    """Return s such that every s-th sample is one of at most so many."""
+    return max(-(-n_samples // most), 1)
 
 
 def _move_average(average: Parameters, model: Parameters, keep: float) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.callback import CallbackContext
 
 from ..codes import Model
@@ -17,13 +17,12 @@ from ..coding.jitter import Jitter
 from ..dictionary import draw_dictionary
 from ..objective import Priors
 from ..parallel import find_median
-from .data import Labels, Targets, TrainingSet, collect_labels, fetch_candidates, hide_labels
+from .data import Targets, TrainingSet, fetch_candidates
 from .gradient import TaskGradient
 from .loop import (
     FitProgress,
     FitState,
     begin,
-    collect_samples,
     refit_classifiers,
     run,
 )
@@ -79,20 +78,6 @@ class Report:
         return task.call_on_fit_task_end(**fit, reconstruction_attributes=make_attributes)
 
 
-class HeldOut(NamedTuple):
-    """All labels, and the rows whose labels are hidden from the fit and select the best epoch of refinement."""
-
-    labels: Labels
-    rows: NDArray[np.intp]
-
-
-def hold_out(training: TrainingSet, refiner: Refiner) -> tuple[TrainingSet, HeldOut]:
-    """Hide the labels that refinement holds out: were they known to the loop, the unrefined model would look best."""
-    labels = collect_labels(training)
-    rows = refiner.hold_out(labels)
-    return hide_labels(training, labels, rows), HeldOut(labels, rows)
-
-
 class FitRun:
     """One fit.  Callbacks get it when the fit begins, and may set where to resume and what keeps snapshots."""
 
@@ -104,13 +89,11 @@ class FitRun:
         targets: Targets,
         settings: FitSettings,
         plan: FitPlan,
-        held_out: HeldOut | None,
         rng: np.random.RandomState,
         report: Report,
     ):
-        self.training = training
+        self.training = replace(training, parts=training.parts.settle())
         self.targets = targets
-        self.held_out = held_out
         self.settings = settings
         self.plan = plan
         self.rng = rng
@@ -228,25 +211,19 @@ class FitRun:
     def _prepare_refinement(self, state: FitState, settings: FitSettings) -> Refinement:
         plan = self.plan
         assert plan.refiner is not None
-        assert self.held_out is not None
-        is_known = self.training.is_known
         class_cost = state.model.class_cost if settings.is_multilabel else np.ones_like(state.model.class_cost)
         make_cost = plan.refiner.list_costs(settings.is_multilabel)[0]
         cost = make_cost(settings.loss, class_cost, settings.classification_weight)
         return Refinement(
             plan.refiner,
             TaskGradient(state.encoder, cost, settings.n_jobs),
-            # Refinement fills samples for itself, without the labels that the codes of the loop saw.
-            collect_samples(state, settings, self.training) if is_known is None else self.training.X,
-            self.held_out.labels,
-            self.held_out.rows,
+            # Refinement fills missing features for itself, without the labels that the codes of the loop saw.
+            self.training.parts if settings.registration is None else state.parts,
             is_multilabel=settings.is_multilabel,
             fit_intercept=settings.fit_intercept,
             jitter=plan.jitter,
             image_shape=plan.image_shape,
             temperature=plan.temperature,
-            weights=self.training.weights,
-            is_known=is_known,
         )
 
     def _refined_attributes(self, refinement: Refinement, progress: RefinementProgress, priors: Priors) -> Attributes:

@@ -42,6 +42,7 @@ _ENOUGH_HELD_OUT = 500  # samples; of large sets not all folds are needed
 _MOST_HELD_OUT = 2000  # in a fold; more cost less time than they tell
 _FEWEST_HELD_OUT = 10  # with fewer there is no search
 _MOST_LEARNED = 1500
+_MOST_BROUGHT = 8192  # samples that come from a cluster, of which the folds are made
 _MOST_ATOMS = 500
 _FACTOR = 10.0  # between neighbouring decays
 _RANGES = {"weight_decay": (3e-4, 30.0), "linear_decay": (1e-2, 1e3)}
@@ -142,7 +143,7 @@ class _View(NamedTuple):
 
 
 class SettingsSearch:
-    """The search on one training set, not yet scaled, which must be in this process.
+    """The search on one training set, not yet scaled, some of which is brought to this process if it is elsewhere.
 
     It has random numbers of its own, so that the fit is the same as with these settings given, and a resumed fit finds
     the same.
@@ -163,6 +164,8 @@ class SettingsSearch:
             make_cost(settings.loss, np.ones(training.facts.n_classes), settings.classification_weight)
             for make_cost in refiner.list_costs(settings.is_multilabel)
         ]
+        self.atoms_per_sample = n_components / training.facts.n_with_label
+        training = training.bring_some(_MOST_BROUGHT)
         rows = list(_cut(collect_labels(training)))
         self.views = [self._scale(training, rows, scaling, n_components, draw_init) for scaling in scalings if rows]
         self.tried: dict[_Setting, SearchRecord] = {}
@@ -303,15 +306,11 @@ class SettingsSearch:
         refinement = Refinement(
             refiner,
             gradient,
-            fold.X,
-            fold.labels.astype(np.int8),
-            np.empty(0, np.intp),
+            TrainingSet.of_arrays(fold.X, fold.labels, weights=fold.weights, is_known=fold.is_known).parts,
             is_multilabel=settings.is_multilabel,
             fit_intercept=settings.fit_intercept,
             jitter=None,
             image_shape=None,
-            weights=fold.weights,
-            is_known=fold.is_known,
         )
         model = refinement.run(refinement.begin(fold.dictionary, _SEED), lambda progress: progress).best
         codes = self._encode_samples(fold.X_left_out, fold.is_known_left_out, model.dictionary, coder)
@@ -347,14 +346,17 @@ class SettingsSearch:
     ) -> _View:
         """Return the folds with scaled samples, and a dictionary drawn from those to learn from."""
         rng, labels, folds = np.random.RandomState(_SEED), collect_labels(training), []
-        share = n_components / np.count_nonzero(labels.any(axis=1))
         for learned, left_out in rows:
             part = TrainingSet.of_arrays(np.ascontiguousarray(training.X[learned]), labels[learned])
             fitted = scaling.learn(part.parts)
             X, is_known = fitted.apply_and_fill(part.X)
             part = TrainingSet.of_arrays(X, labels[learned])
             init, facts = draw_init(fitted), part.facts
-            n_atoms = max(1, min(round(share * len(learned)), _MOST_ATOMS)) if isinstance(init, str) else n_components
+            n_atoms = (
+                max(1, min(round(self.atoms_per_sample * len(learned)), _MOST_ATOMS))
+                if isinstance(init, str)
+                else n_components
+            )
             batches = fetch_candidates(part, n_atoms, rng)
             dictionary = draw_dictionary(init, batches, n_atoms, facts.n_features, facts.dtype, rng)
             X_left_out, is_known_left_out = fitted.apply_and_fill(np.ascontiguousarray(training.X[left_out]))

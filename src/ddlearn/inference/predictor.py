@@ -8,9 +8,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from html import escape
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from ..codes import Flags, Floats, RowCodes
@@ -25,6 +27,7 @@ from .rules import InferenceRule, LabelModel
 # Test-time views use half the distortion of training: only sampling noise is to be averaged out.
 _STRENGTH_OF_VIEWS = 0.5
 _VIEW_SEED = 0  # all images are seen through the same distortions, so that none depends on the others
+_MOST_ROWS, _MOST_VOTES = 10, 6  # of an explanation in a notebook
 _REMEDY = 'impute such values, or leave NaN out by robustness=Robustness(missing="mask")'
 
 
@@ -52,6 +55,16 @@ class Explanation(NamedTuple):
     transforms : ndarray of shape (n_samples, 2, 3) or None
         The affine maps found by alignment: a pixel at (u, v) from the centre of the image, columns first, shows what
         was at ``transforms[i] @ (u, v, 1)``.
+    coef : ndarray of shape (n_classes, n_components)
+        The classifiers: a coefficient of a code times ``coef[j]`` is its vote for class j.
+    intercept : ndarray of shape (n_classes,)
+        Their intercepts; votes and intercept add up to the score of a class.
+    classes : ndarray of shape (n_classes,)
+        The classes.
+
+    Notes
+    -----
+    Notebooks show an explanation as a table; :meth:`to_shap` makes one that the plots of shap take.
 
     Examples
     --------
@@ -75,6 +88,51 @@ class Explanation(NamedTuple):
     evidence: Floats
     sizes: Floats
     transforms: Floats | None
+    coef: Floats
+    intercept: Floats
+    classes: NDArray[Any]
+
+    def to_shap(self) -> Any:
+        """Return the votes of the atoms as a ``shap.Explanation``, whose values and base value add up to scores.
+
+        Returns
+        -------
+        shap.Explanation
+            Values of shape (n_samples, n_components, n_classes), with codes as data and atoms as features.
+        """
+        try:
+            import shap
+        except ImportError as error:
+            raise ImportError("to_shap needs shap: pip install shap.") from error
+        codes = self.codes.toarray()
+        return shap.Explanation(
+            values=codes[:, :, None] * self.coef.T,
+            base_values=np.tile(self.intercept, (len(codes), 1)),
+            data=codes,
+            feature_names=[f"atom {atom}" for atom in range(codes.shape[1])],
+            output_names=[str(name) for name in self.classes],
+        )
+
+    def _repr_html_(self) -> str:
+        """Return a table of the first samples, for notebooks."""
+        header = "".join(
+            f"<th>{name}</th>" for name in ("sample", "class", "runner-up", "margin", "atoms and their votes")
+        )
+        rows = "".join(self._make_html_row(row) for row in range(min(len(self.evidence), _MOST_ROWS)))
+        n_more = len(self.evidence) - _MOST_ROWS
+        more = f"<p>and {n_more:,} more samples</p>" if n_more > 0 else ""
+        return f"<table><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table>{more}"
+
+    def _make_html_row(self, row: int) -> str:
+        best, second = np.argsort(-self.evidence[row], kind="stable")[:2]
+        code = self.codes[[row]]
+        votes = code.data * self.coef[best, code.indices]
+        strongest = np.argsort(-np.abs(votes), kind="stable")[:_MOST_VOTES]
+        told = ", ".join(f"{code.indices[place]}: {votes[place]:+.3g}" for place in strongest)
+        told += f" and {len(votes) - _MOST_VOTES} more" if len(votes) > _MOST_VOTES else ""
+        names = (escape(str(self.classes[place])) for place in (best, second))
+        margin = f"{self.evidence[row, best] - self.evidence[row, second]:.3g}"
+        return "<tr>" + "".join(f"<td>{cell}</td>" for cell in (row, *names, margin, told)) + "</tr>"
 
 
 def draw_views(jitter: Jitter, image_shape: tuple[int, int], n_views: int, dtype: np.dtype) -> Floats:
@@ -110,7 +168,7 @@ class Predictor:
             evidence, codes = self._weigh(samples, energies)
             return self._average_views(samples, codes, evidence) if len(self.views) else evidence
 
-        return np.concatenate(map_blocks(weigh, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs))
+        return _check_evidence(map_blocks(weigh, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs))
 
     def encode(self, X: Floats) -> RowCodes:
         """Return label-free codes."""
@@ -173,9 +231,9 @@ class Predictor:
 
         blocks = map_blocks(weigh, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs)
         _warn_of_blank_rows(sum(n_blank for _, n_blank in blocks), n_frames=6)
-        return np.concatenate([evidence for evidence, _ in blocks])
+        return _check_evidence([evidence for evidence, _ in blocks])
 
-    def explain(self, X: Floats, mask: Flags | None) -> Explanation:
+    def explain(self, X: Floats, mask: Flags | None, classes: NDArray[Any]) -> Explanation:
         """Return the parts into which the model takes samples apart."""
 
         def work(rows: slice, _: None) -> tuple[CodedBlock, Floats, Floats]:
@@ -205,7 +263,22 @@ class Predictor:
             evidence=np.concatenate([evidence for _, _, evidence in blocks]),
             sizes=sizes[:, 0],
             transforms=None if self.robust is None else self.robust.to_affine(parameters),
+            coef=self.model.coder.model.coef,
+            intercept=self.model.coder.model.intercept,
+            classes=classes,
         )
+
+
+def _check_evidence(blocks: Sequence[Floats]) -> Floats:
+    """Return the evidence of all rows; raise if it is out of range, since any class would be as good then."""
+    evidence = np.concatenate(blocks)
+    is_finite = np.isfinite(evidence).all(axis=1)
+    if not is_finite.all():
+        raise ValueError(
+            f"The evidence for the classes of row {np.argmin(is_finite)} is not finite: the coefficients of the model "
+            f"are too large, or its class costs too small, for samples of type {evidence.dtype}."
+        )
+    return evidence
 
 
 def _count_blank(coded: CodedBlock) -> int:

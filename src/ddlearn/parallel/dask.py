@@ -4,6 +4,9 @@ A part is a future.  A step is a task on it, which Dask runs where the part is; 
 the order of ``parts.py``.  Arguments that all parts share are tasks too, with the value inside the task: if a worker is
 lost, the scheduler knows everything that made its parts, from the chunks of the array on, and computes it again on
 another worker, bit for bit.  Values that were sent before are not sent again.
+
+Most steps change little of a part.  Once parts are settled, only what differs from the settled part is stored, in a
+future of its own, so that samples are in memory, and counted by Dask, once.
 """
 
 from __future__ import annotations
@@ -13,8 +16,9 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
-from operator import attrgetter
+from dataclasses import fields, replace
+from pickle import PickleBuffer
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 from weakref import WeakSet
@@ -28,6 +32,10 @@ if TYPE_CHECKING:
 
 # The values sent last stay on the cluster: settings, dictionary, classifiers, and a few more.
 _N_REMEMBERED = 32
+_SECONDS_BETWEEN_LOOKS = 5.0
+# After how long without an answer of workers there is a warning, and an error; settings of Dask, so that
+# `dask.config.set` and its files and environment variables change them.
+_PATIENCE = {"ddlearn.warn-after": "1 minute", "ddlearn.give-up-after": "10 minutes"}
 _PLAIN = (int, float, bool, str, type(None))  # as small as a reference to a value that was sent
 
 
@@ -76,7 +84,7 @@ def _make_room() -> None:
 
 
 class LostClusterError(ConnectionError):
-    """The Dask cluster was lost during a fit, or its workers died repeatedly.
+    """The Dask cluster was lost during a fit: its scheduler, all of its workers, or several on the same rows.
 
     The model is as it was before; a :class:`Checkpoint` keeps the iterations done.
 
@@ -112,6 +120,65 @@ def _explain_loss(client: Client) -> Iterator[None]:
         ) from error
 
 
+def _measure_silence(dask_scheduler: Any = None) -> dict[str, float]:
+    """Return how many seconds ago each worker was last heard of, on the scheduler."""
+    now = time()
+    return {address: now - worker.last_seen for address, worker in dask_scheduler.workers.items()}
+
+
+class _Watch:
+    """Looks after the workers while the client waits: warns of those that do not answer, and gives up without any.
+
+    Dask waits for ever for workers to come.  Before the first one has come, so does a fit: its cluster may be queued.
+    """
+
+    def __init__(self, client: Client):
+        import dask
+
+        self.client = client
+        self.warn_after, self.give_up_after = (
+            dask.utils.parse_timedelta(dask.config.get(name, default)) for name, default in _PATIENCE.items()
+        )
+        self.seconds_to_next_look = min(_SECONDS_BETWEEN_LOOKS, self.warn_after)
+        self.had_workers = bool(client.nthreads())
+        self.said: set[str] = set()
+
+    def begin(self) -> None:
+        """Begin to wait."""
+        self.last_answer = monotonic()
+
+    def look(self) -> None:
+        """Ask the scheduler when its workers were last heard of."""
+        try:
+            silence = self.client.run_on_scheduler(_measure_silence)
+        except OSError:  # the scheduler is gone, which the client finds out for itself
+            return
+        if silence:
+            self.had_workers = True
+            self.last_answer = max(self.last_answer, monotonic() - min(silence.values()))
+        seconds = monotonic() - self.last_answer
+        if seconds >= self.give_up_after and self.had_workers:
+            raise LostClusterError(
+                f"No worker of the Dask cluster has answered for {seconds:.0f} seconds (Dask's setting "
+                "ddlearn.give-up-after). The model is as it was before; if the fit had a Checkpoint, it can continue "
+                "from there with resume=True."
+            )
+        if seconds >= self.warn_after:
+            self._warn_once("all", "No worker of the Dask cluster answers: the fit waits for one.")
+            return
+        for address in (address for address, since in silence.items() if since >= self.warn_after):
+            self._warn_once(
+                address,
+                f"The Dask worker {address} does not answer: the fit waits for it, until Dask gives it up (setting "
+                "distributed.scheduler.worker-ttl) and others take over its rows.",
+            )
+
+    def _warn_once(self, about: str, message: str) -> None:
+        if about not in self.said:
+            self.said.add(about)
+            warnings.warn(message, stacklevel=2)
+
+
 _configuring = threading.Lock()  # Dask's settings belong to the process, and fits may run in several threads
 
 
@@ -124,11 +191,44 @@ def _accept_large_values() -> Iterator[None]:
         yield
 
 
-class Opaque:
-    """A value that Dask does not look into: it takes tuples for tasks, and text for keys."""
+class Packed:
+    """A value that Dask does not look into (it takes tuples for tasks, and text for keys), pickled in one piece.
 
-    def __init__(self, value: Any):
-        self.value = value
+    Arrays that are sent as buffers of their own arrive at odd addresses.  For unaligned arrays NumPy takes other
+    routines, which round differently, so that results would depend on where a value has been.  Unpacked where it is
+    used, not by the scheduler on the way.
+    """
+
+    def __init__(self, value: Any, data: Any = None):
+        self._value = value
+        self._data = data
+
+    @property
+    def value(self) -> Any:
+        """The value."""
+        if (data := self._data) is not None:
+            from distributed.protocol.pickle import loads
+
+            self._value = loads(data)
+            self._data = None
+        return self._value
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        from distributed.protocol.pickle import dumps
+
+        data = dumps(self._value) if self._data is None else bytes(self._data)
+        return Packed, (None, PickleBuffer(data) if protocol >= 5 else data)
+
+    def __sizeof__(self) -> int:
+        from dask.sizeof import sizeof
+
+        return sizeof(self._value if self._data is None else self._data)
+
+
+class Changes(NamedTuple):
+    """What a step has made of a settled part: the fields that it has replaced."""
+
+    fields: dict[str, Any]
 
 
 class PartAndSummand(NamedTuple):
@@ -142,31 +242,52 @@ class PartAndSummand(NamedTuple):
 Layout = tuple[type, list[Any]] | None
 
 
-def _open(value: Any) -> Any:
-    if isinstance(value, PartAndSummand):
-        return value.part
-    return value.value if isinstance(value, Opaque) else value
+def _join(settled: Packed | None, packed: Packed) -> Any:
+    """Return a part."""
+    part = packed.value.part if isinstance(packed.value, PartAndSummand) else packed.value
+    return replace(settled.value, **part.fields) if settled is not None and isinstance(part, Changes) else part
 
 
-def _assemble(layout: Layout, values: Iterator[Any]) -> Any:
+def _divide(settled: Packed | None, result: Any) -> Any:
+    """Return what must be stored of a result beside the settled part."""
+    if settled is None or type(result) is not type(settled.value):
+        return result
+    values = {field.name: getattr(result, field.name) for field in fields(result) if field.init}
+    return Changes({name: new for name, new in values.items() if new is not getattr(settled.value, name)})
+
+
+def _assemble(layout: Layout, values: Iterator[Packed]) -> Any:
     if layout is None:
-        return _open(next(values))
+        return next(values).value
     kind, layouts = layout
     return kind(*[_assemble(each, values) for each in layouts])
 
 
-def _call(step: Opaque, *values: Any) -> Any:
+def _run_step(step: Packed, settled: Packed | None, part: Packed, values: Sequence[Packed]) -> Any:
     function, layouts = step.value
     remaining = iter(values)
-    return function(*[_assemble(layout, remaining) for layout in layouts])
+    return function(_join(settled, part), *[_assemble(layout, remaining) for layout in layouts])
 
 
-def _call_and_keep(step: Opaque, *values: Any) -> PartAndSummand:
-    return PartAndSummand(*_call(step, *values))
+def _call(step: Packed, settled: Packed | None, part: Packed, *values: Packed) -> Packed:
+    return Packed(_divide(settled, _run_step(step, settled, part, values)))
 
 
-def _fold(*results: Any) -> Any:
-    return fold(results)
+def _call_and_keep(step: Packed, settled: Packed | None, part: Packed, *values: Packed) -> Packed:
+    new_part, summand = _run_step(step, settled, part, values)
+    return Packed(PartAndSummand(_divide(settled, new_part), summand))
+
+
+def _take_summand(packed: Packed) -> Packed:
+    return Packed(packed.value.summand)
+
+
+def _fold(*results: Packed) -> Packed:
+    return Packed(fold([result.value for result in results]))
+
+
+def _hand_on(value: Packed) -> Packed:
+    return value
 
 
 class _Graph:
@@ -191,6 +312,7 @@ class ClusterSession:
         self.client = client
         self.sent: deque[tuple[Any, Future]] = deque(maxlen=_N_REMEMBERED)
         self.futures: WeakSet[Future] = WeakSet()
+        self.watch = _Watch(client)
 
     def share(self, value: Any, graph: _Graph) -> tuple[Layout, list[Any]]:
         """Return the layout of a value, and the references by which a task of the graph gets its fields.
@@ -201,7 +323,7 @@ class ClusterSession:
         if getattr(type(value), "sent_by_fields", False):
             shared = [self.share(getattr(value, field.name), graph) for field in fields(value) if field.init]
             return (type(value), [layout for layout, _ in shared]), [each for _, some in shared for each in some]
-        return None, [Opaque(value) if isinstance(value, _PLAIN) else self._refer_to(value, graph)]
+        return None, [Packed(value) if isinstance(value, _PLAIN) else self._refer_to(value, graph)]
 
     def _refer_to(self, value: Any, graph: _Graph) -> Any:
         """Return the future of a value that was sent before, or the key of a new task."""
@@ -211,7 +333,7 @@ class ClusterSession:
             return known[1]
         key = next((key for key, new in graph.shared.items() if new is value), None)
         if key is None:
-            key = graph.add(_open, Opaque(value))
+            key = graph.add(_hand_on, Packed(value))
             graph.shared[key] = value
         return key
 
@@ -223,6 +345,20 @@ class ClusterSession:
         self.sent.extend(zip(graph.shared.values(), futures[len(keys) :], strict=True))
         return futures[: len(keys)]
 
+    def fetch(self, futures: Sequence[Future]) -> list[Any]:
+        """Wait for values, and return them."""
+        from distributed import wait
+
+        with _explain_loss(self.client):
+            self.watch.begin()
+            while True:
+                try:
+                    wait(futures, timeout=self.watch.seconds_to_next_look)
+                    break
+                except TimeoutError:
+                    self.watch.look()
+            return [packed.value for packed in self.client.gather(futures)]
+
     def release(self) -> None:
         """Free all that is still on the cluster, without waiting for the garbage collector."""
         self.sent.clear()
@@ -233,32 +369,40 @@ class ClusterSession:
 class DaskParts(Parts[Part]):
     """Parts on workers."""
 
-    def __init__(self, session: ClusterSession, futures: Sequence[Future]):
+    def __init__(
+        self, session: ClusterSession, futures: Sequence[Future], settled: Sequence[Future | None] | None = None
+    ):
         self.session = session
-        self.futures = list(futures)
+        self.futures: list[Any] = list(futures)
+        self.settled: list[Any] = list(settled) if settled is not None else [None] * len(futures)
 
     def keep(self, positions: Sequence[int]) -> DaskParts[Part]:
         """Return some of the parts."""
-        return DaskParts(self.session, [self.futures[position] for position in positions])
+        futures, settled = ([each[at] for at in positions] for each in (self.futures, self.settled))
+        return DaskParts(self.session, futures, settled)
+
+    def settle(self) -> DaskParts[Part]:
+        return DaskParts(self.session, self.futures, self.futures)
 
     def _add_calls(
-        self, graph: _Graph, step: Callable[..., Any], shared: Sequence[Any], call: Callable[..., Any] = _call
+        self, graph: _Graph, step: Callable[..., Any], shared: Sequence[Any], call: Callable[..., Packed] = _call
     ) -> list[str]:
         pairs = [self.session.share(value, graph) for value in shared]
-        called = Opaque((step, [None, *(layout for layout, _ in pairs)]))
+        called = Packed((step, [layout for layout, _ in pairs]))
         references = [each for _, some in pairs for each in some]
-        return [graph.add(call, called, future, *references) for future in self.futures]
+        parts = zip(self.settled, self.futures, strict=True)
+        return [graph.add(call, called, *part, *references) for part in parts]
 
     def map(self, step: Callable[..., OtherPart], *shared: Any) -> DaskParts[OtherPart]:
         graph = _Graph(step)
-        return DaskParts(self.session, self.session.run(graph, self._add_calls(graph, step, shared)))
+        futures = self.session.run(graph, self._add_calls(graph, step, shared))
+        return DaskParts(self.session, futures, self.settled)
 
     def map_each(self, step: Callable[..., OtherPart], arguments: Sequence[Any]) -> DaskParts[OtherPart]:
-        graph = _Graph(step)
-        pairs = zip(self.futures, arguments, strict=True)
-        called = Opaque((step, [None, None]))
-        keys = [graph.add(_call, called, future, Opaque(argument)) for future, argument in pairs]
-        return DaskParts(self.session, self.session.run(graph, keys))
+        graph, called = _Graph(step), Packed((step, [None]))
+        parts = zip(self.settled, self.futures, map(Packed, arguments), strict=True)
+        keys = [graph.add(_call, called, *part_and_argument) for part_and_argument in parts]
+        return DaskParts(self.session, self.session.run(graph, keys), self.settled)
 
     def add_up(self, measure: Callable[..., Result], *shared: Any) -> Result:
         graph = _Graph(measure)
@@ -270,20 +414,19 @@ class DaskParts(Parts[Part]):
         graph = _Graph(step)
         parts = self._add_calls(graph, step, shared, _call_and_keep)
         # Only the summands travel to where they are added.
-        return self._finish(graph, parts, [graph.add(attrgetter("summand"), part) for part in parts])
+        futures, total = self._finish(graph, parts, [graph.add(_take_summand, part) for part in parts])
+        return DaskParts(self.session, futures, self.settled), total
 
-    def _finish(self, graph: _Graph, parts: list[str], results: list[str]) -> tuple[DaskParts[Any], Any]:
+    def _finish(self, graph: _Graph, parts: list[str], results: list[str]) -> tuple[list[Future], Any]:
         """Add the tree of sums to the graph, run it, and wait for the sum."""
         root = add_in_tree(results, lambda group: graph.add(_fold, *group))
         *futures, total = self.session.run(graph, [*parts, root])
-        with _explain_loss(self.session.client):
-            return DaskParts(self.session, futures), total.result()
+        return futures, self.session.fetch([total])[0]
 
     def collect(self, look: Callable[..., Result], *shared: Any) -> list[Result]:
         graph = _Graph(look)
         futures = self.session.run(graph, self._add_calls(graph, look, shared))
-        with _explain_loss(self.session.client):
-            return self.session.client.gather(futures)
+        return self.session.fetch(futures)
 
     def release(self) -> None:
         self.session.release()
@@ -310,8 +453,8 @@ def pair_chunks(X: Any, y: Any) -> DaskParts[tuple[Any, Any]]:
     return DaskParts(session, session.run(graph, keys))
 
 
-def _pair(samples: Any, target: Any) -> tuple[Any, Any]:
-    return samples, target
+def _pair(samples: Any, target: Any) -> Packed:
+    return Packed((samples, target))
 
 
 def chunk_like(X: Any, y: Any) -> Any:

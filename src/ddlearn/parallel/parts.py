@@ -57,6 +57,8 @@ def _get(part: Any, name: str | None) -> Any:
 class Parts(ABC, Generic[Part]):
     """An ordered list of parts.  Parts do not change: a step that changes rows returns new parts."""
 
+    are_here = False  # whether they are in this process
+
     @abstractmethod
     def map(self, step: Callable[..., OtherPart], *shared: Any) -> Parts[OtherPart]:
         """Return the parts ``step(part, *shared)``."""
@@ -87,6 +89,10 @@ class Parts(ABC, Generic[Part]):
         """Return the attribute ``name`` of each part, or the parts themselves, in this process."""
         return self.collect(_get, name)
 
+    def settle(self) -> Parts[Part]:
+        """Return these parts, dataclasses, as those of which later steps change only some fields."""
+        return self
+
     def release(self) -> None:
         """Free these parts and all that came from them, wherever they are."""
 
@@ -98,6 +104,8 @@ class LocalParts(Parts[Part]):
     >>> parts.add_up(lambda part, factor: factor * sum(part), 10)
     60
     """
+
+    are_here = True
 
     def __init__(self, parts: Sequence[Part]):
         self.parts = list(parts)

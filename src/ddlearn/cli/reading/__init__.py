@@ -164,6 +164,8 @@ def _read_file(path: Path, wanted: Wanted) -> Samples:
         return _ARRAY_READERS[suffix](path)
     if suffix in SPARSE_SUFFIXES:
         return read_svmlight(path, wanted.n_features)
+    if suffix == ".safetensors":
+        raise DataError(f"{path} is a model, not data: give MODEL first and DATA second.")
     if suffix in (".gz", ".zip", ".bz2", ".xz"):
         raise DataError(f"{path} is compressed: unpack it first.")
     known = ", ".join([*_ARRAY_READERS, *TEXT_TABLES, ".parquet", *SPARSE_SUFFIXES])

@@ -1,0 +1,143 @@
+"""What is in the samples before anything is fitted: classes, copies, missing values, scales, columns to leave out."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from .source import Source
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .reading import Samples
+
+_FEWEST_ROWS = 20  # of which a column of different numbers looks like an identifier
+_MOST_VALUES = 50_000_000  # that are looked at for columns to leave out
+_MOST_CLASSES_PER_ROW = 0.25  # of a label column that was only guessed
+_UNBALANCED = 10  # times as many samples in the largest class as in the smallest
+_MOST_NAMES = 5
+
+
+def find_odd_columns(samples: Samples) -> dict[str, list[str]]:
+    """Return the columns of a table that are constant, and those that look like an identifier."""
+    import numpy as np
+
+    odd: dict[str, list[str]] = {"constant": [], "identifier": []}
+    if not isinstance(samples.X, np.ndarray) or samples.image_shape is not None or samples.X.size > _MOST_VALUES:
+        return odd
+    for number, column in enumerate(samples.X.T):
+        kind = _classify(column)
+        if kind is not None:
+            odd[kind].append(samples.feature_names[number] if samples.feature_names else str(number))
+    return odd
+
+
+def _classify(column: NDArray[Any]) -> str | None:
+    """Return what is odd about a column: it never changes, or every row has another whole number."""
+    import numpy as np
+
+    known = column[~np.isnan(column)]
+    if len(known) < 2:
+        return None
+    if (known == known[0]).all():
+        return "constant"
+    is_whole = len(known) >= _FEWEST_ROWS and (known == np.trunc(known)).all()
+    return "identifier" if is_whole and len(np.unique(known)) == len(known) else None
+
+
+def list_odd_columns(samples: Samples) -> list[str]:
+    """Return what to tell of columns that say nothing about the classes."""
+    odd, notes = find_odd_columns(samples), []
+    if odd["constant"] and samples.feature_names is not None:
+        notes.append(f"{_name(odd['constant'])} the same value in every row, which tells nothing.")
+    if odd["identifier"]:
+        options = " ".join(f"--ignore {shlex.quote(name)}" for name in odd["identifier"][:_MOST_NAMES])
+        notes.append(
+            f"{_name(odd['identifier'])} another whole number in every row, like an identifier, which says nothing of "
+            f"new samples. To leave it out: {options}"
+        )
+    return notes
+
+
+def _name(columns: list[str]) -> str:
+    named = ", ".join(map(repr, columns[:_MOST_NAMES]))
+    more = f" and {len(columns) - _MOST_NAMES} more" if len(columns) > _MOST_NAMES else ""
+    return f"Columns {named}{more} have" if len(columns) > 1 else f"Column {named} has"
+
+
+def check_guess(samples: Samples, data: str) -> None:
+    """Raise if the last column was taken for the labels, but does not look like labels."""
+    import numpy as np
+
+    from .reading.samples import DataError
+
+    if not samples.is_guessed or not isinstance(samples.labels, np.ndarray):
+        return
+    n_classes = len(np.unique(samples.labels))
+    if n_classes > max(_MOST_CLASSES_PER_ROW * len(samples.labels), 2):
+        raise DataError(
+            f"{data}: column {samples.label_name!r} was taken for the labels, since it is the last, but it has "
+            f"{n_classes} different values in {len(samples.labels)} rows. Name the label column by --label-column; "
+            "--label-column last if it is this one."
+        )
+
+
+def look_at(source: Source, samples: Samples) -> dict[str, Any]:
+    """Return what is in the samples, and the command to run next."""
+    import numpy as np
+
+    X, labels = samples.X, samples.labels
+    n_missing = int(np.isnan(X).sum())
+    first = np.unique(X, axis=0, return_inverse=True)[1].ravel()
+    counts = np.bincount(first)
+    facts: dict[str, Any] = {
+        "data": source.data,
+        "n_samples": len(X),
+        "n_features": X.shape[1],
+        "image_shape": samples.image_shape,
+        "label_column": samples.label_name,
+        "n_missing": n_missing,
+        "n_incomplete_samples": int(np.isnan(X).any(axis=1).sum()),
+        "n_copies": int(len(X) - len(counts)),
+        "n_contradictions": 0,
+        "scale": _describe_scale(X),
+        "odd_columns": find_odd_columns(samples),
+    }
+    if labels is not None:
+        names, sizes = np.unique(labels, return_counts=True)
+        facts["classes"] = dict(zip(names.tolist(), sizes.tolist(), strict=True))
+        pairs = {(group, label) for group, label in zip(first.tolist(), labels.tolist(), strict=True)}
+        facts["n_contradictions"] = len(pairs) - len(counts)
+    facts["next"] = _suggest_command(source, facts)
+    return facts
+
+
+def _describe_scale(X: NDArray[Any]) -> dict[str, float]:
+    """Return the range of all values, and how much the spreads of features differ."""
+    import numpy as np
+
+    spreads = np.nanstd(X, axis=0)
+    spreads = spreads[spreads > 0]
+    ratio = float(spreads.max() / spreads.min()) if len(spreads) else 1.0
+    return {"smallest": float(np.nanmin(X)), "largest": float(np.nanmax(X)), "ratio_of_spreads": ratio}
+
+
+def _suggest_command(source: Source, facts: dict[str, Any]) -> str:
+    """Return the command that fits these samples, with the options that they need."""
+    words = ["ddlearn", "fit", source.data]
+    if source.labels is not None:
+        words += ["--labels", str(source.labels)]
+    if source.label_column is not None:
+        words += ["--label-column", source.label_column]
+    for name in [*(source.ignore or ()), *facts["odd_columns"]["identifier"][:_MOST_NAMES]]:
+        words += ["--ignore", name]
+    if source.image_size is not None:
+        words += ["--image-size", "x".join(map(str, source.image_size))]
+    words += ["--colour"] * source.colour
+    sizes = list(facts.get("classes", {}).values())
+    if sizes and max(sizes) > _UNBALANCED * min(sizes):
+        words += ["--class-weight", "balanced"]
+    if facts["n_missing"]:
+        words += ["--set", "robustness.missing=mask"]
+    return shlex.join([*words, "--test-size", "0.2"])
