@@ -41,6 +41,7 @@ from .targets import Cell, judge
 
 TIME_LIMIT = 600  # seconds for one contender, warm-up and all
 QUICK_BUDGET = ["--repetitions", "1", "--seconds", "0"]
+FULL_SIZES = [name for name in SIZES if name.endswith("-lasso") or "-2000-" in name]
 SHORT_BUDGET = ["--seconds", "0.3", "--max-seconds", "2"]
 
 
@@ -56,7 +57,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder for coding.json")
     options = parser.parse_args(arguments)
     is_full = options.full
-    options.sizes = options.sizes or [name for name in SIZES if is_full or not name.endswith("-lasso")]
+    options.sizes = options.sizes or [name for name in SIZES if is_full or name not in FULL_SIZES]
     options.threads = options.threads or ([1, 2] if is_full else [2])
     options.rounds = (2 if is_full else 1) if options.rounds is None else options.rounds
     options.contenders = options.contenders or [

@@ -240,8 +240,8 @@ class TaskGradient:
     ) -> tuple[Parameters, Floats]:
         """Return the gradient of the mean cost, and the scores.
 
-        Coding starts from ``codes``, which are overwritten by the larger halves of the new ones.  The samples may be some
-        of a mini-batch, whose gradient is then the sum of such results.
+        Coding starts from ``codes``, which are overwritten by the larger halves of the new ones.  The samples may be
+        some of a mini-batch, whose gradient is then the sum of such results.
         """
         n_rows, dtype = len(X), X.dtype
         encoder = self.make_encoder(parameters.dictionary) if encoder is None else encoder
