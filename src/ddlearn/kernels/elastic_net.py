@@ -599,8 +599,18 @@ def solve_elastic_net_rows(
                     atoms,
                     by_feature,
                     workspace.features,
-                    *(correlation, slope, active, coefficient, n_active, factors, chosen),
-                    *(l1, l2, is_positive, rounding, rounding * tolerances[i]),
+                    correlation,
+                    slope,
+                    active,
+                    coefficient,
+                    n_active,
+                    factors,
+                    chosen,
+                    l1,
+                    l2,
+                    is_positive,
+                    rounding,
+                    rounding * tolerances[i],
                 )
                 uses_features = False
             elif n_active > 0:
