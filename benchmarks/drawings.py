@@ -65,23 +65,16 @@ def wobble(strokes: list[list[tuple[float, float]]], rng: np.random.Generator) -
 
 
 def fit(name: str) -> tuple[DDLClassifier, Any, Any]:
-    """Return a fitted model, test samples and their labels; on digits, the model of ``ddlearn demo``."""
+    """Return a default model, test samples and their labels."""
     if name == "digits":
         images = read_data(name)
         X, X_test, y, y_test = train_test_split(
             images.X, images.labels, train_size=1000, stratify=images.labels, random_state=0
         )
-        parameters = {"n_nonzero_coefs": 3, "random_state": 1}
     else:
         images, test = read_data(f"{name}:train"), read_data(f"{name}:test")
-        X, y, X_test, y_test, parameters = (
-            images.X,
-            images.labels,
-            test.X,
-            test.labels,
-            {"n_components": 500, "random_state": 0},
-        )
-    model = DDLClassifier(**parameters, image_shape=images.image_shape, n_jobs=-1)
+        X, y, X_test, y_test = images.X, images.labels, test.X, test.labels
+    model = DDLClassifier(image_shape=images.image_shape, n_jobs=-1, random_state=0)
     return model.fit(X, y), X_test, y_test
 
 

@@ -34,7 +34,6 @@ PICTURE = "![Time per row against rows, traffic against parts, and the projectio
 BILLION = 1_000_000_000
 PROJECTED_WORKERS = (1, 10, 100, 1000)
 PROJECTED_PARTS = (CHUNK_ROWS, 16 * CHUNK_ROWS)
-FLAT_FROM = 100_000
 # The start of a fit takes about as many tasks as an iteration.
 N_COUNTED = N_ITERATIONS + 1
 WAYS = ("client to scheduler", "scheduler to worker", "worker to scheduler", "scheduler to client", "worker to worker")
@@ -101,18 +100,7 @@ def _describe_time(columns: dict[str, dict[int, dict[str, Any]]]) -> str:
         for n_rows in sizes
     ]
     table = format_table(["rows", *columns], rows)
-    changes = [f"{name} {_change(cells):+.0%}" for name, cells in columns.items() if _change(cells) is not None]
-    flat = f"From the first size of {FLAT_FROM:,} rows or more to the last: {'; '.join(changes)}." if changes else ""
-    return f"### Time\n\nMicroseconds per row and iteration:\n\n{table}\n{flat}"
-
-
-def _change(cells: dict[int, dict[str, Any]]) -> float | None:
-    """Return by how much the time of a row grows from the first large size to the last."""
-    large = sorted(n_rows for n_rows in cells if n_rows >= FLAT_FROM)
-    if len(large) < 2:
-        return None
-    first, last = (cells[n_rows]["iteration_seconds"] / n_rows for n_rows in (large[0], large[-1]))
-    return last / first - 1
+    return f"### Time\n\nMicroseconds per row and iteration:\n\n{table}"
 
 
 def _describe_memory(columns: dict[str, dict[int, dict[str, Any]]]) -> str:
@@ -140,15 +128,16 @@ def _describe_traffic(cells: Sequence[dict[str, Any]], model: CostModel) -> str:
     ]
     table = format_table(["rows", "workers", "parts", "tasks", *WAYS], rows)
     same = [
-        f"- {_count(n_parts, 'part')} on {_count(n_workers, 'worker')}: "
+        f"It does not depend on the rows: for {_count(n_parts, 'part')} on {_count(n_workers, 'worker')}, "
         + "; ".join(f"{n_rows:,} rows {kilobytes:,.0f} kB" for n_rows, kilobytes in sizes)
+        + "."
         for (n_workers, n_parts), sizes in _find_same_parts(cells).items()
     ]
     fixed, per_part = model.scheduler_bytes
     return (
         f"### Traffic\n\nKilobytes per iteration, heartbeats left out:\n\n{table}\n"
         f"Through the scheduler, in and out: **{fixed / 1000:,.0f} kB + {per_part / 1000:.1f} kB for each part.** "
-        + "\n".join(["Other numbers of rows in as many parts:\n", *same] if same else [])
+        + "".join(same[-1:])
     )
 
 

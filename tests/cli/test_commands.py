@@ -1556,3 +1556,14 @@ def test_info_says_what_is_wrong_with_a_file(folder, tmp_path, changes):
         result = CliRunner().invoke(app, ["info", str(tmp_path / "model"), *options])
         assert "bug in ddlearn" not in result.stderr
         assert result.exit_code == (0 if "loss" in str(changes) and "[[" not in str(changes) else 1)
+
+
+def test_a_fit_does_not_begin_without_room_for_its_model(folder, tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    monkeypatch.setattr(commands, "fit_model", lambda *_: pytest.fail("the fit began"))
+    result = run("fit", folder / "train.npz", "-o", tmp_path / "new", *QUICK, code=1)
+    assert "No space left" in result.stderr
+    assert not list(tmp_path.iterdir())

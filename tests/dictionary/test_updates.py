@@ -735,3 +735,20 @@ def test_first_atoms_are_not_close_to_each_other_while_there_are_others():
     samples = normalise(X)
     atoms = init_dictionary("samples", X, None, 160, np.random.RandomState(0))
     np.testing.assert_allclose((atoms @ samples.T).max(axis=1), 1)  # samples, and no combinations of them
+
+
+@pytest.mark.parametrize(("dtype", "exponents"), [(np.float32, (-42, 26, 40)), (np.float64, (-330, 250, 400))])
+@pytest.mark.parametrize("name", sorted(set(DICTIONARY_UPDATES) - {"exact_ksvd"}))  # whose singular vectors round
+def test_units_do_not_matter(name, dtype, exponents):
+    # Directions have the units of squared samples; their squares were out of range at 1e9 in single precision.
+    rng = np.random.default_rng(0)
+    X, dictionary = rng.standard_normal((60, 8)).astype(dtype), normalise(rng.standard_normal((12, 8))).astype(dtype)
+    codes = RowCodes(np.sort(rng.permuted(np.tile(np.arange(12, dtype=np.int32), (60, 1)), axis=1)[:, :3], axis=1),
+                     rng.standard_normal((60, 3)).astype(dtype))  # fmt: skip
+    expected = DICTIONARY_UPDATES[name]().update(X, codes, dictionary, np.ones(60))
+    for exponent in exponents:
+        unit = dtype(2) ** dtype(exponent)
+        scaled = RowCodes(codes.indices, codes.values * unit)
+        updated = DICTIONARY_UPDATES[name]().update(X * unit, scaled, dictionary, np.ones(60) / float(unit) ** 2)
+        np.testing.assert_array_equal(updated.dictionary, expected.dictionary)
+        np.testing.assert_array_equal(updated.codes.values, expected.codes.values * unit)

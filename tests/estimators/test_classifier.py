@@ -696,3 +696,14 @@ def test_warm_start_with_other_samples_keeps_the_number_of_atoms(digits):
     assert len(model.fit(X, y).components_) == n_components
     model.set_params(classifier_trainer__fit_intercept=False).fit(X, y)
     assert not model.intercept_.any()
+
+
+def test_masked_arrays_are_refused_instead_of_losing_their_mask():
+    X, y = load_digits(return_X_y=True)
+    masked = np.ma.masked_array(X[:100], X[:100] > 14)
+    with pytest.raises(ValueError, match=r"masked array, whose mask would be ignored: pass X\.filled\(np\.nan\)"):
+        make_pursuit(10).fit(masked, y[:100])
+    model = make_pursuit(10, max_iter=1, random_state=0).fit(X[:100], y[:100])
+    for method in (model.predict, model.transform, model.explain):
+        with pytest.raises(ValueError, match="masked array"):
+            method(masked)

@@ -64,7 +64,8 @@ def test_a_model_that_loses_to_a_straight_line_is_told(digits):
     X = rng.standard_normal((400, 6))
     y = np.argmax(X[:, :2], axis=1)  # the norm of a sample does not matter, but one atom tells too little
     model = make_pursuit(4, n_nonzero_coefs=1, scale="unit", max_iter=1, random_state=0).fit(X[:200], y[:200])
-    for training in (None, (X[:200], y[:200])):
+    unlabelled = np.where(np.arange(200) < 20, -1, y[:200])  # the marker of no label is no class
+    for training in (None, (X[:200], y[:200]), (X[:200], unlabelled)):
         found = model.summary(X[200:], y[200:], training=training)
         assert verdict("Logistic regression", found) == WARNING
 

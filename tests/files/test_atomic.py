@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from ddlearn.files.atomic import write_atomically
+from ddlearn.files.atomic import make_sure_of_room, write_atomically
 
 OLD, NEW = b"old" * 1000, b"new" * 1000
 root_ignores_permissions = pytest.mark.skipif(
@@ -149,3 +149,22 @@ def test_of_two_writers_one_wins_whole(tmp_path):
         thread.join()
     assert path.read_bytes() in contents
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_what_a_killed_process_left_is_removed_by_a_later_write(path):
+    left, busy = (path.with_name(f".ddlearn-{name}.tmp") for name in ("0123", "4567"))
+    left.write_bytes(b"half")
+    os.utime(left, (0, 0))
+    busy.write_bytes(b"another process writes to this one")
+    write_atomically(path, NEW)
+    assert {one.name for one in path.parent.iterdir()} == {"file", busy.name}
+
+
+def test_room_is_tried_and_given_back(path, monkeypatch):
+    make_sure_of_room(path, 10_000)
+    assert path.read_bytes() == OLD
+    assert os.listdir(path.parent) == ["file"]
+    monkeypatch.setattr(os, "fsync", fail_with(errno.ENOSPC))
+    with pytest.raises(OSError, match=r"Cannot write the file .*No space left"):
+        make_sure_of_room(path, 10_000)
+    assert os.listdir(path.parent) == ["file"]

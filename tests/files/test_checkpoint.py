@@ -680,3 +680,14 @@ def test_a_checkpoint_of_an_earlier_format_cannot_be_resumed(digits, path, monke
     monkeypatch.undo()
     with pytest.raises(ModelFileError, match=r"old format version 1.* finish the fit with .*, or start from scratch"):
         quick().set_callbacks(Checkpoint(path, resume=True)).fit(*digits)
+
+
+def test_labels_that_refinement_holds_back_are_part_of_the_fingerprint(digits, path):
+    X, y = digits
+    model = quick(refine=make_refiner(1, validation_fraction=0.3), scale="unit", max_iter=1)
+    model.set_callbacks(Checkpoint(path)).fit(X, y)
+    for changed in (0, len(y) // 2, len(y) - 1):
+        other = y.copy()
+        other[changed] = (other[changed] + 1) % 10
+        with pytest.raises(ValueError, match="y was"):
+            model.set_callbacks(Checkpoint(path, resume=True)).fit(X, other)

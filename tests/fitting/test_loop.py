@@ -533,3 +533,27 @@ def test_a_fit_computes_one_gram_matrix_per_dictionary(monkeypatch, update):
     X, y = load_digits(return_X_y=True)
     make_pursuit(30, dictionary_update=update, max_iter=3, tol=0, random_state=0).fit(X[:200], y[:200])
     assert sizes == [30] * 4  # the first dictionary and three updates; the last training of classifiers needs no other
+
+
+@pytest.mark.parametrize("loss", ["square", "logistic"])
+def test_a_fit_ends_after_the_same_iterations_in_any_units(loss):
+    # The objective holds logarithms of variances, which shift with the units; the rule to stop must not.
+    X, y = load_digits(return_X_y=True)
+    settings = {"loss": loss, "scale": None, "refine": None, "max_iter": 12, "random_state": 0}
+    fits = [make_pursuit(20, **settings).fit(X[:150] * unit, y[:150]) for unit in (1.0, 2.0**-30, 2.0**30)]
+    assert len({fit.n_iter_ for fit in fits}) == 1
+    for fit in fits[1:]:
+        np.testing.assert_array_equal(fit.components_, fits[0].components_)
+
+
+@pytest.mark.parametrize("scale", ["auto", "unit", "standard"])
+def test_one_row_of_nonsense_is_harmless_or_named(scale):
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:200].copy(), y[:200]
+    X[7] = 1e100
+    model = make_pursuit(20, scale=scale, max_iter=2, random_state=0)
+    if scale == "standard":
+        with pytest.warns(UserWarning, match=r"X is 1e\+100 in row 7"):
+            model.fit(X, y)
+    else:
+        assert model.fit(X, y).score(np.delete(X, 7, 0), np.delete(y, 7)) > 0.85

@@ -31,6 +31,7 @@ from ddlearn import (
     DDLClassifier,
     ElasticNet,
     LostClusterError,
+    ModelFileError,
     Robustness,
     Standard,
     UnitNorm,
@@ -690,11 +691,12 @@ def test_without_workers_a_fit_says_so_and_gives_up_with_its_checkpoint(near_cli
 
     data, path = on_dask(*digits), tmp_path / "fit"
     expected = make_model(max_iter=2).fit(*data)
-    patience = {"ddlearn.warn-after": "0.05s", "ddlearn.give-up-after": "0.2s"}
+    patience = {"ddlearn.warn-after": "1 minute", "ddlearn.give-up-after": "10 minutes"}  # as it is anyway
     with start_cluster(n_workers=1, processes=False) as client, dask.config.set(patience):
 
         def close_the_worker():
             client.cluster.sync(client.cluster.workers[0].close)
+            dask.config.set(dict.fromkeys(patience, "0.1s"))  # from now on
 
         model = make_model(max_iter=2).set_callbacks(Checkpoint(path), Disaster(0, close_the_worker))
         with (
@@ -746,19 +748,46 @@ def test_classes_that_are_absent_from_some_chunks(near_client, digits):
     assert abs(there.score(X, y) - here.score(X, y)) < 0.05
 
 
-def test_a_fit_on_dask_goes_on_from_its_checkpoint(client, digits, tmp_path):
+def test_a_fit_on_dask_goes_on_from_its_checkpoint_on_other_workers(near_client, digits, tmp_path):
     data, path = on_dask(*digits), tmp_path / "fit"
     expected = make_model(max_iter=3).fit(*data)
     model = make_model(max_iter=3).set_callbacks(Checkpoint(path), Disaster(1, interrupt))
-    with pytest.raises(KeyboardInterrupt):
+    with start_cluster(n_workers=1, processes=False), pytest.raises(KeyboardInterrupt):
         model.fit(*data)
-    resumed = make_model(max_iter=3).set_callbacks(Checkpoint(path, resume=True))
-    assert_same_model(resumed.fit(*data), expected)
-    other = da.from_array(digits[0] + 2, chunks=(PART_ROWS, -1))
-    with pytest.raises(ValueError, match=r"X was .* and is"):
-        resumed.fit(other, data[1])
-    with pytest.raises(ValueError, match=r"X was .* in 3 parts .* and is .* in . parts"):
-        resumed.fit(*on_dask(*digits, chunk=512))
+    assert len(list((tmp_path / "fit.rows").iterdir())) == 3  # a file for each part, of the last iteration
+    with near_client.as_current():
+        resumed = make_model(max_iter=3).set_callbacks(Checkpoint(path, resume=True))
+        assert_same_model(resumed.fit(*data), expected)
+        other = da.from_array(digits[0] + 2, chunks=(PART_ROWS, -1))
+        with pytest.raises(ValueError, match=r"X was .* and is"):
+            resumed.fit(other, data[1])
+        with pytest.raises(ValueError, match=r"X was .* in 3 parts .* and is .* in . parts"):
+            resumed.fit(*on_dask(*digits, chunk=512))
+        for file in (tmp_path / "fit.rows").iterdir():
+            file.write_bytes(file.read_bytes()[:-9] + b"123456789")
+        with pytest.raises(ModelFileError, match="damaged"):
+            make_model(max_iter=4).set_callbacks(Checkpoint(path, resume=True)).fit(*data)
+
+
+def test_rows_that_workers_have_written_elsewhere_are_missed(near_client, digits, tmp_path, monkeypatch):
+    monkeypatch.setattr("ddlearn.files.rows._write_part", lambda part, files: str(tmp_path / "elsewhere"))
+    with pytest.raises(FileNotFoundError, match="a folder that this process shares with all workers"):
+        make_model().set_callbacks(Checkpoint(tmp_path / "fit")).fit(*on_dask(*digits))
+
+
+def count_tasks(dask_scheduler):
+    return len(dask_scheduler.tasks)
+
+
+def test_what_led_to_a_checkpoint_is_forgotten(near_client, digits, tmp_path):
+    # A late loss costs no more than the iterations since, and the scheduler keeps no earlier dictionary.
+    counts = {}
+    for name, callbacks in {"without": [], "with": [Checkpoint(tmp_path / "fit")]}.items():
+        seen = counts[name] = []
+        looks = [Disaster(n, lambda seen=seen: seen.append(near_client.run_on_scheduler(count_tasks))) for n in (3, 6)]
+        make_model(max_iter=8).set_callbacks(*callbacks, *looks).fit(*on_dask(*digits))
+    assert counts["without"][1] > 1.3 * counts["without"][0]
+    assert counts["with"][1] < 1.1 * counts["with"][0]
 
 
 # -- refinement --------------------------------------------------------------------------------------------------------

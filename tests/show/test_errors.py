@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import classification_report, log_loss
+from sklearn.metrics import classification_report
 
 from ddlearn.show.errors import check_labels, match_types, measure_errors
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import make_pursuit
+from conftest import make_pursuit, make_refiner
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris
 from sklearn.model_selection import train_test_split
@@ -25,7 +25,6 @@ from ddlearn import (
     DDLClassifier,
     ElasticNet,
     Robustness,
-    sparse_encode,
     write_report,
 )
 from ddlearn.datasets import load_digits_images
@@ -139,7 +138,16 @@ def read_code(page):
 
 
 def wait_for_errors(page):
+    """Open what is folded, and wait until gross errors have been looked for."""
+    page.evaluate("document.getElementById('robustness').open = true")
     page.wait_for_selector("#verdict-corrected[data-waiting=false]")
+
+
+def check_predictions(page):
+    """Wait until the page has compared its predictions with those of the library, and return what it found."""
+    found = page.evaluate("ddlearn.checkPredictions()")
+    assert found["nChecked"] == len(page.evaluate("ddlearn.data.rows"))
+    return found
 
 
 def explain_all(page, samples, call="explain(s)"):
@@ -167,6 +175,8 @@ def explain_all(page, samples, call="explain(s)"):
         {"n_components": 300, "sparse_coder": "ormp", "n_nonzero_coefs": 9},
         {"n_components": 80, "n_nonzero_coefs": 1, "loss": "logistic"},
         {"n_components": 40, "sparse_coder": ORMP(tol=0.5)},
+        {"n_components": 60, "sparse_coder": ORMP(n_swaps=5)},
+        {"n_components": 60, "sparse_coder": ElasticNet(0.1), "max_iter": 1, "n_views": 3},
     ],
     ids=str,
 )
@@ -178,8 +188,11 @@ def test_codes_and_evidence_are_those_of_the_library(parameters, open_page, tmp_
     codes, evidence, _ = explain_all(page, X)
     np.testing.assert_allclose(codes, model.transform(X).toarray(), atol=1e-5)
     np.testing.assert_allclose(evidence, model.decision_function(X), rtol=1e-5, atol=1e-5 * np.abs(evidence).max())
-    assert page.evaluate("ddlearn.compareCodes().largest") < 1e-5
-    assert "agree with" in page.inner_text("#check")
+    found = check_predictions(page)
+    assert found["nAgreeing"] == found["nChecked"]
+    assert found["largest"] < 1e-5
+    page.wait_for_selector("#check >> text=agree with")
+    assert page.inner_text("#check").startswith(f"All {found['nChecked']} predictions")
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5])
@@ -206,7 +219,8 @@ def test_missing_features_are_left_out_as_in_the_library(demo, open_page, tmp_pa
     page = open_page(tmp_path / "page.html")
     codes, _, _ = explain_all(page, X)
     np.testing.assert_allclose(codes, masked.transform(X).toarray(), atol=1e-5)
-    assert page.evaluate("ddlearn.compareCodes().largest") < 1e-5
+    found = check_predictions(page)
+    assert found["nAgreeing"] == found["nChecked"]
 
 
 def test_standardised_features_are_coded_as_in_the_library(open_page, tmp_path):
@@ -221,7 +235,8 @@ def test_standardised_features_are_coded_as_in_the_library(open_page, tmp_path):
     expected = model.explain(X)
     np.testing.assert_allclose(codes, expected.codes.toarray(), atol=1e-5)
     np.testing.assert_allclose(evidence, expected.evidence, rtol=1e-5, atol=1e-5 * np.abs(evidence).max())
-    assert page.evaluate("ddlearn.compareCodes().largest") < 1e-5
+    found = check_predictions(page)
+    assert found["nAgreeing"] == found["nChecked"]
     rebuilt = page.evaluate("Array.from(ddlearn.takeApart(ddlearn.explain(ddlearn.data.samples[7])).reconstruction)")
     row = page.evaluate("ddlearn.data.rows[7]")
     np.testing.assert_allclose(rebuilt, expected.reconstruction[row], rtol=1e-4)
@@ -240,6 +255,7 @@ def test_evidence_of_every_loss(loss, open_page, tmp_path):
 def test_a_drawn_seven_is_recognised_with_its_atoms(demo, open_page):
     model, _, _, path = demo
     page = open_page(path)
+    page.click("#clear")
     assert page.is_hidden("#results")  # an empty pad, ready to be drawn on
     draw(page, SEVEN)
     assert page.get_attribute("#verdict-plain", "data-label") == "7"
@@ -304,7 +320,8 @@ def test_contributions_sum_to_scores(demo, open_page):
     cells = [[float(cell.inner_text()) for cell in row.locator("td").all()] for row in rows]
     parts, (intercept, score, _) = [row[1:] for row in cells[:-3]], cells[-3:]
     np.testing.assert_allclose(np.sum(parts, axis=0) + intercept, score, atol=0.04)  # of rounded numbers
-    np.testing.assert_allclose(intercept, model.intercept_, atol=0.006)
+    classes = [int(text) for text in page.locator("#code thead .chip").all_inner_texts()]
+    np.testing.assert_allclose(intercept, model.intercept_[classes], atol=0.006)
 
 
 def test_summary_counts_and_shows_the_errors(demo, open_page):
@@ -312,6 +329,7 @@ def test_summary_counts_and_shows_the_errors(demo, open_page):
     page = open_page(path)
     wrong = model.predict(X) != y
     assert page.inner_text("#error") == f"Error {100 * wrong.mean():.2f} %"
+    assert f"accuracy {100 - 100 * wrong.mean():.2f} %" in page.inner_text("#errors")
     truth, prediction = y[wrong][0], model.predict(X)[wrong][0]
     count = np.sum((y == truth) & (model.predict(X) == prediction))
     page.click(f"[aria-label='{count} samples of {truth} taken for {prediction}']")
@@ -319,7 +337,7 @@ def test_summary_counts_and_shows_the_errors(demo, open_page):
     page.locator("#dialog .sample").first.click()
     assert page.is_hidden("#dialog")
     settle(page)
-    assert f"its label is {truth}" in page.inner_text("#sample-name")
+    assert page.inner_text("#verdict-plain .truth") == f"wrong: it is {truth}"
     assert page.get_attribute("#verdict-plain", "data-label") == str(prediction)
 
 
@@ -343,7 +361,7 @@ def test_gallery_sorts_filters_and_tells_of_atoms(demo, open_page):
     page.locator("#gallery .atom").first.click()
     assert page.inner_text("#dialog-title").startswith("Atom")
     bars = [float(one.inner_text()) for one in page.locator("#dialog .bars .number").all()]
-    np.testing.assert_allclose(bars, votes[:, shown()[0]], rtol=0.01, atol=0.002)
+    np.testing.assert_allclose(bars, np.sort(votes[:, shown()[0]])[::-1], rtol=0.01, atol=0.002)
     page.locator("#dialog .sample").first.click()
     assert page.is_hidden("#dialog")
 
@@ -366,10 +384,11 @@ def test_all_of_it_by_keyboard(demo, open_page):
     page.reload()  # Tab goes on from where one has been
     page.select_option("#sample-filter", "wrong")  # few thumbnails to walk past
     page.evaluate("document.querySelector('#thumbnails .sample').click(); document.activeElement.blur()")
+    wait_for_errors(page)
     page.locator("h1").click()
     settle(page)
     page.evaluate("window.reached = []; document.addEventListener('focusin', e => reached.push(e.target.id))")
-    for _ in range(90):
+    for _ in range(120):
         page.keyboard.press("Tab")
     reached = set(page.evaluate("reached"))
     assert {"theme", "tool-draw", "pad", "verdict-plain", "budget", "sample-filter"} <= reached
@@ -378,6 +397,9 @@ def test_all_of_it_by_keyboard(demo, open_page):
 def test_on_a_phone_with_a_finger(demo, open_page):
     page = open_page(demo[3], viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    cut = "[...document.querySelectorAll('.scroll')].filter(one => one.scrollWidth > one.clientWidth + 1)"
+    assert page.evaluate(f"{cut}.length") >= 2  # the classes and the confusion matrix, which say so
+    assert page.evaluate(f"{cut}.every(one => one.classList.contains('is-cut'))")
     page.tap("#clear")
     page.locator("#pad").scroll_into_view_if_needed()
     box = page.locator("#pad").bounding_box()
@@ -444,7 +466,7 @@ def test_text_in_data_is_text(demo, open_page, tmp_path):
     assert page.evaluate("window.hacked") is None
     assert page.locator("img").count() == 0
     assert page.inner_text("h1") == "<script>window.hacked = 2</script>"
-    assert set(hostile[:3]) <= set(page.locator("#confusion th[scope=row]").all_inner_texts())
+    assert set(hostile[:3]) <= {text.strip() for text in page.locator("#confusion th[scope=row]").all_inner_texts()}
     assert names[0].split(".png")[0][:10] in page.inner_text("#sample-name")
 
 
@@ -486,58 +508,236 @@ def test_signals_are_curves_and_can_be_changed(open_page, tmp_path):
     assert page.is_hidden("#features table")
 
 
-def test_few_features_are_bars_with_names(open_page, tmp_path):
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """Return a model of a table whose columns have different units, the table, and its page."""
     X, y = load_iris(return_X_y=True)
     names = ["sepal length", "sepal width", "petal length", "<b>petal width"]
-    model = make_pursuit(n_components=20, n_nonzero_coefs=2, random_state=0).fit(X, y)
-    model.feature_names_in_ = np.array(names, dtype=object)
-    write_report(model, tmp_path / "page.html", pd.DataFrame(X, columns=names), y)
-    page = open_page(tmp_path / "page.html")
-    codes, _, _ = explain_all(page, X)
-    np.testing.assert_allclose(codes, model.transform(pd.DataFrame(X, columns=names)).toarray(), atol=1e-5)
-    is_inked = read_picture(page, "#parts canvas").reshape(240, 480, 3).any(axis=2)
-    columns = is_inked.sum(axis=0) > 3  # more than the line of zero
-    assert np.count_nonzero(np.diff(columns.astype(int)) == 1) == 4
-    assert page.locator("#features th[scope=row]").all_inner_texts() == names
-    numbers = [float(cell) for cell in page.locator("#features tbody tr").nth(2).locator("td").all_inner_texts()]
-    assert numbers[0] == pytest.approx(read_sample(page)[0, 2], abs=0.01)
-    assert numbers[0] - numbers[1] == pytest.approx(numbers[2], abs=0.02)
+    frame = pd.DataFrame(X * [1000.0, 1, 1, 0.01] + [1e5, 0, 0, 0], columns=names)
+    model = make_pursuit(n_components=20, scale="standard", n_nonzero_coefs=2, random_state=0).fit(frame, y)
+    path = tmp_path_factory.mktemp("table") / "iris.html"
+    write_report(model, path, frame, y, sample_names=[f"flower {row}" for row in range(150)])
+    return model, frame, path
 
 
-def test_atoms_that_do_equally_well_are_no_difference(open_page, tmp_path):
-    # With as many atoms as features, any last atom leaves nothing: which one is chosen is a matter of rounding.
-    X, y = load_iris(return_X_y=True)
-    model = make_pursuit(n_components=20, scale=None, n_nonzero_coefs=4, random_state=0).fit(X, y)
+def test_a_table_has_bars_of_standard_deviations_and_no_pens(table, open_page):
+    model, frame, path = table
+    page = open_page(path)
+    assert page.locator("#pad, #tools button").count() == 0
+    codes, _, _ = explain_all(page, frame.to_numpy())
+    np.testing.assert_allclose(codes, model.transform(frame).toarray(), atol=1e-5)
+    found = check_predictions(page)
+    assert found["nAgreeing"] == found["nChecked"] > 100
+    deviations = (read_sample(page)[0] - frame.mean()) / frame.std(ddof=0)
+    picture = read_picture(page, "#parts canvas").reshape(240, 480, 3)
+    for f, deviation in enumerate(deviations.clip(-3, 3)):
+        column = picture[:, 60 + 120 * f].any(axis=1)
+        assert column.sum() / 240 * 6 == pytest.approx(abs(deviation), abs=0.1)
+    assert page.locator("#features th[scope=row]").all_inner_texts() == list(frame.columns)
+
+
+def test_the_values_of_a_table_can_be_changed(table, open_page):
+    model, frame, path = table
+    page = open_page(path)
+    before = read_sample(page)
+    page.fill("#features input >> nth=2", "1.2")
+    page.keyboard.press("Enter")
+    settle(page)
+    changed = before.copy()
+    changed[0, 2] = 1.2
+    np.testing.assert_array_equal(read_sample(page), changed)
+    expected = model.explain(pd.DataFrame(changed, columns=frame.columns))
+    assert page.get_attribute("#verdict-plain", "data-label") == str(expected.evidence.argmax())
+    assert page.locator("#features tbody tr").nth(2).locator(".rebuilt").inner_text() == pytest.approx(
+        f"{expected.reconstruction[0, 2]:.3g}"
+    )
+    page.click("#undo")
+    np.testing.assert_array_equal(read_sample(page), before)
+
+
+def test_an_atom_of_a_table_names_its_top_features(table, open_page):
+    model, frame, path = table
+    page = open_page(path)
+    page.click("#gallery [data-atom='3']")
+    shown = page.locator("#dialog .atom-facts .bars").first.locator(".name").all_inner_texts()
+    strength = np.abs(model.scaling_.show(model.components_)[3] / frame.std(ddof=0).to_numpy())
+    assert shown == [frame.columns[f] for f in np.argsort(-strength)]
+
+
+def test_samples_are_found_by_name_and_by_address(table, open_page):
+    page = open_page(table[2])
+    page.fill("#sample-search", "flower 14")
+    shown = page.locator("#thumbnails .sample").evaluate_all("all => all.map(one => one.title.split(':')[0])")
+    assert set(shown) == {name for name in page.evaluate("ddlearn.data.names") if name.startswith("flower 14")}
+    page.locator("#thumbnails .sample").first.click()
+    settle(page)
+    link = page.get_attribute("#sample-link", "href")
+    assert page.inner_text("#sample-name") == shown[0]
+    other = open_page(table[2])
+    other.goto(table[2].as_uri() + link)
+    other.reload()
+    assert other.inner_text("#sample-name") == shown[0]
+
+
+def test_wrong_samples_are_a_table_to_download(demo, open_page):
+    model, X, y, path = demo
+    page = open_page(path)
+    with page.expect_download() as download:
+        page.click("#wrong-csv")
+    found = pd.read_csv(download.value.path())
+    rows = np.flatnonzero(model.predict(X) != y)
+    assert found["row"].tolist() == rows.tolist()
+    assert found["label"].tolist() == y[rows].tolist()
+    assert found["prediction"].tolist() == model.predict(X[rows]).tolist()
+    np.testing.assert_allclose(found["probability"], model.predict_proba(X[rows].astype(float)).max(axis=1), atol=1e-5)
+
+
+def test_a_mistake_is_seen_at_first_sight(demo, open_page):
+    model, X, y, path = demo
+    page = open_page(path)
+    settle(page)
+    row = page.evaluate("ddlearn.data.rows[ddlearn.explorer.place]")
+    assert page.inner_text("#verdict-plain .truth") == f"wrong: it is {y[row]}"
+    evidence = np.sort(model.decision_function(X[row : row + 1])[0])[::-1]
+    bars = page.locator("#evidence .bars")
+    shown = [float(text.split(" ")[0]) for text in bars.locator(".number").all_inner_texts()]
+    np.testing.assert_allclose(shown, evidence, rtol=0.01, atol=0.01)
+    assert bars.locator("li:has(.mark-of-bar) .name").inner_text().startswith(str(y[row]))
+    assert f"Margin {evidence[0] - evidence[1]:.3g}" in page.inner_text("#evidence .hint")
+    captions = page.locator("#thumbnails .caption").evaluate_all(
+        "all => all.every(one => one.scrollWidth <= one.clientWidth)"
+    )
+    assert captions  # nothing is cut off
+
+
+def test_switching_an_atom_off_has_the_effect_of_a_model_without_it(demo, open_page, tmp_path):
+    model, X, y, _ = demo
+    X, y = X[:150], y[:150]
     write_report(model, tmp_path / "page.html", X, y)
     page = open_page(tmp_path / "page.html")
+    atom = int(np.bincount(model.transform(X).indices).argmax())
+    without = copy(model)
+    without.components_ = model.components_.copy()
+    without.components_[atom] = 0
+    rows = page.evaluate("ddlearn.data.rows")
+    before, after = model.predict(X[rows].astype(float)), without.predict(X[rows].astype(float))
+    page.click(f"#gallery [data-atom='{atom}']")
+    page.click("#switch")
+    page.wait_for_selector("#switch-effect >> text=predictions change")
+    text = page.inner_text("#switch-effect")
+    assert f"({np.sum(before != y[rows])} to {np.sum(after != y[rows])} wrong)" in text
+    assert f"{np.sum(before != after)} of {len(rows)} predictions change" in text
+    page.keyboard.press("Escape")
+    assert f"atom {atom}" in page.inner_text("#switched")
+    assert atom not in read_code(page)[0]
+    page.click("#switched button")
+    page.wait_for_selector("#switched", state="hidden")
     codes, _, _ = explain_all(page, X)
-    np.testing.assert_allclose(codes @ model.components_, X, atol=1e-9)
-    assert page.evaluate("ddlearn.compareCodes().nTies") > 0
-    assert "agree with" in page.inner_text("#check")
+    np.testing.assert_allclose(codes, model.transform(X.astype(float)).toarray(), atol=1e-5)
+
+
+def test_checks_come_first_with_what_to_do(demo, open_page):
+    model, X, y, path = demo
+    page = open_page(path)
+    texts = page.locator("#checks li").all_inner_texts()
+    expected = {check.name: check for check in model.summary(X.astype(float), y).checks}
+    assert len(texts) == len(expected)
+    verdicts = [expected[text.split("\n")[1]].verdict for text in texts]
+    assert verdicts == sorted(verdicts, key=["warning", "good", "unknown"].index)
+    for text in texts:
+        check = expected[text.split("\n")[1]]
+        assert check.finding in text
+        assert check.remedy in text
+
+
+def test_of_many_classes_the_worst_come_first(open_page, tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.arange(600) % 30
+    X = rng.standard_normal((30, 40))[y] + 0.9 * rng.standard_normal((600, 40))
+    model = make_pursuit(n_components=60, max_iter=1, random_state=0).fit(X[:300], y[:300])
+    write_report(model, tmp_path / "page.html", X[300:], y[300:])
+    page = open_page(tmp_path / "page.html")
+    predictions, truth = model.predict(X[300:]), y[300:]
+    errors = np.array([np.mean(predictions[truth == j] != j) for j in range(30)])
+
+    def shown(column):
+        return page.locator("#classes tbody tr").evaluate_all(
+            f"all => all.map(row => parseFloat(row.children[{column}].textContent))"
+        )
+
+    np.testing.assert_allclose(shown(2), np.round(100 * np.sort(errors)[::-1][:10], 1), atol=0.051)
+    page.click("#all-classes")
+    page.click("#sort-0")
+    assert shown(0) == list(range(30))
+    page.click("#sort-0")
+    assert shown(0) == list(range(29, -1, -1))
+    confusion = np.zeros((30, 30), int)
+    np.add.at(confusion, (truth, predictions), 1)
+    np.fill_diagonal(confusion, 0)
+    counts = [int(text) for text in page.locator("#confusion > div .cell").all_inner_texts()]
+    assert counts == np.sort(confusion.ravel())[::-1][:10].tolist()
+    assert page.locator("#confusion .confusion").count() == 0
+    page.click("#confusion summary")
+    page.wait_for_selector("#confusion .confusion tbody tr:nth-of-type(30)")
+    assert len(set(page.evaluate("ddlearn.model.colors"))) == 30
 
 
 def test_without_samples_one_can_still_draw(demo, open_page, tmp_path):
     write_report(demo[0], tmp_path / "page.html")
     page = open_page(tmp_path / "page.html")
     assert page.is_visible("#blank-hint")
+    page.emulate_media(media="print")
+    assert page.is_hidden("#pad")  # ink is not wasted on an empty pad
+    page.emulate_media(media="screen")
     draw(page, SEVEN)
     assert page.get_attribute("#verdict-plain", "data-label") == str(demo[0].predict(read_sample(page))[0])
 
 
-def test_the_elastic_net_codes_and_classifies_as_the_library_does(open_page, tmp_path):
-    # Without it, the report of a default model would have no explorer.
-    X, y = load_digits(return_X_y=True)
-    coder = ElasticNet(0.05, l1_ratio=0.5)
-    model = DDLClassifier(60, sparse_coder=coder, scale="unit", refine=1, random_state=0).fit(X[:600], y[:600])
-    write_report(model, tmp_path / "page.html", X[600:700], y[600:700], image_shape=(8, 8))
+def test_the_page_of_a_refined_model_codes_draws_and_shows_its_refinement(open_page, tmp_path):
+    images = load_digits_images()
+    X, X_test, y, y_test = train_test_split(
+        images.data, images.target, train_size=500, stratify=images.target, random_state=0
+    )
+    coder = ElasticNet(0.1)
+    refiner = make_refiner(3, cost="softmax", validation_fraction=0.2)
+    model = DDLClassifier(
+        100, sparse_coder=coder, scale="unit", refine=refiner, image_shape=(8, 8), n_views=2, random_state=0
+    )
+    model.fit(X, y)
+    write_report(model, tmp_path / "page.html", X_test[:300], y_test[:300])
     page = open_page(tmp_path / "page.html")
-    samples = X[600:610] / np.linalg.norm(X[600:610], axis=1, keepdims=True)
-    exact = sparse_encode(samples, model.components_, method=clone(coder).set_params(tol=1e-13)).toarray()
-    for sample, code in zip(samples, exact, strict=True):
-        found = page.evaluate("(sample) => ddlearn.pursue(Float64Array.from(sample), null, 60)", sample.tolist())
-        np.testing.assert_allclose(np.bincount(found["atoms"], found["values"], 60), code, atol=1e-5)
-    assert page.evaluate("ddlearn.compareCodes().largest") < 0.02  # the library stops at a gap of 1e-5
-    assert "agree" in page.inner_text("#check")
+    found = check_predictions(page)
+    assert found["nAgreeing"] == found["nChecked"]
+    assert found["largest"] < 1e-5
+    samples = X_test[:20].astype(float)
+    exact = copy(model)
+    exact.sparse_coder_ = clone(model.sparse_coder_).set_params(tol=1e-13)
+    codes, evidence, _ = explain_all(page, samples)
+    np.testing.assert_allclose(codes, exact.transform(samples).toarray(), atol=1e-5)
+    np.testing.assert_allclose(evidence, exact.decision_function(samples), atol=1e-5 * np.abs(evidence).max())
+    page.click("#clear")
+    draw(page, SEVEN)
+    assert page.get_attribute("#verdict-plain", "data-label") == "7"
+    for name in ("Cost", "Error"):
+        label = page.get_attribute(f"#refinement svg[aria-label^='{name}']", "aria-label")
+        assert "training samples" in label
+        assert "held-out samples" in label
+    best = min(reversed(model.refinement_), key=lambda record: record.validation_cost).epoch
+    assert f"Refined for 3 epochs, of which the model after epoch {best}" in page.inner_text("#iterations")
+    assert page.is_hidden("#search")  # nothing was searched for
+
+
+def test_what_was_tried_is_in_the_page(open_page, tmp_path):
+    X, y = load_iris(return_X_y=True)
+    model = DDLClassifier(12, sparse_coder="ormp", n_nonzero_coefs=2, refine=1, random_state=0).fit(X, y)
+    write_report(model, tmp_path / "page.html", X, y)
+    page = open_page(tmp_path / "page.html")
+    page.click("#search summary")
+    assert page.locator("#search tbody tr").count() == len(model.search_)
+    chosen = page.locator("#search tbody tr").first.inner_text().split("\t")
+    assert chosen[0] == "chosen"
+    assert float(chosen[3]) == pytest.approx(model.search_[-1].weight_decay, rel=0.01)
+    assert chosen[-1] == f"{100 * model.search_[-1].error:.1f} %"
 
 
 class OwnCoder(ORMP):
@@ -563,6 +763,7 @@ def test_parts_are_what_they_are_called(demo, open_page):
     np.testing.assert_allclose(seen[:, 0], np.clip(sample, 0, 1), atol=1 / 255)
     np.testing.assert_allclose(rebuilt[:, 0], np.clip(reconstruction, 0, 1), atol=1 / 255)
     np.testing.assert_allclose(left[:, 0], np.clip(sample - reconstruction, 0, 1), atol=0.26)  # blue is 0.25 red
+    wait_for_errors(page)
     page.click("#verdict-corrected")
     page.wait_for_selector("#parts figure:nth-of-type(4)")
     share = page.evaluate("ddlearn.explorer.share")
@@ -582,15 +783,15 @@ def test_training_is_that_of_the_model(demo, open_page):
         assert label == f"{title}: {title} {round(getattr(first, name)):,} to {round(getattr(last, name)):,}"
     assert f"{model.n_iter_} iterations" in page.inner_text("#iterations")
     costs = [float(one.inner_text()) for one in page.locator("#costs .number").all()]
-    np.testing.assert_allclose(costs, model.class_cost_, rtol=0.01)
+    np.testing.assert_allclose(costs, np.sort(model.class_cost_)[::-1], rtol=0.01)
     assert "floor" not in page.inner_text("#costs")  # proper priors need none
 
 
 def test_nothing_of_the_last_sample_is_left(demo, open_page):
     page = open_page(demo[3])
     choose(page, 3)
-    page.click("#verdict-corrected")
     wait_for_errors(page)
+    page.click("#verdict-corrected")
     page.select_option("#sample-filter", "4")
     choose(page, 5)
     assert page.get_attribute("#verdict-corrected", "data-label") in ("", "4")  # not that of the sample before
@@ -605,6 +806,7 @@ def test_nothing_of_the_last_sample_is_left(demo, open_page):
 
 def test_taking_back_a_stroke_that_is_being_drawn(demo, open_page):
     page = open_page(demo[3])
+    page.click("#clear")
     page.focus("#pad")
     for key in ["ArrowUp", " ", "ArrowUp", "Control+z", "ArrowUp", "ArrowLeft"]:
         page.keyboard.press(key)
@@ -642,6 +844,7 @@ def test_only_one_pointer_draws(demo, open_page):
 def test_the_focus_stays_where_it_is(demo, open_page):
     page = open_page(demo[3])
     choose(page)
+    wait_for_errors(page)
     for name in ("tool-erase", "verdict-corrected", "undo", "clear"):
         page.focus(f"#{name}")
         page.keyboard.press("Enter")

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from ..files.atomic import make_sure_of_room, write_atomically
 from . import tables
 from .cluster import Address, Workers, count_workers, open_client
 from .look import check_guess, list_odd_columns, look_at
 from .model import (
     Jobs,
     Model,
+    estimate_bytes,
     explain_sample,
     find_row,
     fit_model,
@@ -114,6 +116,7 @@ def fit(
         check_guess(samples, source.data)
         for note in list_odd_columns(samples):
             terminal.note(note)
+        make_sure_of_room(output, estimate_bytes(make_model(settings, samples, preset), samples))
         splits = split_samples(samples, test_size, cv, settings) if test_size is not None or cv is not None else []
         errors, learned = None, samples
         if cv is not None:
@@ -143,7 +146,8 @@ def fit(
         terminal.show("", *tables.make_error_tables(where, errors))
     if test_size is not None:
         page = output.with_suffix(".html")
-        facts["report"] = _write_page(terminal, model, held_out, page, output.stem, where)
+        name = f"{source.data} (held out)"
+        facts["report"] = _write_page(terminal, model, held_out, page, output.stem, name, learned)
     terminal.answer(facts)
 
 
@@ -167,8 +171,6 @@ def predict(
     names = samples.sample_names or range(len(predictions))
     rows = zip(names, predictions, map(float, probabilities), strict=True)
     if output is not None:
-        from ..files.atomic import write_atomically
-
         text = io.StringIO()
         _write_predictions(text, rows)
         write_atomically(output, text.getvalue().encode("utf-8", "backslashreplace"))  # file names may be other bytes
@@ -433,7 +435,13 @@ def _write_predictions(file: Any, rows: Iterable[tuple[Any, Any, float]]) -> Non
 
 
 def _write_page(
-    terminal: Terminal, model: DDLClassifier, samples: Samples | None, output: Path, title: str, name: str
+    terminal: Terminal,
+    model: DDLClassifier,
+    samples: Samples | None,
+    output: Path,
+    title: str,
+    name: str,
+    learned: Samples | None = None,
 ) -> dict[str, Any]:
     from ..show.report.writing import write_report
 
@@ -442,7 +450,8 @@ def _write_page(
         shown = {name: getattr(samples, name) for name in ("X", "sample_names", "image_shape")} | {"y": samples.labels}
     with terminal.progress() as bar:
         bar.add_task(f"writing {escape(str(output))}", total=None)
-        write_report(model, output, **shown, title=title, data_name=name)
+        training = None if learned is None else (learned.X, learned.labels)
+        write_report(model, output, **shown, title=title, data_name=name, training=training)
     n_bytes = output.stat().st_size
     terminal.report(f"{escape(str(output))} ({n_bytes / 1e6:.1f} MB): open it in a browser.")
     if n_bytes > _LARGE_PAGE:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..estimators.classifier import DDLClassifier
     from .reading import Samples
 
+_USUAL_ATOMS, _USUAL_CODE = 500, 30  # number of atoms, and of numbers that a code takes
 _ROWS_AT_ONCE = 4096  # predicted between two updates of the progress bar
 _DATA_SUFFIXES = {
     ".csv",
@@ -65,6 +66,15 @@ def make_model(settings: dict[str, Any], samples: Samples, preset: str | None = 
             f"there is no nested option {unknown[0]!r} of this model, which has {', '.join(known) or 'none'}"
             f"{suggest(unknown[0], known)}"
         ) from error
+
+
+def estimate_bytes(model: DDLClassifier, samples: Samples) -> int:
+    """Return about the size of a model's file: the atoms, and the codes of the samples if these are in memory."""
+    import numpy as np
+
+    n_atoms = model.n_components if isinstance(model.n_components, int) else _USUAL_ATOMS
+    n_codes = len(samples.X) * _USUAL_CODE if isinstance(samples.X, np.ndarray) else 0
+    return samples.X.dtype.itemsize * (n_atoms * samples.X.shape[1] + n_codes)
 
 
 def fit_model(

@@ -21,7 +21,7 @@ from ..coding.encoder import Encoder, adapt_coder, resolve_sparse_coder
 from ..dictionary import DictionaryUpdate, init_dictionary, resolve_dictionary_update
 from ..losses import Loss, check_number, resolve_loss
 from ..parallel import refuse_dask
-from .transformer import DictionaryTransformer, refuse_images
+from .transformer import DictionaryTransformer, check_form
 
 
 class KSVD(DictionaryTransformer):
@@ -125,7 +125,7 @@ class KSVD(DictionaryTransformer):
         check_number("max_iter", self.max_iter, Integral)
         check_number("tol", self.tol, Real)
         with self._unchanged_on_failure():
-            refuse_images(X)
+            check_form(X)
             X = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
             self._fit(X, None if y is None else _index_classes(X, y))
         return self

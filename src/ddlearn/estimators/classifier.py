@@ -62,7 +62,7 @@ from .settings import (
     warn_of_marks,
 )
 from .summary import Evaluation, Summary, find_positions, summarise
-from .transformer import DictionaryTransformer, refuse_images
+from .transformer import DictionaryTransformer, check_form
 
 # The predictors of fitted models by precision, kept outside of the models, whose attributes predict must not change.
 _PREDICTORS: WeakKeyDictionary[DDLClassifier, dict[np.dtype, Predictor]] = WeakKeyDictionary()
@@ -425,7 +425,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 self.n_features_in_ = X.shape[1]
                 self.__dict__.pop("feature_names_in_", None)  # of an earlier fit; a Dask array has none
             else:
-                refuse_images(X)
+                check_form(X)
                 X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False)
                 check_missing(self, X)
                 check_consistent_length(X, y)
@@ -535,7 +535,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             check_mode(self, "batches")
             is_new = not hasattr(self, "components_")
             dtype = [np.float64, np.float32] if is_new else self.components_.dtype
-            refuse_images(X)
+            check_form(X)
             X = validate_data(self, X, dtype=dtype, order="C", reset=is_new, ensure_all_finite=False)
             check_finite(X, 0, remedy="partial_fit takes complete samples only, so remove or impute such values")
             check_consistent_length(X, y)
@@ -633,7 +633,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     def _check_new(self, X: ArrayLike, mask: ArrayLike | None) -> tuple[Floats, Flags | None]:
         if not self._is_checked(X):
             check_is_fitted(self, "components_")
-            refuse_images(X)
+            check_form(X)
             X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False, reset=False)
         return X, None if mask is None else check_mask(mask, X.shape)
 

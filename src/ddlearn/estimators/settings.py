@@ -231,11 +231,12 @@ def check_inference(model: Estimator, n_classes: int, n_features: int, is_multil
     if model.image_shape is not None:
         check_image_shape(model.image_shape, n_features)
     is_integer = isinstance(model.n_views, Integral) and not isinstance(model.n_views, bool)
-    if not is_integer or not 1 <= model.n_views <= _MOST_VIEWS:
+    if not is_integer or model.n_views < 1:
         raise ValueError(
-            f"n_views must be an integer of at least 1 and at most {_MOST_VIEWS}, got {model.n_views!r}: 1 is the "
-            "sample itself, more are distorted copies of an image."
+            f"n_views must be an integer of at least 1, got {model.n_views!r}: 1 is the sample itself, more are "
+            "distorted copies of an image."
         )
+    check_number("n_views", model.n_views, Integral, most=_MOST_VIEWS)
     if model.n_views > 1:
         _resolve_jitter(model, n_features)
 

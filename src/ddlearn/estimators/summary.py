@@ -35,6 +35,7 @@ _SMALL_SHARE = 0.1  # of a class, relative to classes of equal size
 _LARGE_CALIBRATION_ERROR = 0.03
 _CHANCE_FACTOR = 2.0  # a calibration error that is smaller than this times what chance alone makes says nothing
 _MANY_AT_FLOOR = 0.1
+_HEAVY_PRIOR = 0.9  # in a noise variance
 _SAME_NUMBERS = 1e-5  # of means of scaled samples, where other samples differ by one over the root of their number
 _LEVEL = 0.05  # of significance
 _N_FOLDS = 5
@@ -108,7 +109,7 @@ class Summary:
     checks: list[Check]
 
     def __str__(self) -> str:
-        error = "not measured" if self.error is None else f"{self.error:.2%} {self.error_source}"
+        error = "not measured" if self.error is None else f"{100 * self.error:.2f} % {self.error_source}"
         rows = self.facts | {"error": error}
         width = max(len(name) for name in (*rows, *(check.name for check in self.checks)))
         lines = [f"{name:<{width}}  {value}" for name, value in rows.items()]
@@ -149,6 +150,10 @@ def summarise(model: Fitted, seen: Evaluation | None = None) -> Summary:
     error, source = _estimate_error(model, seen)
     checks = [check(model, seen) for check in _CHECKS]
     return Summary(_list_facts(model), error, source, [check for check in checks if check is not None])
+
+
+def _percent(share: Any) -> str:
+    return f"{100 * share:.1f} %"
 
 
 def _list_facts(model: Fitted) -> dict[str, str]:
@@ -198,7 +203,7 @@ def _check_gap(model: Fitted, seen: Evaluation | None) -> Check | None:
         remedy = "The codes owe much to the labels, which new samples lack: refine the model (refine='auto')."
     if error is None or not np.isfinite(learned):
         return Check(name, UNKNOWN, "There are no held-out samples to compare with.", "Give labelled samples.")
-    finding = f"{learned:.1%} {what}, and {error:.1%} {source}."
+    finding = f"{_percent(learned)} {what}, and {_percent(error)} {source}."
     return Check(name, WARNING, finding, remedy) if error - learned > _LARGE_GAP else Check(name, GOOD, finding)
 
 
@@ -241,7 +246,8 @@ def _check_classes(model: Fitted, _: Evaluation | None) -> Check | None:
 def _check_calibration(model: Fitted, seen: Evaluation | None) -> Check | None:
     if model.is_multilabel_:
         return None
-    remedy = "Use scikit-learn's CalibratedClassifierCV(method='temperature'), or refine the model (refine='auto')."
+    remedy = "Use scikit-learn's CalibratedClassifierCV(method='temperature')"
+    remedy += "." if is_calibrated(model) else ", or refine the model (refine='auto')."
     if seen is None or seen.labels is None:
         if is_calibrated(model):
             return Check("Calibration", GOOD, "A temperature was fitted to held-out training samples.")
@@ -249,7 +255,7 @@ def _check_calibration(model: Fitted, seen: Evaluation | None) -> Check | None:
     largest = seen.probabilities.max(axis=1)
     of_label = np.where(seen.labels < 0, 0, seen.probabilities[np.arange(len(largest)), seen.labels])
     error = measure_calibration(of_label, largest, seen.is_right).calibration_error
-    finding = f"Probabilities are off by {error:.1%} on average."
+    finding = f"Probabilities are off by {_percent(error)} on average."
     chance = float(np.sqrt(2 / np.pi * np.sum(largest * (1 - largest)))) / len(largest)
     if error <= max(_LARGE_CALIBRATION_ERROR, _CHANCE_FACTOR * chance):
         return Check("Calibration", GOOD, finding)
@@ -259,7 +265,7 @@ def _check_calibration(model: Fitted, seen: Evaluation | None) -> Check | None:
 
 def is_calibrated(model: Fitted) -> bool:
     """Return whether a temperature was fitted to samples that the search for settings held out."""
-    return bool(getattr(model, "search_", None)) and np.isfinite(model.search_[-1].temperature)
+    return bool(getattr(model, "search_", None) and np.isfinite(model.search_[-1].temperature))
 
 
 def _check_baseline(model: Fitted, seen: Evaluation | None) -> Check | None:
@@ -281,13 +287,13 @@ def _check_baseline(model: Fitted, seen: Evaluation | None) -> Check | None:
     is_worse, is_better = ~seen.is_right[rows] & (predictions == labels), seen.is_right[rows] & (predictions != labels)
     n_worse, n_better = int(is_worse.sum()), int(is_better.sum())
     finding = (
-        f"Logistic regression ({how}) gets {np.mean(predictions != labels):.1%} of {len(rows):,} samples wrong, "
-        f"this model {1 - np.mean(seen.is_right[rows]):.1%}."
+        f"Logistic regression ({how}) gets {_percent(np.mean(predictions != labels))} of {len(rows):,} samples wrong, "
+        f"this model {_percent(1 - np.mean(seen.is_right[rows]))}."
     )
     if n_worse > n_better and binomtest(n_worse, n_worse + n_better).pvalue < _LEVEL:  # McNemar's test
         remedy = "Use logistic regression, or try preset 'accurate', more atoms or another scaling."
         return Check(name, WARNING, finding, remedy)
-    return Check(name, GOOD, finding)
+    return Check(name, GOOD, finding + (" The difference may be chance." if n_worse > n_better else ""))
 
 
 def _predict_linearly(
@@ -299,8 +305,10 @@ def _predict_linearly(
         folds = StratifiedKFold(_N_FOLDS, shuffle=True, random_state=0)
         return cross_val_predict(linear, X, labels, cv=folds), "trained on four fifths of these samples"
     rows = _thin_out(len(training[0]), X.shape[1] * len(model.classes_))
-    linear.fit(training[0][rows], find_positions(model.classes_, training[1][rows]))
-    return linear.predict(X), "trained on the same samples"
+    learned, positions = training[0][rows], find_positions(model.classes_, training[1][rows])
+    is_labelled = (positions >= 0) & np.isfinite(learned).all(axis=1)
+    linear.fit(learned[is_labelled], positions[is_labelled])
+    return linear.predict(X), f"trained on {np.count_nonzero(is_labelled):,} of the training samples"
 
 
 def _thin_out(n_samples: int, n_products: int) -> NDArray[np.intp]:
@@ -330,7 +338,8 @@ def is_training_data(model: Fitted, X: Floats) -> bool:
         return float(np.abs(scaled[:, : X.shape[1]].mean(axis=0)).max()) < _SAME_NUMBERS
     if isinstance(model.scaling_, UnitNorm):
         energy = np.mean(np.square(scaled[X.any(axis=1)]), axis=0)
-        return bool(np.allclose(energy, model.scaling_.energy, rtol=_SAME_NUMBERS, atol=_SAME_NUMBERS / X.shape[1]))
+        learned = np.asarray(model.scaling_.energy)
+        return bool(np.allclose(energy, learned, rtol=_SAME_NUMBERS, atol=_SAME_NUMBERS / X.shape[1]))
     return False
 
 
@@ -338,13 +347,14 @@ def _check_scales(model: Fitted, _: Evaluation | None) -> Check | None:
     priors, share = model.priors_, model.history_[-1].floor_share
     n_low = int(np.sum(model.class_cost_ <= priors.cost_floor * (1 + _SAME_NUMBERS))) if priors.cost_floor else 0
     if share > _MANY_AT_FLOOR or n_low:
-        finding = f"{share:.0%} of the noise variances and {n_low} of {len(model.class_cost_)} class costs are at their floors."
+        n_costs = len(model.class_cost_)
+        finding = f"{_percent(share)} of the noise variances and {n_low} of {n_costs} class costs are at their floors."
         remedy = "The model fits its samples too closely: use fewer atoms, shorter codes or scales='conjugate'."
         return Check("Floors and priors", WARNING, finding, remedy)
     weight = priors.noise_weight / (model.n_features_in_ + 2 + priors.noise_weight)
-    finding = f"No scale is at a floor; the prior has {weight:.0%} of the weight in a noise variance."
-    if weight > 0.5:
-        remedy = "Samples say less about their noise than the prior: that is usual with few features."
+    finding = f"No scale is at a floor; the prior has {100 * weight:.0f} % of the weight in a noise variance."
+    if weight > _HEAVY_PRIOR and not hasattr(model, "refinement_"):  # after which noise hardly matters
+        remedy = "All samples get nearly the same noise. If some are much noisier than others, try scales='jeffreys'."
         return Check("Floors and priors", WARNING, finding, remedy)
     return Check("Floors and priors", GOOD, finding)
 

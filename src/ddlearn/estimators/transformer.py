@@ -25,8 +25,13 @@ def _is_fitted_attribute(name: str) -> bool:
     return name.endswith("_") and not name.startswith("_")
 
 
-def refuse_images(X: Any) -> None:
-    """Raise if samples are images, with an axis for rows and one for columns."""
+def check_form(X: Any) -> None:
+    """Raise if samples are images, with an axis for rows and one for columns, or have a mask, which would be lost."""
+    if isinstance(X, np.ma.MaskedArray):
+        raise ValueError(
+            "X is a masked array, whose mask would be ignored: pass X.filled(np.nan) and set "
+            "robustness=Robustness(missing='mask'), or X.data if nothing is masked."
+        )
     shape = getattr(X, "shape", ())
     if len(shape) in (3, 4):
         images = f" and image_shape={tuple(shape[1:])}" if len(shape) == 3 else ""
@@ -59,7 +64,7 @@ class DictionaryTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
     def _encode(self, X: ArrayLike) -> RowCodes:
         """Code samples without labels, in the library's own layout."""
         check_is_fitted(self, "components_")
-        refuse_images(X)
+        check_form(X)
         X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False, reset=False)
         dictionary = self.components_.astype(X.dtype, copy=False)
         encoder = Encoder.of(dictionary, self.sparse_coder_, self.n_nonzero_coefs_, self.n_jobs)

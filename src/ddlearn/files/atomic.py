@@ -1,7 +1,8 @@
 """Files that are written completely or not at all: a reader finds either the old content or the new.
 
 The content goes to a new file in the same folder, is flushed to the disk, and replaces the old file in one step.  If
-the process is killed or the power fails, one of the two is there, at worst beside a hidden file ``.ddlearn-*.tmp``.
+the process is killed or the power fails, one of the two is there, at worst beside a hidden file ``.ddlearn-*.tmp``,
+which a later write to the same folder removes.
 """
 
 from __future__ import annotations
@@ -10,8 +11,13 @@ import errno
 import os
 import secrets
 import stat
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+_TEMPORARY = ".ddlearn-"  # how the names of temporary files begin
+_OLD = 3600  # seconds after which a temporary file that nobody has written to is an orphan
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes | bytearray) -> None:
@@ -20,22 +26,45 @@ def write_atomically(path: str | os.PathLike[str], data: bytes | bytearray) -> N
     A link is followed, and the permissions of an existing file are kept.  On any failure, including Ctrl-C, an OSError
     or the interruption is raised, the existing file is unchanged, and no temporary file is left.
     """
+    with _writing(path) as (target, temporary, mode):
+        _write_through(temporary, data, mode)
+        os.replace(temporary, target)
+    _sync_folder(target.parent)
+    _remove_orphans(target.parent)
+
+
+def make_sure_of_room(path: str | os.PathLike[str], n_bytes: int) -> None:
+    """Raise an OSError if a file of that size could not be written, as :func:`write_atomically` would."""
+    with _writing(path) as (_, temporary, mode):
+        _write_through(temporary, bytes(n_bytes), mode)
+        temporary.unlink()
+
+
+@contextmanager
+def _writing(path: str | os.PathLike[str]) -> Iterator[tuple[Path, Path, int | None]]:
+    """Yield the file to replace, a temporary one beside it, and its permissions; clean up and explain if that fails."""
     target = Path(os.path.realpath(path))  # the file that a link points to is replaced, not the link
+    temporary = target.parent / f"{_TEMPORARY}{secrets.token_hex(8)}.tmp"
     try:
-        mode = _find_mode(target)
-        temporary = target.parent / f".ddlearn-{secrets.token_hex(8)}.tmp"
-        try:
-            _write_through(temporary, data, mode)
-            os.replace(temporary, target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
+        yield target, temporary, _find_mode(target)
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink()
+        if not isinstance(error, OSError):
             raise
-    except OSError as error:
         reason = f"{error.strerror}; an existing file is unchanged"
         if isinstance(error, FileNotFoundError):
             reason = f"the folder {target.parent} does not exist: create it first"
         raise OSError(error.errno, f"Cannot write the file ({reason})", str(path)) from error
-    _sync_folder(target.parent)
+
+
+def _remove_orphans(folder: Path) -> None:
+    """Remove what processes that were killed have left behind; whoever still writes to a file keeps it young."""
+    with suppress(OSError):
+        for path in folder.glob(f"{_TEMPORARY}*.tmp"):
+            with suppress(OSError):
+                if time.time() - path.lstat().st_mtime > _OLD:
+                    path.unlink()
 
 
 def _find_mode(target: Path) -> int | None:

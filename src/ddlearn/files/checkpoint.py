@@ -3,7 +3,8 @@
 A fit that is resumed from the file ends with bitwise the model of an uninterrupted one, since the file holds all that
 the next iteration depends on: the unknowns of Eq. 3, the floors, the history, and the state of the random numbers.
 This holds only for the same data and parameters, so the file also has a fingerprint of both.  During refinement the
-file holds the end of the loop (Algorithm 2), and besides it the state after the last epoch.
+file holds the end of the loop (Algorithm 2), and besides it the state after the last epoch.  Of a fit on a cluster,
+the unknowns of the samples are in files of their own (``rows.py``).
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ from ..fitting.refine import (
 )
 from ..fitting.run import FitRun, Snapshot
 from ..fitting.size import DictionarySize
-from ..fitting.steps import RowState
+from ..fitting.steps import FitSettings
 from ..losses import check_number
-from ..parallel import split_rows
+from ..parallel import Parts, split_rows
 from .codec import (
     Decoder,
     check_priors,
@@ -62,6 +63,7 @@ from .format import (
     read_container,
     write_container,
 )
+from .rows import RowFiles, check_atoms, list_arrays, list_shapes, make_rows
 
 # Parameters on which no fit depends; max_iter only decides when the loop ends.
 _FREE_PARAMETERS = {"verbose", "n_jobs", "max_iter", "inference", "robustness", "n_views"}
@@ -79,7 +81,8 @@ class Checkpoint:
     samples may change, and ``max_iter`` may be raised to continue a fit that ended there; refinement then starts from
     scratch.  A fit that converged or that another callback stopped is finished.
 
-    Of strategies of your own, only the parameters are restored.  Each fit needs its own path.
+    Of strategies of your own, only the parameters are restored.  Each fit needs its own path.  For a Dask array, client
+    and workers must share its folder: workers store the codes of their samples in the folder ``path.rows``.
 
     Parameters
     ----------
@@ -117,6 +120,7 @@ class Checkpoint:
         self.path = os.fspath(path)
         self.every = every
         self.resume = resume
+        self._stored: tuple[Any, RowFiles] | None = None  # parts of a cluster, and their files
 
     def __repr__(self) -> str:
         return f"Checkpoint({self.path!r}, every={self.every}, resume={self.resume})"
@@ -134,6 +138,7 @@ class Checkpoint:
             return
         run: FitRun = metadata["run"]
         fingerprint = _take_fingerprint(estimator, run.training)
+        self._stored = None
         if os.path.exists(self.path):
             try:
                 stored = read_container(self.path, CHECKPOINT)
@@ -155,12 +160,26 @@ class Checkpoint:
     def teardown(self, estimator: DDLClassifier, context: CallbackContext) -> None:
         """Do nothing: the file is complete at every moment."""
 
-    def _keep(self, fingerprint: Json, snapshot: Snapshot) -> None:
-        refinement = snapshot.refinement
+    def _keep(self, fingerprint: Json, snapshot: Snapshot) -> Parts[TrainingPart] | None:
+        """Store a fit, if it is time; return the parts that were stored as ones that do not depend on the past."""
+        refinement, state = snapshot.refinement, snapshot.progress.state
         n_done = snapshot.progress.n_iter if refinement is None else refinement.n_epochs
-        if snapshot.is_last or n_done % self.every == 0:
-            content, arrays = _encode_snapshot(snapshot)
-            write_container(self.path, CHECKPOINT, {"fingerprint": fingerprint} | content, arrays)
+        if not snapshot.is_last and n_done % self.every:
+            return None
+        content, arrays = _encode_snapshot(snapshot)
+        content["fingerprint"] = fingerprint
+        if state.parts.are_here:
+            write_container(self.path, CHECKPOINT, content, arrays | list_arrays(state.collect_rows()))
+            return None
+        if self._stored is None or self._stored[0] is not state.parts:
+            files = RowFiles.beside(self.path)
+            files.write(state.parts)
+            parts = files.read(state.parts.start_again(), **_measure_rows(state, snapshot.progress.settings))
+            self._stored = parts, files
+        parts, files = self._stored
+        write_container(self.path, CHECKPOINT, content | {"rows": files.token}, arrays)
+        files.remove_others()
+        return parts
 
     def _restore(self, run: FitRun, stored: Container, fingerprint: Json) -> Snapshot:
         with blame_file(self.path):
@@ -175,12 +194,11 @@ class Checkpoint:
                 "parameters, and a max_iter that is large enough, or start from scratch with resume=False."
             )
         with blame_file(self.path):
-            return _decode_snapshot(stored, history, run)
+            return _decode_snapshot(stored, history, run, self.path)
 
 
 def _encode_snapshot(snapshot: Snapshot) -> tuple[dict[str, Json], Arrays]:
     progress, refinement = snapshot.progress, snapshot.refinement
-    rows = progress.state.collect_rows()
     content = {
         "priors": encode_priors(progress.priors),
         "coder": progress.settings.sparse_coder.learned_parameters(),
@@ -191,10 +209,6 @@ def _encode_snapshot(snapshot: Snapshot) -> tuple[dict[str, Json], Arrays]:
         "random_numbers": encode("random_numbers", snapshot.rng, {}),
     }
     arrays = {name: getattr(progress.state.model, name) for name in _MODEL_ARRAYS}
-    codes = {"code_indices": rows.codes.indices, "code_values": rows.codes.values}
-    arrays |= codes | {"noise_variance": rows.noise_variance}
-    if rows.positions is not None:
-        arrays["positions"] = rows.positions
     if refinement is not None:
         moments = refinement.moments
         content["refinement"] = {
@@ -210,20 +224,33 @@ def _encode_snapshot(snapshot: Snapshot) -> tuple[dict[str, Json], Arrays]:
     return content, arrays
 
 
-def _decode_snapshot(stored: Container, history: list[IterationRecord], run: FitRun) -> Snapshot:
+def _measure_rows(state: FitState, settings: FitSettings) -> dict[str, int]:
+    """Return the sizes of what is stored of a row."""
+    registration = settings.registration
+    return {
+        "n_components": len(state.model.dictionary),
+        "n_nonzero_coefs": settings.n_nonzero_coefs,
+        "n_positions": 0 if registration is None else len(registration.units),
+    }
+
+
+def _decode_snapshot(stored: Container, history: list[IterationRecord], run: FitRun, path: str) -> Snapshot:
     content, arrays = stored
     rng = Decoder({}, {}).decode("random_numbers", content["random_numbers"])
     if not isinstance(rng, np.random.RandomState):
         raise TypeError(f"the random numbers are a {type(rng).__name__}")
-    _check_arrays(arrays, run, has_refinement="refinement" in content)
+    _check_arrays(arrays, run, has_refinement="refinement" in content, has_rows="rows" not in content)
     numbers = {name: float(number) for name, number in content["coder"].items()}
     coder = run.settings.sparse_coder.with_learned_parameters(numbers)
     settings = replace(run.settings, sparse_coder=coder)
     model = Model(*(arrays[name] for name in _MODEL_ARRAYS))
     encoder = Encoder.of(model.dictionary, coder, settings.n_nonzero_coefs, settings.n_jobs)
-    codes = RowCodes(arrays["code_indices"], arrays["code_values"])
-    rows = RowState(codes, arrays["noise_variance"], arrays.get("positions"))
-    state = FitState(model, encoder, run.training.parts).put_rows(rows, run.training.facts.row_slices)
+    state = FitState(model, encoder, run.training.parts)
+    if "rows" in content:
+        files = RowFiles.beside(path, content["rows"])
+        state = replace(state, parts=files.read(state.parts, **_measure_rows(state, settings)))
+    else:
+        state = state.put_rows(make_rows(arrays), run.training.facts.row_slices)
     priors = decode_priors(content["priors"])
     check_priors(priors, len(model.coef))
     progress = FitProgress(settings, state, priors, history, bool(content["converged"]), bool(content["stopped"]))
@@ -248,16 +275,15 @@ def _decode_refinement(content: Json, arrays: Arrays) -> RefinementProgress:
     return RefinementProgress(model, average, moments, best, history, content["seed"], codes, bool(content["stopped"]))
 
 
-def _check_arrays(arrays: Arrays, run: FitRun, *, has_refinement: bool) -> None:
+def _check_arrays(arrays: Arrays, run: FitRun, *, has_refinement: bool, has_rows: bool) -> None:
     """Raise unless all arrays have the shapes and types of this fit, and every number is finite."""
     facts, settings, n_components = run.training.facts, run.settings, len(arrays["dictionary"])
     n_samples, n_classes, dtype = facts.n_samples, facts.n_classes, facts.dtype
     parameters = {"dictionary": (n_components, facts.n_features), "intercept": (n_classes,)}
-    codes = dict.fromkeys(("code_indices", "code_values"), (n_samples, settings.n_nonzero_coefs))
-    shapes: dict[str, tuple[int, ...]] = parameters | codes
-    shapes |= {"coef": (n_classes, n_components), "class_cost": (n_classes,), "noise_variance": (n_samples,)}
-    if settings.registration is not None:
-        shapes["positions"] = (n_samples, len(settings.registration.units))
+    shapes: dict[str, tuple[int, ...]] = {**parameters, "coef": (n_classes, n_components), "class_cost": (n_classes,)}
+    if has_rows:
+        n_positions = 0 if settings.registration is None else len(settings.registration.units)
+        shapes |= list_shapes(n_samples, settings.n_nonzero_coefs, n_positions)
     if has_refinement:
         parameters |= {"own_coef": (n_components, n_classes), "linear_coef": (facts.n_features, n_classes)}
         shapes |= {f"refinement.{prefix}.{name}": parameters[name] for prefix in _REFINED for name in parameters}
@@ -270,8 +296,7 @@ def _check_arrays(arrays: Arrays, run: FitRun, *, has_refinement: bool) -> None:
     for name, array in arrays.items():
         check_array(name, array, shapes[name], dtypes.get(name, dtype))
     for indices in (arrays[name] for name, dtype in dtypes.items() if dtype is np.int32 and name in arrays):
-        if indices.size and not 0 <= indices.min() <= indices.max() < n_components:
-            raise ValueError(f"codes use atoms beyond the {n_components} of the dictionary")
+        check_atoms(indices, n_components)
 
 
 def _take_fingerprint(estimator: DDLClassifier, training: TrainingSet) -> dict[str, Json]:
@@ -308,9 +333,12 @@ def _describe_data(n_rows: Sequence[int], n_columns: int, dtype: np.dtype, hashe
 
 
 def _hash_part(part: TrainingPart) -> tuple[str, str]:
-    weights = "" if part.weights is None else _hash_rows(part.weights)
-    held_out = "" if part.held_out is None else _hash_rows(part.held_out)
-    return _hash_rows(part.original), _hash_rows(part.labels) + weights + held_out
+    samples, labels = (part.original, part.is_known), (part.labels, part.weights, part.held_out)
+    return _hash_arrays(*samples), _hash_arrays(*labels)
+
+
+def _hash_arrays(*arrays: NDArray[Any] | None) -> str:
+    return "".join("" if array is None else _hash_rows(array) for array in arrays)
 
 
 def _hash_rows(array: NDArray[Any]) -> str:

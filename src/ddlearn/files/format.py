@@ -31,8 +31,12 @@ Json = Any
 Arrays = dict[str, NDArray[Any]]
 
 FORMAT_VERSION = 5
-MODEL, CHECKPOINT = "model", "checkpoint"
-_ADVICE = {MODEL: "read it with ddlearn.load(path)", CHECKPOINT: "resume it with ddlearn.Checkpoint(path, resume=True)"}
+MODEL, CHECKPOINT, ROWS = "model", "checkpoint", "rows"
+_ADVICE = {
+    MODEL: "read it with ddlearn.load(path)",
+    CHECKPOINT: "resume it with ddlearn.Checkpoint(path, resume=True)",
+    ROWS: "it belongs to the checkpoint beside its folder",
+}
 
 # A header of this size would hold the names of a quarter of a million features; a larger one is not ours.
 MAX_HEADER_BYTES = 2**23

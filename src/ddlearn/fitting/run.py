@@ -16,8 +16,8 @@ from ..coding.encoder import Encoder
 from ..coding.jitter import Jitter
 from ..dictionary import draw_dictionary
 from ..objective import Priors
-from ..parallel import find_median
-from .data import Targets, TrainingSet, fetch_candidates
+from ..parallel import Parts, find_median
+from .data import Targets, TrainingPart, TrainingSet, fetch_candidates
 from .gradient import TaskGradient
 from .loop import (
     FitProgress,
@@ -99,7 +99,8 @@ class FitRun:
         self.rng = rng
         self.report = report
         self.resume_from: Snapshot | None = None
-        self.keepers: list[Callable[[Snapshot], None]] = []
+        # They store snapshots; parts that they return are the same ones, without the steps that led there.
+        self.keepers: list[Callable[[Snapshot], Parts[TrainingPart] | None]] = []
         self.sizes: list[DictionarySize] = []  # that the search has tried
         self.refinement: RefinementProgress | None = None  # to go on from
 
@@ -111,7 +112,8 @@ class FitRun:
             progress = progress._replace(stopped=progress.stopped or stops)
             snapshot = Snapshot(progress, self.sizes, self.rng, is_last=progress.is_finished)
             for keep in self.keepers:
-                keep(snapshot)
+                if (parts := keep(snapshot)) is not None:
+                    progress = progress._replace(state=replace(progress.state, parts=parts))
             return progress
 
         # Without a name here, the first state is freed when the second is there.

@@ -133,45 +133,45 @@ class _Watch:
     """
 
     def __init__(self, client: Client):
-        import dask
-
         self.client = client
-        self.warn_after, self.give_up_after = (
-            dask.utils.parse_timedelta(dask.config.get(name, default)) for name, default in _PATIENCE.items()
-        )
-        self.seconds_to_next_look = min(_SECONDS_BETWEEN_LOOKS, self.warn_after)
         self.had_workers = bool(client.nthreads())
         self.said: set[str] = set()
 
     def begin(self) -> None:
         """Begin to wait."""
+        import dask
+
         self.last_answer = monotonic()
+        self.warn_after, self.give_up_after = (
+            dask.utils.parse_timedelta(dask.config.get(name, default)) for name, default in _PATIENCE.items()
+        )
+        self.seconds_to_next_look = min(_SECONDS_BETWEEN_LOOKS, self.warn_after)
 
     def look(self) -> None:
         """Ask the scheduler when its workers were last heard of."""
         try:
             silence = self.client.run_on_scheduler(_measure_silence)
-        except OSError:  # the scheduler is gone, which the client finds out for itself
+        except (OSError, ValueError):  # it is gone, which the client finds out for itself, or runs no functions
             return
         if silence:
             self.had_workers = True
             self.last_answer = max(self.last_answer, monotonic() - min(silence.values()))
         seconds = monotonic() - self.last_answer
+        if seconds >= self.warn_after:
+            self._warn_once("all", "No worker of the Dask cluster answers: the fit waits for one.")
         if seconds >= self.give_up_after and self.had_workers:
             raise LostClusterError(
                 f"No worker of the Dask cluster has answered for {seconds:.0f} seconds (Dask's setting "
                 "ddlearn.give-up-after). The model is as it was before; if the fit had a Checkpoint, it can continue "
                 "from there with resume=True."
             )
-        if seconds >= self.warn_after:
-            self._warn_once("all", "No worker of the Dask cluster answers: the fit waits for one.")
-            return
-        for address in (address for address, since in silence.items() if since >= self.warn_after):
-            self._warn_once(
-                address,
-                f"The Dask worker {address} does not answer: the fit waits for it, until Dask gives it up (setting "
-                "distributed.scheduler.worker-ttl) and others take over its rows.",
-            )
+        for address, since in silence.items():
+            if since >= self.warn_after > seconds:
+                self._warn_once(
+                    address,
+                    f"The Dask worker {address} does not answer: the fit waits for it, until Dask gives it up (setting "
+                    "distributed.scheduler.worker-ttl) and others take over its rows.",
+                )
 
     def _warn_once(self, about: str, message: str) -> None:
         if about not in self.said:
@@ -383,6 +383,9 @@ class DaskParts(Parts[Part]):
 
     def settle(self) -> DaskParts[Part]:
         return DaskParts(self.session, self.futures, self.futures)
+
+    def start_again(self) -> DaskParts[Part]:
+        return DaskParts(self.session, self.settled, self.settled)
 
     def _add_calls(
         self, graph: _Graph, step: Callable[..., Any], shared: Sequence[Any], call: Callable[..., Packed] = _call

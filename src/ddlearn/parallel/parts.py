@@ -93,6 +93,10 @@ class Parts(ABC, Generic[Part]):
         """Return these parts, dataclasses, as those of which later steps change only some fields."""
         return self
 
+    def start_again(self) -> Parts[Part]:
+        """Return the settled parts, as they were before the steps."""
+        return self
+
     def release(self) -> None:
         """Free these parts and all that came from them, wherever they are."""
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from copy import copy
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
+from sklearn.base import clone
 
 from ...codes import Model
 from ...coding.coders import OMP, ORMP, SparseCoder
@@ -17,14 +21,19 @@ from ...coding.robust import Robustness
 from ...coding.scaling import Scaling, Standard, UnitNorm, Unscaled
 from ...estimators.classifier import DDLClassifier
 from ...estimators.settings import resolve_inference, resolve_robustness
+from ...estimators.summary import Evaluation, find_positions, is_calibrated, summarise
+from ...fitting.refine import find_best
 from ...inference.rules import FastInference
 from ..colors import get_class_color
+from ..errors import match_types
 from .ink import N_LOOKED_AT, UNKNOWN_LOOK, measure_ink, measure_look, thin_out
 from .packing import Json, pack, tabulate_evidence
 from .samples import Data, describe_data
 
 _PURSUITS = {OMP, ORMP}  # those that pursuit.js implements; a subclass may do anything
 _SCALINGS = {Unscaled, UnitNorm, Standard}  # likewise scaling.js
+_EXACT = 1e-10  # duality gap of codes
+_FEW_FEATURES = 30  # make a table, even without names
 _DOUBLE_BYTES = 1_500_000  # up to this size the dictionary is stored in double precision
 _N_BINS = 31  # of the histogram of noise, an odd number to center noise that is the same everywhere
 _USUAL_BUDGET = 0.2  # fraction of features that may be wrong, if the model does not say
@@ -37,11 +46,13 @@ def collect_content(
     """Return the content of the page; samples are as the last step of a pipeline receives them."""
     nameless = copy(model)  # validated samples are arrays, and scikit-learn would warn of missing feature names
     nameless.__dict__.pop("feature_names_in_", None)
+    if isinstance(model.sparse_coder_, ElasticNet):  # the scripts go to the minimum, and must find the same classes
+        nameless.sparse_coder_ = clone(model.sparse_coder_).set_params(tol=min(model.sparse_coder_.tol, _EXACT))
     no_errors = Robustness(missing=resolve_robustness(model.robustness).missing)
     plain = copy(nameless).set_params(alignment=None, robustness=no_errors, inference="fast")  # as in the scripts
     training_codes = getattr(model, "codes_", None)
-    codes = None if data is None else csr_array(plain.transform(data.X))
-    known = [some for some in (training_codes, codes) if some is not None]
+    seen = None if data is None else _evaluate(nameless, plain, data)
+    known = [some for some in (training_codes, None if seen is None else seen.codes) if some is not None]
     scores = np.concatenate([model.intercept_[None], *(some @ model.coef_.T + model.intercept_ for some in known)])
     samples, look, ink = None if data is None else data.X, UNKNOWN_LOOK, None
     if samples is None and training_codes is not None:
@@ -49,14 +60,64 @@ def collect_content(
     if samples is not None:
         look = measure_look(samples)
         ink = None if image_shape is None else measure_ink(samples, image_shape, look)
+    summary = summarise(model, seen)
     return {
         "model": _describe_model(model, image_shape)
         | {"evidence": tabulate_evidence(model.loss_, scores), "notes": _list_notes(model, steps_before)}
-        | {"look": look, "ink": ink},
+        | {"look": look, "ink": ink, "table": _describe_table(model, image_shape, samples)}
+        | _describe_prediction(plain),
+        "summary": {
+            "error": summary.error,
+            "error_source": summary.error_source,
+            "checks": [check._asdict() for check in summary.checks],
+        },
         "training": _describe_training(model),
-        "atoms": _describe_atoms(len(model.components_), known[0] if known else None, training_codes is not None),
-        "data": None if data is None or codes is None else describe_data(nameless, plain, data, codes),
+        "atoms": _describe_atoms(len(model.components_), *_choose_codes(model, training_codes, seen)),
+        "data": None if data is None or seen is None else describe_data(nameless, plain, data, seen),
     }
+
+
+def _evaluate(model: DDLClassifier, plain: DDLClassifier, data: Data) -> Evaluation:
+    labels = None
+    if data.labels is not None:
+        given, known = match_types(data.labels, model.classes_)
+        labels = find_positions(known, given)
+    return Evaluation(data.X, labels, model.predict_proba(data.X), csr_array(plain.transform(data.X)), data.training)
+
+
+def _choose_codes(
+    model: DDLClassifier, training_codes: csr_array | None, seen: Evaluation | None
+) -> tuple[csr_array | None, str | None]:
+    """Return the codes that show how atoms are used, and whose they are; refinement has changed the atoms since."""
+    if training_codes is not None and (seen is None or not hasattr(model, "refinement_")):
+        return training_codes, "training samples"
+    return (None, None) if seen is None else (seen.codes, "samples of this report")
+
+
+def _describe_table(
+    model: DDLClassifier, image_shape: tuple[int, ...] | None, samples: NDArray[np.floating] | None
+) -> Json | None:
+    """Return mean and spread of the columns of a table; None for images, and for signals, whose features are alike."""
+    names = getattr(model, "feature_names_in_", ())
+    has_words = any(not str(name).replace(".", "").isdigit() for name in names)
+    if image_shape is not None or not (has_words or model.n_features_in_ <= _FEW_FEATURES):
+        return None
+    if isinstance(model.scaling_, Standard):
+        mean, spread = model.scaling_.mean, model.scaling_.deviation
+    elif samples is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of columns without any value
+            mean, spread = np.nan_to_num(np.nanmean(samples, axis=0)), np.nan_to_num(np.nanstd(samples, axis=0))
+    else:
+        mean, spread = np.zeros(model.n_features_in_), np.ones(model.n_features_in_)
+    return {"mean": pack(mean, "f8"), "spread": pack(np.where(spread > 0, spread, 1), "f8")}
+
+
+def _describe_prediction(plain: DDLClassifier) -> Json:
+    """Return the displacement fields of all views of an image but the first, and the evidence for an empty sample."""
+    predictor = plain._predictor(np.dtype(np.float64))
+    views = pack(np.asarray(predictor.views), "f8") if len(predictor.views) else None
+    return {"views": views, "prior_evidence": predictor.prior_evidence.tolist()}
 
 
 def _describe_model(model: DDLClassifier, image_shape: tuple[int, ...] | None) -> Json:
@@ -85,6 +146,8 @@ def _describe_model(model: DDLClassifier, image_shape: tuple[int, ...] | None) -
             "max_iter": int(alternating.max_iter),
             "noise_scale": float(np.sqrt(model.median_noise_variance_)),
         },
+        "uses_errors": bool(robustness.error_budget),
+        "is_calibrated": is_calibrated(model),
         "settings": _describe_settings(model),
     }
 
@@ -129,6 +192,9 @@ def _list_notes(model: DDLClassifier, steps_before: list[str]) -> list[str]:
         "The explorer searches for gross errors by alternating, not by the search of this model.": (
             not isinstance(search, AlternatingErrors)
         ),
+        "Predictions in the summary leave gross errors out: see Robustness in the explorer.": bool(
+            resolve_robustness(model.robustness).error_budget
+        ),
     }
     return [note for note, applies in notes.items() if applies]
 
@@ -147,12 +213,12 @@ def _describe_settings(model: DDLClassifier) -> dict[str, str]:
 
 
 def _describe_training(model: DDLClassifier) -> Json:
-    history = zip(model.history_[0]._fields, zip(*model.history_, strict=True), strict=True)
     variance = getattr(model, "noise_variance_", None)
+    epochs = getattr(model, "refinement_", None)
     return {
-        "history": {
-            name: [float(value) if np.isfinite(value) else None for value in values] for name, values in history
-        },
+        "history": _transpose(model.history_),
+        "refinement": None if epochs is None else _transpose(epochs) | {"best": find_best(epochs).epoch},
+        "search": _transpose(getattr(model, "search_", [])),
         "converged": bool(model.converged_),
         "noise": None
         if variance is None
@@ -160,6 +226,14 @@ def _describe_training(model: DDLClassifier) -> Json:
         "class_cost": [float(cost) for cost in model.class_cost_],
         "cost_floor": model.priors_.cost_floor,
     }
+
+
+def _transpose(records: Sequence[Any]) -> Json:
+    """Return records as one list per field, with None for what is not finite, which JSON lacks."""
+    if not records:
+        return {}
+    columns = zip(records[0]._fields, zip(*records, strict=True), strict=True)
+    return {name: [float(value) if np.isfinite(value) else None for value in values] for name, values in columns}
 
 
 def _describe_noise(sigma: NDArray[np.floating], floor: float) -> Json:
@@ -170,7 +244,7 @@ def _describe_noise(sigma: NDArray[np.floating], floor: float) -> Json:
     return {"counts": counts.tolist(), "edges": edges.tolist(), "floor": floor, "median": float(np.median(sigma))}
 
 
-def _describe_atoms(n_atoms: int, codes: csr_array | None, are_of_training: bool) -> Json:
+def _describe_atoms(n_atoms: int, codes: csr_array | None, source: str | None) -> Json:
     """Return how often each atom is used, and its mean coefficient where it is, None for an unused atom."""
     if codes is None:
         return {"n_codes": None, "n_used": [0] * n_atoms, "mean": [None] * n_atoms, "source": None}
@@ -180,5 +254,5 @@ def _describe_atoms(n_atoms: int, codes: csr_array | None, are_of_training: bool
         "n_codes": codes.shape[0],
         "n_used": n_used,
         "mean": [total / n if n else None for total, n in zip(sums, n_used, strict=True)],
-        "source": "training samples" if are_of_training else "samples of this report",
+        "source": source,
     }

@@ -34,12 +34,17 @@ def pack(array: NDArray[Any], dtype: str) -> Json:
 
 
 def pack_rows(rows: Floats) -> Json:
-    """Return rows as JSON: a byte per value if each row is ``offset + step * bytes``, as in photographs, or float32."""
+    """Return rows as JSON: a byte per value if each row is ``offset + step * bytes``, as in photographs, or floats.
+
+    Those of single precision stay so; of tables, whose columns may have large offsets, every digit counts.
+    """
     spaced = []
     for row in rows.astype(float):
         spaced.append(_find_steps(row))
         if spaced[-1] is None:
-            return {"values": pack(rows, "f4")}
+            with np.errstate(over="ignore"):
+                is_single = np.array_equal(rows.astype("f4"), rows, equal_nan=True)
+            return {"values": pack(rows, "f4" if is_single else "f8")}
     offsets, steps, counts = (np.array(part) for part in zip(*spaced, strict=True))
     return {"values": pack(counts, "u1"), "offset": pack(offsets, "f8"), "step": pack(steps, "f8")}
 

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from ...estimators.classifier import DDLClassifier
+from ...estimators.summary import Evaluation
+from ...inference.calibration import measure_calibration, measure_reliability
 from ..errors import Errors, match_types, measure_errors
 from .packing import Json, pack, pack_rows
 
@@ -19,44 +21,75 @@ Rows = NDArray[np.intp]
 
 _SAMPLE_BYTES = 1_200_000  # room for samples, before they are written as text
 _MOST_SAMPLES = 3000
+_MOST_WRONG = 10_000  # in the table to download
 _N_OF_A_CELL = 12  # samples per cell of the confusion matrix
 _N_OF_AN_ATOM = 6  # samples per atom
 
 
 class Data(NamedTuple):
-    """Validated samples."""
+    """Validated samples, in double precision, as the scripts of the page compute."""
 
     X: Floats
     labels: NDArray[Any] | None
-    name: str
+    name: str | None
     sample_names: list[str] | None
+    training: tuple[Floats, NDArray[Any]] | None
 
 
-def describe_data(model: DDLClassifier, plain: DDLClassifier, data: Data, codes: csr_array) -> Json:
-    """Return predictions and errors of all samples, and some samples with the codes of the plain model."""
-    predictions, names = model.predict_proba(data.X).argmax(axis=1), model.classes_
-    labels, errors = None, None
+def describe_data(model: DDLClassifier, plain: DDLClassifier, data: Data, seen: Evaluation) -> Json:
+    """Return predictions and errors of all samples, and some samples with the predictions of the plain model."""
+    best, names = seen.probabilities.argmax(axis=1), model.classes_
+    probability = seen.probabilities.max(axis=1)
+    predictions, labels, errors = best, None, None
     if data.labels is not None:
         given, known = match_types(data.labels, model.classes_)
-        errors = measure_errors(given, known[predictions])
+        errors = measure_errors(given, known[best])
         names = errors.classes
-        labels, predictions = np.searchsorted(names, given), np.searchsorted(names, known)[predictions]
-    users = list_users(codes)
+        labels, predictions = np.searchsorted(names, given), np.searchsorted(names, known)[best]
+    users = list_users(seen.codes)
     rows, samples = _choose_samples(data.X, [list_cells(predictions if labels is None else labels, predictions), users])
     places = {row: place for place, row in enumerate(rows.tolist())}
-    exact = csr_array(plain.transform(data.X[rows].astype(float)))
     return {
         "name": data.name,
         "n_samples": len(data.X),
         "classes": [str(name) for name in names.tolist()],
-        "errors": None if errors is None else _to_json(errors),
+        "errors": None if errors is None else _to_json(errors) | _describe_calibration(seen),
+        "wrong": None if labels is None else _list_wrong(data, labels, predictions, probability),
         "rows": rows.tolist(),
         "names": None if data.sample_names is None else [data.sample_names[row] for row in rows],
         "labels": None if labels is None else labels[rows].tolist(),
         "predictions": predictions[rows].tolist(),
+        "expected": _expect(plain.predict_proba(data.X[rows])),
         "samples": samples,
         "users": [[places[row] for row in of_atom.tolist() if row in places] for of_atom in users],
-        "codes": {"starts": exact.indptr.tolist(), "atoms": exact.indices.tolist(), "values": pack(exact.data, "f8")},
+    }
+
+
+def _expect(probabilities: Floats) -> Json:
+    """Return what the page must find: the classes of its samples, and their probabilities."""
+    return {"labels": probabilities.argmax(axis=1).tolist(), "probability": pack(probabilities.max(axis=1), "f8")}
+
+
+def _describe_calibration(seen: Evaluation) -> Json:
+    """Return what probabilities are worth, and the points of the reliability curve."""
+    assert seen.labels is not None
+    largest = seen.probabilities.max(axis=1)
+    of_label = np.where(seen.labels < 0, 0, seen.probabilities[np.arange(len(largest)), seen.labels])
+    curve = measure_reliability(largest, seen.is_right)
+    return measure_calibration(of_label, largest, seen.is_right)._asdict() | {
+        "reliability": {name: values.tolist() for name, values in curve._asdict().items()}
+    }
+
+
+def _list_wrong(data: Data, labels: Rows, predictions: Rows, probability: Floats) -> Json:
+    """Return all wrong samples, for a table to download."""
+    rows = np.flatnonzero(labels != predictions)[:_MOST_WRONG]
+    return {
+        "rows": rows.tolist(),
+        "names": None if data.sample_names is None else [data.sample_names[row] for row in rows],
+        "labels": labels[rows].tolist(),
+        "predictions": predictions[rows].tolist(),
+        "probability": np.round(probability[rows], 6).tolist(),
     }
 
 
@@ -72,7 +105,7 @@ def _to_json(errors: Errors) -> Json:
 
 def _choose_samples(X: Floats, groups: list[list[Rows]]) -> tuple[Rows, Json]:
     """Return the rows of as many samples as there is room for, which depends on how they pack, and the samples."""
-    for bytes_per_value in (1, 4):
+    for bytes_per_value in (1, 4, 8):
         n_samples = int(np.clip(_SAMPLE_BYTES // (bytes_per_value * X.shape[1]), 1, _MOST_SAMPLES))
         rows = choose(groups, n_samples)
         samples = pack_rows(X[rows])

@@ -27,12 +27,12 @@ from ..displays.base import find_model, preprocess, resolve_image_shape
 from ..errors import check_labels
 from .content import collect_content
 from .packing import Json
-from .samples import Data
+from .samples import Data, Floats
 
 _SCRIPTS = (  # in the order of their dependencies
-    *("unpack", "scaling", "elastic_net", "pursuit", "gross_errors", "classify", "drawing"),
+    *("unpack", "scaling", "elastic_net", "pursuit", "gross_errors", "views", "classify", "drawing"),
     *("elements", "pictures", "charts"),
-    *("summary", "training", "gallery", "explorer", "chooser", "pad", "results", "main"),
+    *("summary", "training", "gallery", "explorer", "chooser", "pad", "features", "results", "check", "main"),
 )
 
 
@@ -43,14 +43,15 @@ def write_report(
     y: ArrayLike | None = None,
     *,
     title: str = "A dictionary that classifies",
-    data_name: str = "the samples",
+    data_name: str | None = None,
     sample_names: Sequence[str] | None = None,
     image_shape: tuple[int, ...] | None = None,
+    training: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> None:
     """Write a fitted model as one interactive HTML page, which any browser opens without a network or a server.
 
-    The page shows the errors, the training and the atoms, and codes samples itself: choose a sample, change it, or draw
-    an image, and see its atoms, its reconstruction and the evidence for each class.
+    The page checks the model, shows its errors, its training and its atoms, and codes samples itself: choose a sample,
+    change it, or draw an image, and see its atoms, its reconstruction and the evidence for each class.
 
     Parameters
     ----------
@@ -66,12 +67,15 @@ def write_report(
         True classes, needed to show errors.  Classes unknown to the model count as errors.
     title : str, default="A dictionary that classifies"
         The title of the page.
-    data_name : str, default="the samples"
-        What the samples are called.
+    data_name : str or None, default=None
+        What the data are called.
     sample_names : sequence of str or None, default=None
         One name per sample, such as its file name.
     image_shape : tuple of int or None, default=None
         ``(height, width)`` or ``(height, width, 3)`` of images; by default that of the model, if it has one.
+    training : tuple of X and y or None, default=None
+        The training samples, from which a logistic regression learns that the model is compared with; by default it
+        learns from four fifths of the samples at a time.
 
     Raises
     ------
@@ -99,24 +103,33 @@ def write_report(
     shape = resolve_image_shape(image_shape, classifier.n_features_in_, classifier)
     if X is None and not (y is None and sample_names is None):
         raise ValueError("y and sample_names describe samples: pass them as X.")
-    data = None if X is None else _check_data(classifier, preprocess(model, X), y, data_name, sample_names)
+    data = None
+    if X is not None:
+        data = _check_data(classifier, preprocess(model, X), y, data_name, sample_names)
+        if training is not None:
+            learned = _check_samples(classifier, preprocess(model, training[0]))
+            data = data._replace(training=(learned, np.asarray(training[1])))
     steps_before = [name for name, _ in model.steps[:-1]] if isinstance(model, Pipeline) else []
     page = _render_page(title, _list_facts(classifier, data), collect_content(classifier, data, shape, steps_before))
     write_atomically(path, page.encode(errors="replace"))  # a title from a file name may not be valid text
 
 
 def _check_data(
-    model: DDLClassifier, X: ArrayLike, y: ArrayLike | None, name: str, sample_names: Sequence[str] | None
+    model: DDLClassifier, X: ArrayLike, y: ArrayLike | None, name: str | None, sample_names: Sequence[str] | None
 ) -> Data:
-    finite = True if resolve_robustness(model.robustness).missing == "error" else "allow-nan"
-    X = validate_data(model, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=finite, reset=False)
+    X = _check_samples(model, X)
     labels = None if y is None else np.asarray(y)
     check_consistent_length(X, labels, sample_names)
     if labels is not None:
         if labels.ndim != 1:
             raise ValueError(f"y must contain one class per sample, got an array of shape {labels.shape}.")
         check_labels(y, model.unlabeled)
-    return Data(X, labels, name, None if sample_names is None else [str(one) for one in sample_names])
+    return Data(X, labels, name, None if sample_names is None else [str(one) for one in sample_names], None)
+
+
+def _check_samples(model: DDLClassifier, X: ArrayLike) -> Floats:
+    finite = True if resolve_robustness(model.robustness).missing == "error" else "allow-nan"
+    return validate_data(model, X, dtype=np.float64, order="C", ensure_all_finite=finite, reset=False)
 
 
 def _list_facts(model: DDLClassifier, data: Data | None) -> list[str]:

@@ -2,11 +2,14 @@
 const MOST_THUMBNAILS = 60;
 
 function listPlaces() {
-  const { filter } = explorer;
-  const places = data.rows.map((_, place) => place);
-  if (filter === "all") return places;
-  if (filter === "wrong") return places.filter((place) => data.labels[place] !== data.predictions[place]);
-  return places.filter((place) => (data.labels || data.predictions)[place] === Number(filter));
+  const { filter, search } = explorer;
+  const isWanted = (place) => {
+    if (search && !nameSample(place).toLowerCase().includes(search)) return false;
+    if (filter === "all") return true;
+    if (filter === "wrong") return data.labels[place] !== data.predictions[place];
+    return (data.labels || data.predictions)[place] === Number(filter);
+  };
+  return data.rows.map((_, place) => place).filter(isWanted);
 }
 
 function showChooser() {
@@ -17,10 +20,16 @@ function showChooser() {
     explorer.filter = value;
     showThumbnails();
   });
+  const search = make("input", { type: "search", id: "sample-search", placeholder: "name or number", size: 14 });
+  search.addEventListener("input", () => {
+    explorer.search = search.value.trim().toLowerCase();
+    showThumbnails();
+  });
+  const find = make("label", { class: "field" }, make("span", { text: "Find" }), search);
   const step = (text, change) => make("button", { type: "button", text, onclick: () => stepSample(change) });
-  const count = make("span", { id: "sample-count", class: "hint" });
+  const count = make("span", { id: "sample-count", class: "hint", "aria-live": "polite" });
   byId("chooser").replaceChildren(
-    make("div", { class: "tools" }, filter, step("Previous", -1), step("Next", 1), count),
+    make("div", { class: "tools" }, filter, find, step("Previous", -1), step("Next", 1), count),
     make("div", { class: "strip one-line", id: "thumbnails" }),
   );
   showThumbnails();

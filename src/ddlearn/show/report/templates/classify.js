@@ -27,8 +27,7 @@ function classify(code) {
   const contributions = model.coef.map((weights) => code.atoms.map((atom, t) => code.values[t] * weights[atom]));
   const scores = contributions.map((parts, j) => parts.reduce((sum, part) => sum + part, model.intercept[j]));
   const evidence = scores.map((score, j) => evidenceOf(score) / model.classCost[j]);
-  const label = evidence.indexOf(Math.max(...evidence));
-  return { contributions, scores, evidence, label };
+  return { contributions, scores, ...decide(evidence) };
 }
 
 // Features that are missing are left out; what stands in their places does not matter.
@@ -43,8 +42,29 @@ function findKnown(sample) {
 function explain(sample) {
   const { known, isKnown, nKnown } = findKnown(sample);
   const { scaled, known: isKept, size } = scaleSample(known, isKnown);
-  const code = pursue(scaled, nKnown === sample.length ? null : isKept, model.n_nonzero_coefs);
-  return { sample, size, code, isWrong: null, ...classify(code) };
+  const isWhole = nKnown === sample.length;
+  const code = pursue(scaled, isWhole ? null : isKept, model.n_nonzero_coefs);
+  const found = { sample, size, code, isWrong: null, ...classify(code) };
+  if (nKnown === 0) return { ...found, ...decide(model.prior_evidence) };
+  return isWhole && model.views ? averageViews(found, scaled) : found;
+}
+
+function decide(evidence) {
+  return { evidence, label: evidence.indexOf(Math.max(...evidence)) };
+}
+
+// Evidence is the mean of all views; atoms and scores stay those of the image itself.
+function averageViews(found, scaled) {
+  const evidence = found.evidence.slice();
+  for (const field of model.views) {
+    const view = classify(pursue(displace(scaled, field), null, model.n_nonzero_coefs));
+    view.evidence.forEach((value, j) => (evidence[j] += value));
+  }
+  return { ...found, ...decide(evidence.map((total) => total / (model.views.length + 1))) };
+}
+
+function probabilityOf({ evidence, label }) {
+  return 1 / evidence.reduce((sum, value) => sum + Math.exp(value - evidence[label]), 0);
 }
 
 // The same, with a share of the features allowed to be wrong.
@@ -58,7 +78,11 @@ function explainWithErrors(sample, share) {
     // Without the wrong features, whose values the size must not depend on.
     const isRight = isKnown.map((flag, f) => (flag && !isWrong[f] ? 1 : 0));
     ({ size } = scaleSample(known, isRight));
-    ({ code, isWrong } = findErrors(known.map((value) => value / size), isKnown, budget));
+    ({ code, isWrong } = findErrors(
+      known.map((value) => value / size),
+      isKnown,
+      budget,
+    ));
   }
   return { sample, size, code, isWrong: isWrong.slice(0, sample.length), ...classify(code) };
 }

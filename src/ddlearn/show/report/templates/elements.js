@@ -59,11 +59,21 @@ function formatShare(value, digits = 1) {
   return value === null || value === undefined ? "–" : `${(100 * value).toFixed(digits)} %`;
 }
 
-// A table that scrolls on its own where the page is narrow. Heads are texts or elements; rows are made.
+// A table that scrolls on its own where the page is narrow, and says so. Heads are texts or elements; rows are made.
 function makeTable(label, heads, rows, properties = {}) {
   const cells = heads.map((head) => make("th", { scope: "col" }, head));
   const table = make("table", properties, make("thead", {}, make("tr", {}, ...cells)), make("tbody", {}, ...rows));
-  return make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, table);
+  const frame = make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, table);
+  const watch = () => frame.classList.toggle("is-cut", frame.scrollWidth > frame.clientWidth + 1);
+  new ResizeObserver(watch).observe(frame);
+  return frame;
+}
+
+// Offers a text as a file.
+function saveFile(name, text) {
+  const link = make("a", { href: URL.createObjectURL(new Blob([text], { type: "text/csv" })), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
 // One dialog for all that is opened by a click; the browser closes it by Escape.

@@ -8,8 +8,9 @@ const explorer = {
   pen: 1,
   isFitted: true,
   share: model.errors.budget,
-  isCorrected: false, // which explanation is shown
+  isCorrected: model.uses_errors, // which explanation is shown
   filter: "all",
+  search: "",
   cursor: null, // of the keyboard, on the pad
   plain: null, // what the model makes of the sample
   corrected: null, // with gross errors left out; null while they are being looked for
@@ -18,26 +19,38 @@ const explorer = {
 function showExplorer() {
   byId("explorer-notes").replaceChildren(...model.notes.map((text) => make("p", { class: "hint", text })));
   if (!model.pursuit) {
-    const text = "This model codes samples by a coder of its own, which runs in Python only: use explain() there.";
+    const text =
+      "This model codes or scales samples by an object of yours, which runs in Python only: use explain() there.";
     byId("explorer-body").replaceChildren(make("p", { text }));
     return;
   }
-  showTools();
   showChooser();
-  showBudget();
-  preparePad();
-  prepareVerdicts();
-  if (data && !model.ink) explorer.place = firstPlace(); // else the pad is left empty for a drawing
+  if (model.table) byId("pad-frame").remove();
+  else preparePad();
+  prepareRobustness();
+  explorer.place = data ? (placeInAddress() ?? firstPlace()) : null;
+  window.addEventListener("hashchange", () => {
+    const place = placeInAddress();
+    if (place !== null && place !== explorer.place) visitSample(place);
+  });
   update();
 }
 
+// A mistake, if there is one: of the most frequent kind, since kinds of mistakes come first in the page.
 function firstPlace() {
   const wrong = data.labels ? data.rows.findIndex((_, place) => data.labels[place] !== data.predictions[place]) : -1;
   return Math.max(wrong, 0);
 }
 
+// The address of the page may end in #sample=17, the number of a row.
+function placeInAddress() {
+  const found = /^#sample=(\d+)$/.exec(location.hash);
+  const place = found && data ? data.rows.indexOf(Number(found[1])) : -1;
+  return place < 0 ? null : place;
+}
+
 function isBlank() {
-  return explorer.place === null && !explorer.strokes.some(({ tool }) => tool !== "erase");
+  return explorer.place === null && !model.table && !explorer.strokes.some(({ tool }) => tool !== "erase");
 }
 
 function baseSample() {
@@ -46,6 +59,7 @@ function baseSample() {
 
 function currentSample() {
   if (model.image_shape) return renderStrokes(baseSample(), explorer.strokes, explorer.isFitted);
+  if (model.table) return editFeatures(baseSample() || model.table.mean, explorer.strokes);
   return editCurve(baseSample() || new Float64Array(model.nFeatures), explorer.strokes);
 }
 
@@ -69,9 +83,14 @@ function editCurve(base, strokes) {
 
 function describeSample() {
   const { place } = explorer;
-  if (place === null) return isBlank() ? "nothing yet" : "your drawing";
-  const label = data.labels ? `, its label is ${data.classes[data.labels[place]]}` : "";
-  return `${nameSample(place)}${label}${explorer.strokes.length ? ", changed by you" : ""}`;
+  if (place === null) return isBlank() ? "an empty pad" : "your drawing"; // never nothing: the pad would move
+  return `${nameSample(place)}${explorer.strokes.length ? ", changed by you" : ""}`;
+}
+
+// The label of the sample as it is in the data; null for what one has drawn or changed.
+function trueLabel() {
+  const isAsGiven = explorer.place !== null && explorer.strokes.length === 0 && data.labels;
+  return isAsGiven ? data.classes[data.labels[explorer.place]] : null;
 }
 
 function startDrawing() {
@@ -91,6 +110,7 @@ function exploreSample(place) {
   explorer.place = place;
   explorer.strokes = [];
   explorer.stroke = null;
+  history.replaceState(null, "", `#sample=${data.rows[place]}`);
   update();
 }
 

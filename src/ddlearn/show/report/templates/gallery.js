@@ -6,7 +6,7 @@ const atoms = model.dictionary.map((scaled, number) => {
   const mean = content.atoms.mean[number];
   const votes = model.coef.map((weights) => weights[number] * (mean === null ? 1 : mean));
   const best = votes.indexOf(Math.max(...votes));
-  return { number, values, mean, votes, best, evidence: votes[best], nUsed: content.atoms.n_used[number] };
+  return { number, scaled, values, mean, votes, best, evidence: votes[best], nUsed: content.atoms.n_used[number] };
 });
 
 const ORDERS = {
@@ -51,6 +51,7 @@ function showAtoms() {
     .sort(ORDERS[galleryState.order]);
   byId("gallery").replaceChildren(...shown.map(makeAtomButton));
   byId("atom-count").textContent = `${shown.length} of ${atoms.length} atoms`;
+  showSwitched(null);
 }
 
 // An atom's sign is arbitrary: it is shown as it is mostly used.
@@ -72,7 +73,8 @@ function describeUse({ nUsed, mean }) {
 
 function makeAtomButton(atom) {
   const used = content.atoms.source ? `, used ${atom.nUsed.toLocaleString("en")} times` : "";
-  const title = `Atom ${atom.number}: speaks for ${model.classes[atom.best]}${used}`;
+  const tops = model.table ? `; ${listTopFeatures(atom)}` : "";
+  const title = `Atom ${atom.number}: speaks for ${model.classes[atom.best]}${used}${tops}`;
   const properties = { class: "atom", type: "button", title, "data-atom": atom.number };
   const button = make("button", { ...properties, onclick: () => showAtom(atom) }, makeAtomPicture(atom));
   button.style.borderBottomColor = model.colors[atom.best];
@@ -88,10 +90,11 @@ function showAtom(atom) {
   const users = data ? data.users[atom.number] : [];
   openDialog(
     `Atom ${atom.number}`,
+    model.pursuit ? makeSwitch(atom.number) : "",
     make(
       "div",
-      { class: "columns" },
-      make("div", { class: "large" }, makeAtomPicture(atom)),
+      { class: "atom-facts" },
+      model.table ? makeTopFeatures(atom) : makeAtomPicture(atom),
       make("div", {}, make("p", { text: describeUse(atom) + meaning }), bars),
     ),
     users.length ? make("h3", { text: "Samples that use it most" }) : "",

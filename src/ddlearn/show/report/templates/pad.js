@@ -14,7 +14,7 @@ function showTools() {
     return make("button", { type: "button", text, id: `tool-${tool}`, onclick: () => chooseTool(tool) });
   });
   const undo = make("button", { type: "button", text: "Undo", id: "undo", onclick: undoStroke });
-  const clear = make("button", { type: "button", text: "Clear", id: "clear", onclick: startDrawing });
+  const clear = make("button", { type: "button", text: "New drawing", id: "clear", onclick: startDrawing });
   const shade = makeSelect("shade", "Occluder", SHADES, (value) => (explorer.shade = Number(value)));
   byId("tools").replaceChildren(...buttons, undo, clear, makePenField(), shade, makeFitField());
   chooseTool(explorer.tool);
@@ -88,6 +88,7 @@ function endStroke() {
 }
 
 function preparePad() {
+  showTools();
   const pad = byId("pad");
   let pointer = null; // the one that draws; a second finger does not
   pad.addEventListener("pointerdown", (event) => {
@@ -158,6 +159,7 @@ function togglePen() {
 }
 
 function paintPad() {
+  if (model.table) return;
   const pad = byId("pad");
   if (model.image_shape) paintImagePad(pad);
   else paintPicture(pad, currentSample(), { kind: "sample" });

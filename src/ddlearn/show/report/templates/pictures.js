@@ -1,5 +1,5 @@
-// Pictures of samples and atoms: images as pixels, other data as curves, few features as bars.
-const FEW_FEATURES = 30;
+// Pictures of samples and atoms: images as pixels, signals as curves, rows of tables as bars of standard deviations.
+const LARGEST_DEVIATION = 3; // standard deviations that fit a picture of a sample
 const MOST_POINTS = 1000; // of a curve
 const ERROR_COLOR = [230, 159, 0];
 const NEGATIVE_COLOR = [64, 144, 255];
@@ -15,9 +15,16 @@ function makePicture(values, { kind = "sample", label = "", isWrong = null, scal
 }
 
 function paintPicture(canvas, values, { kind = "sample", isWrong = null, scale = null } = {}) {
-  const extent = scale || largestSize(values) || 1;
-  if (model.image_shape) paintImage(canvas, values, kind, extent, isWrong);
-  else paintCurve(canvas, values, kind, extent, isWrong);
+  const shown = model.table ? standardise(values, kind) : values;
+  const extent = model.table && kind === "sample" ? LARGEST_DEVIATION : scale || largestSize(shown) || 1;
+  if (model.image_shape) paintImage(canvas, shown, kind, extent, isWrong);
+  else paintCurve(canvas, shown, model.table ? "signed" : kind, extent, isWrong);
+}
+
+// Features of a table have units of their own: what is shown is how far they are from their means.
+function standardise(values, kind) {
+  const { mean, spread } = model.table;
+  return values.map((value, f) => (value - (kind === "sample" ? mean[f] : 0)) / spread[f]);
 }
 
 function paintImage(canvas, values, kind, extent, isWrong) {
@@ -50,6 +57,7 @@ function toColor(parts, kind, extent) {
 }
 
 const CURVE_SIZE = [240, 120]; // the style scales it
+const AGAINST_COLOR = "#D55E00";
 
 function curveRange(kind, extent) {
   if (kind === "signed") return [-extent, extent];
@@ -77,7 +85,7 @@ function paintCurve(canvas, values, kind, extent, isWrong) {
   if (isWrong) markFeatures(context, isWrong, width, height);
   context.strokeStyle = context.fillStyle = CURVE_COLOR;
   context.lineWidth = 1.5;
-  if (values.length <= FEW_FEATURES) paintBars(context, values, toX, toY, (0.7 * width) / values.length);
+  if (model.table) paintBars(context, values, toX, toY, (0.7 * width) / values.length);
   else traceCurve(context, values, toX, toY);
 }
 
@@ -90,6 +98,7 @@ function markFeatures(context, isWrong, width, height) {
 
 function paintBars(context, values, toX, toY, width) {
   values.forEach((value, f) => {
+    context.fillStyle = value < 0 ? AGAINST_COLOR : CURVE_COLOR;
     if (!Number.isNaN(value)) context.fillRect(toX(f) - width / 2, toY(value), width, toY(0) - toY(value));
   });
 }

@@ -1,5 +1,6 @@
 // What the model makes of the sample on the pad.
-const MOST_CLASSES = 12; // in tables and charts; those of largest evidence
+const MOST_CLASSES = 12; // in charts: those of largest evidence
+const MOST_COLUMNS = 10; // in tables
 const CORRECTION_DELAY = 150; // milliseconds after the last change: looking for errors takes longer than a code
 
 let correctionTimer = null;
@@ -9,7 +10,10 @@ function update() {
   paintPad();
   markThumbnail();
   byId("sample-name").textContent = describeSample();
+  byId("sample-link").hidden = explorer.place === null;
+  if (explorer.place !== null) byId("sample-link").href = `#sample=${data.rows[explorer.place]}`;
   for (const id of ["results", "contributions", "features"]) byId(id).hidden = isBlank();
+  byId("explorer-body").classList.toggle("is-blank", isBlank());
   byId("blank-hint").hidden = !isBlank();
   clearTimeout(correctionTimer);
   if (isBusy()) return;
@@ -33,11 +37,13 @@ function codeSample() {
   explorer.plain = explain(sample);
   explorer.corrected = null;
   showResults();
-  correctionTimer = setTimeout(() => {
-    explorer.corrected = explainWithErrors(sample, explorer.share);
-    showResults();
-    announce();
-  }, CORRECTION_DELAY);
+  if (!byId("robustness").open) announce();
+  else
+    correctionTimer = setTimeout(() => {
+      explorer.corrected = explainWithErrors(sample, explorer.share);
+      showResults();
+      announce();
+    }, CORRECTION_DELAY);
 }
 
 function showResults() {
@@ -54,24 +60,27 @@ function showResults() {
 // For those who hear the page: one sentence, once the pen rests.
 function announce() {
   const { plain, corrected } = explorer;
-  const [label, other] = [plain, corrected].map((explanation) => model.classes[explanation.label]);
-  byId("announcement").textContent = `Taken for ${label}; with gross errors left out, for ${other}.`;
+  const other = corrected ? `; with gross errors left out, for ${model.classes[corrected.label]}` : "";
+  byId("announcement").textContent = `Taken for ${model.classes[plain.label]}${describeTruth(plain)}${other}.`;
 }
 
 // Verdicts.
 
-function prepareVerdicts() {
+// Gross errors are looked for only where one asks for it: that takes longer than a code.
+function prepareRobustness() {
+  byId("robustness").open = model.uses_errors;
+  byId("robustness").addEventListener("toggle", () => {
+    if (!byId("robustness").open) explorer.isCorrected = false;
+    update();
+  });
   for (const id of ["plain", "corrected"]) {
     byId(`verdict-${id}`).addEventListener("click", () => {
       explorer.isCorrected = id === "corrected";
       showResults();
     });
   }
-}
-
-function showBudget() {
   const input = byId("budget");
-  const show = () => (byId("budget-value").textContent = `${input.value} % of the features may be wrong`);
+  const show = () => (byId("budget-value").textContent = `Leave out at most ${input.value} % of the features`);
   input.value = String(Math.round(100 * explorer.share));
   input.addEventListener("input", () => {
     explorer.share = Number(input.value) / 100;
@@ -81,10 +90,6 @@ function showBudget() {
   show();
 }
 
-function probabilityOf({ evidence, label }) {
-  return 1 / evidence.reduce((sum, value) => sum + Math.exp(value - evidence[label]), 0);
-}
-
 function fillVerdict(id, explanation) {
   const button = byId(`verdict-${id}`);
   button.setAttribute("aria-pressed", String(explorer.isCorrected === (id === "corrected")));
@@ -92,14 +97,28 @@ function fillVerdict(id, explanation) {
   button.dataset.label = explanation ? model.classes[explanation.label] : "";
   const label = explanation ? makeClassChip(explanation.label) : "…";
   button.querySelector(".label").replaceChildren(label);
+  const truth = explanation ? describeTruth(explanation) : "";
+  button.querySelector(".truth").textContent = truth;
+  button.querySelector(".truth").classList.toggle("wrong", truth.startsWith("wrong"));
   button.querySelector(".detail").textContent = explanation ? describeVerdict(id, explanation) : "looking for errors";
+}
+
+function describeTruth({ label }) {
+  const truth = trueLabel();
+  if (truth === null) return "";
+  return truth === model.classes[label] ? "right" : `wrong: it is ${truth}`;
 }
 
 function describeVerdict(id, explanation) {
   const nWrong = explanation.isWrong ? explanation.isWrong.reduce((count, flag) => count + flag, 0) : 0;
   const nAtoms = explanation.code.atoms.length;
   const what = id === "plain" ? `${nAtoms} atoms` : `${nWrong} of ${model.nFeatures} features left out`;
-  return `${what}; probability ${formatShare(probabilityOf(explanation))}, not calibrated`;
+  const calibrated = model.is_calibrated ? "" : ", not calibrated";
+  return `probability ${formatProbability(probabilityOf(explanation))}${calibrated}; ${what}`;
+}
+
+function formatProbability(value) {
+  return value > 0.9995 ? "above 99.9 %" : formatShare(value);
 }
 
 // The sample, taken apart.
@@ -111,7 +130,7 @@ function takeApart({ sample, size, code }) {
 
 function showParts(explanation) {
   const { sample, reconstruction, residual } = takeApart(explanation);
-  const scale = Math.max(Math.abs(model.look.low), Math.abs(model.look.high)) || 1;
+  const scale = model.table ? LARGEST_DEVIATION : Math.max(Math.abs(model.look.low), Math.abs(model.look.high)) || 1;
   const figures = [
     makePart("what the model sees", sample, { kind: "sample" }),
     makePart("its atoms together", reconstruction, { kind: "sample" }),
@@ -127,34 +146,13 @@ function makePart(text, values, options) {
   return make("figure", { class: "part" }, picture, make("figcaption", { text }));
 }
 
-// Few features have names and numbers that people know.
-function showFeatures(explanation) {
-  if (model.image_shape || model.nFeatures > FEW_FEATURES) return;
-  const { sample, reconstruction, residual } = takeApart(explanation);
-  const head = ["feature", "sample", "its atoms together", "what is left"];
-  const rows = Array.from(sample, (value, f) => {
-    const name = explanation.isWrong && explanation.isWrong[f] ? `${nameFeature(f)} (left out)` : nameFeature(f);
-    return makeRow(
-      name,
-      [value, reconstruction[f], residual[f]].map((number) => make("td", { text: formatNumber(number) })),
-    );
-  });
-  byId("features").replaceChildren(makeTable("Features of this sample", head, rows));
-}
-
-function nameFeature(f) {
-  return model.feature_names[f] || `feature ${f}`;
-}
-
-function makeRow(name, cells, properties = {}) {
-  return make("tr", properties, make("th", { scope: "row", text: name }), ...cells);
-}
-
 // Classes.
 
-function rankClasses(evidence) {
-  const order = evidence.map((_, j) => j).sort((a, b) => evidence[b] - evidence[a]);
-  return order.slice(0, MOST_CLASSES).sort((a, b) => a - b);
+// The classes of largest values, the largest first, and a further one in any case.
+function rankClasses(values, also = -1, most = MOST_CLASSES) {
+  const order = values.map((_, j) => j).sort((a, b) => values[b] - values[a]);
+  const shown = order.slice(0, most);
+  return also < 0 || shown.includes(also) ? shown : [...shown, also];
 }
 
 function makeClassBars(values, best, label) {
@@ -164,15 +162,43 @@ function makeClassBars(values, best, label) {
   return makeBars(rows, { label });
 }
 
+// Bars begin at the least evidence shown: only differences mean something.
 function showEvidence({ evidence, label }) {
   const title = "Evidence for each class";
-  byId("evidence").replaceChildren(make("h3", { text: title }), makeClassBars(evidence, label, title));
+  const truth = model.classes.indexOf(trueLabel());
+  const shown = rankClasses(evidence, truth);
+  const least = Math.min(...shown.map((j) => evidence[j]));
+  const rows = shown.map((j) => ({
+    name: model.classes[j],
+    value: evidence[j] - least,
+    text: `${formatNumber(evidence[j])} · ${formatShare(probabilityOf({ evidence, label: j }))}`,
+    color: model.colors[j],
+    isStrong: j === label,
+    mark: j === truth ? "true class" : "",
+  }));
+  byId("evidence").replaceChildren(
+    make("h3", { text: title }),
+    make("p", { class: "hint", text: describeMargin(evidence) }),
+    makeBars(rows, { label: title }),
+  );
+}
+
+// Evidence is a log-probability up to a constant.
+function describeMargin(evidence) {
+  const [first, second] = rankClasses(evidence);
+  const margin = evidence[first] - evidence[second];
+  const odds = margin < 7 ? `${formatNumber(Math.exp(margin))} times` : "more than 1,000 times";
+  const views = model.views ? ` Mean of ${model.views.length + 1} views of the image.` : "";
+  return (
+    `Margin ${formatNumber(margin)} over ${model.classes[second]}: ${odds} as likely. Evidence is the logarithm of a ` +
+    `probability, up to a constant.${views}`
+  );
 }
 
 // What each atom adds to each score.
 
 function showContributions({ code, contributions, scores, evidence, label }) {
-  const classes = rankClasses(evidence);
+  const classes = rankClasses(evidence, model.classes.indexOf(trueLabel()), MOST_COLUMNS);
   const order = code.atoms.map((_, t) => t).sort((a, b) => Math.abs(code.values[b]) - Math.abs(code.values[a]));
   const largest = Math.max(...classes.flatMap((j) => contributions[j].map(Math.abs)), 1e-300);
   const rows = order.map((t) =>
@@ -195,8 +221,9 @@ function showContributions({ code, contributions, scores, evidence, label }) {
 }
 
 const EXPLANATION =
-  "What each atom adds to the score of each class: its coefficient times the weight of the class. Evidence is what the " +
-  "loss makes of a score, over the cost of the class; the largest decides." +
+  "An atom is a pattern that the model has learned; a sample is a sum of a few of them. The table shows what each atom adds " +
+  "to the score of each class: its coefficient times a weight. Evidence is what the loss makes of a score, over the cost " +
+  "of the class (gamma); the largest decides." +
   (model.image_shape && model.image_shape.length === 2 ? " Blue in a picture is negative." : "");
 
 function makeAtomRow(code, t, values, largest) {

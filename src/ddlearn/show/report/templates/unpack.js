@@ -17,6 +17,10 @@ function unpackRows(packed) {
   return Array.from({ length: nRows }, (_, i) => Float64Array.from(flat.subarray(i * length, (i + 1) * length)));
 }
 
+function flattenRows([nRows, ...shape]) {
+  return [nRows, shape.reduce((product, length) => product * length, 1)];
+}
+
 // Samples, which are bytes in steps from an offset where that loses nothing.
 function unpackSamples(packed) {
   const rows = unpackRows(packed.values);
@@ -46,6 +50,11 @@ const model = {
     values: unpack(content.model.evidence.values),
     slopes: unpack(content.model.evidence.slopes),
   },
+  views: content.model.views && unpackRows({ ...content.model.views, shape: flattenRows(content.model.views.shape) }),
+  table: content.model.table && {
+    mean: unpack(content.model.table.mean),
+    spread: unpack(content.model.table.spread),
+  },
 };
 model.nAtoms = model.dictionary.length;
 model.nFeatures = model.n_features;
@@ -54,7 +63,7 @@ model.squaredNorms = Float64Array.from(model.dictionary, (atom) => dot(atom, ato
 const data = content.data && {
   ...content.data,
   samples: unpackSamples(content.data.samples),
-  codes: { ...content.data.codes, values: unpack(content.data.codes.values) },
+  expected: { ...content.data.expected, probability: unpack(content.data.expected.probability) },
 };
 
 // Of arrays of doubles only: browsers compile it for one type of array.
