@@ -44,7 +44,7 @@ PARTS = {
     ),
     "scores and cost": ("ddlearn.fitting.gradient.score_rows", "ddlearn.fitting.gradient.SoftmaxCost.gradient"),
     "Adam's step": ("ddlearn.fitting.refine.descend",),
-    "distortion": ("ddlearn.fitting.refine.Refinement._distort",),
+    "distortion": ("ddlearn.fitting.refine.Lesson.distort",),
     "validation": ("ddlearn.fitting.refine.Refinement._record",),
     "the rest, in Python": ("ddlearn.fitting.refine.Refinement.run_epoch",),
 }
