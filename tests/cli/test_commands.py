@@ -127,7 +127,7 @@ def test_empty_cells_are_missing_if_the_model_says_so(digits, tmp_path):
     write_csv(tmp_path / "table.csv", X, y)
     fit = ["fit", tmp_path / "table.csv", "-o", tmp_path / "model.safetensors", *QUICK]
     message = " ".join(run(*fit, code=1).stderr.split())
-    assert "X contains NaN in row 0, feature 20" in message
+    assert "row 0, column 'pixel 20': the value is missing, as are 67 others" in message
     assert "--set robustness.missing=mask" in message
     run(*fit, "--set", "robustness.missing=mask")
     assert run_json("evaluate", tmp_path / "model.safetensors", tmp_path / "table.csv")["error"] < 0.2
@@ -747,6 +747,10 @@ def test_look_tells_what_is_there_and_what_to_run(tmp_path):
     assert "from column 'kind'; 2 to 30 samples each" in shown
     assert "Next: ddlearn fit" in shown
     assert "images of 8 x 8" in run("look", "digits").stdout
+    (tmp_path / "b.csv").write_text("x,size\n" + "\n".join(f"{i % 3},{i}" for i in range(40)))
+    result = run("look", tmp_path / "b.csv")  # to look is no mistake
+    assert "column 'size' was taken for the labels" in " ".join(result.stderr.split())
+    assert "no labels" in result.stdout
 
 
 def test_names_of_models(folder, tmp_path, monkeypatch):
