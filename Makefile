@@ -18,7 +18,7 @@ help:
 	@echo "make demo    learn scikit-learn's digits, compare with the alternatives, write the interactive report.html"
 	@echo "make test    run the tests and doctests"
 	@echo "make test-browser  install Chromium and test the interactive report in it"
-	@echo "make nightly run the long tests: 10 000 damaged files, 20 kills of each fit, large files, lost clusters"
+	@echo "make nightly run the long tests: 10 000 hostile files, 20 kills of each fit, full disks, lost clusters (an hour)"
 	@echo "make lint    check style and types"
 	@echo "make coverage  list the lines that no test reaches, kernels included"
 	@echo "make bench   measure against spams, dictlearn and scikit-learn (DDLEARN_DATA=folder for the real data)"
@@ -49,11 +49,11 @@ test-browser: $(VENV)/.test
 	@.ci/install_chromium
 	DDLEARN_REQUIRE_BROWSER=1 $(BIN)/python -m pytest tests/show/test_report_page.py
 
-# The second command says more about a failure of the first, so it runs in any case.
+# The second command says more about a failure of the first, so it runs in any case. Both print what took long.
 nightly: $(VENV)/.test
 	@failed=0; set -x; \
-	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -m "nightly or not nightly" || failed=1; \
-	$(BOUNDSCHECK) $(BIN)/python -m pytest -q $(KERNEL_FILES) -k "kernel or twin" || failed=1; \
+	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest $(IN_TWO) --durations=25 -m "nightly or not nightly" || failed=1; \
+	$(BOUNDSCHECK) $(BIN)/python -m pytest -q $(IN_TWO) --durations=5 $(KERNEL_FILES) -k "kernel or twin" || failed=1; \
 	exit $$failed
 
 lint: $(VENV)/.lint

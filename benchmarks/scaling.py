@@ -33,6 +33,7 @@ WORKERS = (1, 2)
 # in 16 parts, and five million in 78: what goes over the wires can be compared.
 N_PARTS = (16, 78)
 PARTS_ROWS = 78 * 2048
+BATCH_SIZES = (256, 4096)  # of refinement
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -72,6 +73,7 @@ def list_cells(sizes: Sequence[int], workers: Sequence[int], n_parts: Sequence[i
         log(f"skipping MNIST: {DATA_VARIABLE} names no folder")
     else:
         planned.append(("mnist", {"n_workers": max(workers)}, 2e6))
+        planned += [("refined", {"n_workers": max(workers), "batch_size": size}, 2e6) for size in BATCH_SIZES]
     start = 300_000  # rows whose fit takes as long as starting the processes
     return [
         Cell(kind, {"kind": kind} | parameters, partial(_measure, kind, parameters), start + effort)

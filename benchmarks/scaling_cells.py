@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import median
-from time import perf_counter, time
+from time import perf_counter, process_time, time
 from typing import Any
 from unittest.mock import patch
 
@@ -20,7 +20,7 @@ import psutil
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from ddlearn import DDLClassifier
+from ddlearn import DDLClassifier, Refiner
 
 from .labelled import training_part
 from .traffic import Traffic, start_cluster, start_counting
@@ -32,6 +32,7 @@ N_ITERATIONS = 4  # the first is not counted
 N_REPEATS = 3
 SETTINGS: dict[str, Any] = {
     "scale": None,
+    "sparse_coder": "ormp",
     "tol": 0,
     "refine": None,
     "dictionary_update": "block_coordinate",
@@ -186,6 +187,32 @@ def _take_medians(measured: list[dict[str, float]]) -> dict[str, float]:
     return {name: median(one.get(name, 0) for one in measured) for name in names}
 
 
+def measure_refined(n_workers: int, batch_size: int) -> dict[str, Any]:
+    """Refine MNIST for an epoch in memory and on workers; return the times of the epoch, and of processors in all."""
+    from distributed import wait
+
+    X, y = read_mnist_rows(0, 60_000)
+    sizes = cut_evenly(len(X), n_workers)
+    refiner = Refiner(1, batch_size=batch_size, weight_decay=0.1, linear_decay=1.0)
+    model = make_model(n_components=500, max_iter=0, refine=refiner, n_jobs=n_workers)
+    result: dict[str, dict[str, float]] = {"epoch_seconds": {}, "cpu_seconds": {}}
+    with start_cluster(n_workers) as client:
+        data = client.persist(make_lazy_rows(read_mnist_rows, [sizes[0] * part for part in range(len(sizes))], sizes))
+        wait(data)
+        for place, samples in {"memory": (X, y), "workers": data}.items():
+            few = [array[: 2 * n_workers * TILE_ROWS] for array in samples]
+            model.fit(*few)  # compiles
+            cpu_start = _count_cpu_seconds(client)
+            result["epoch_seconds"][place] = model.fit(*samples).refinement_[-1].seconds
+            result["cpu_seconds"][place] = _count_cpu_seconds(client) - cpu_start
+    return result
+
+
+def _count_cpu_seconds(client: Any) -> float:
+    """Return what client, scheduler and workers have used of processors."""
+    return process_time() + client.run_on_scheduler(process_time) + sum(client.run(process_time).values())
+
+
 def measure_mnist(n_workers: int) -> dict[str, Any]:
     """Fit MNIST in memory and on workers in turn; return the best times, and how models of the same parts differ."""
     from distributed import wait
@@ -197,25 +224,33 @@ def measure_mnist(n_workers: int) -> dict[str, Any]:
         data = client.persist(make_lazy_rows(read_mnist_rows, [sizes[0] * part for part in range(len(sizes))], sizes))
         wait(data)
         fits = {"memory": partial(here.fit, X, y), "workers": partial(there.fit, *data)}
-        times: dict[str, list[tuple[float, float]]] = {place: [] for place in fits}
+        times: dict[str, list[tuple[float, ...]]] = {place: [] for place in fits}
         for _ in range(N_REPEATS + 1):
             for place, fit in fits.items():
-                start = perf_counter()
+                start, cpu_start = perf_counter(), _count_cpu_seconds(client)
                 model = fit()
-                times[place].append((perf_counter() - start, _iteration_seconds(model)))
+                cpu_seconds = _count_cpu_seconds(client) - cpu_start
+                times[place].append((perf_counter() - start, _iteration_seconds(model), cpu_seconds))
     with patch("ddlearn.fitting.data.PART_ROWS", sizes[0]):  # the sums in the same order
         here.fit(X, y)
     best = {place: np.min(taken[1:], axis=0).tolist() for place, taken in times.items()}  # the first compiles
     names = ("components_", "coef_", "intercept_", "class_cost_")
     return {
         "chunk_rows": sizes[0],
-        "fit_seconds": {place: of_fit for place, (of_fit, _) in best.items()},
-        "iteration_seconds": {place: of_iteration for place, (_, of_iteration) in best.items()},
+        **{
+            name: {place: taken[position] for place, taken in best.items()}
+            for position, name in enumerate(("fit_seconds", "iteration_seconds", "cpu_seconds"))
+        },
         "largest_difference": max(float(np.abs(getattr(here, name) - getattr(there, name)).max()) for name in names),
     }
 
 
-MEASURES = {"memory": measure_in_memory, "workers": measure_on_workers, "mnist": measure_mnist}
+MEASURES = {
+    "memory": measure_in_memory,
+    "workers": measure_on_workers,
+    "mnist": measure_mnist,
+    "refined": measure_refined,
+}
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def describe(records: Sequence[Record]) -> str:
         _describe_time(_columns(records)),
         _describe_memory(_columns(records)),
         _describe_traffic(_select(records, "workers"), model),
-        *(_describe_mnist(cell) for cell in _select(records, "mnist")),
+        *(_describe_mnist(cell, _select(records, "refined")) for cell in _select(records, "mnist")),
         _describe_model(model, _select(records, "workers")),
         *(_describe_projection(model, part_rows) for part_rows in PROJECTED_PARTS),
     ]
@@ -156,10 +156,17 @@ def _find_same_parts(cells: Sequence[dict[str, Any]]) -> dict[tuple[int, int], l
     return {key: group for key, group in groups.items() if len(group) > 1}
 
 
-def _describe_mnist(cell: dict[str, Any]) -> str:
+def _describe_mnist(cell: dict[str, Any], refined: Sequence[dict[str, Any]]) -> str:
+    measured = {
+        "a fit": cell["fit_seconds"],
+        "an iteration": cell["iteration_seconds"],
+        "a fit, processor time of all processes": cell["cpu_seconds"],
+    }
+    for other in refined:
+        measured[f"an epoch of refinement, mini-batches of {other['batch_size']:,}"] = other["epoch_seconds"]
     rows = [
-        [name, *(f"{cell[key][place]:.2f}" for place in ("memory", "workers")), f"{_ratio(cell[key]):.2f}"]
-        for name, key in (("a fit", "fit_seconds"), ("an iteration", "iteration_seconds"))
+        [name, *(f"{times[place]:.2f}" for place in ("memory", "workers")), f"{_ratio(times):.2f}"]
+        for name, times in measured.items()
     ]
     header = ["seconds", f"memory, {cell['n_workers']} threads", f"Dask, {cell['n_workers']} workers", "ratio"]
     return (

@@ -1,7 +1,7 @@
 """Draw ``docs/images/cli_fit.svg`` and ``cli_evaluate.svg``: what two commands show in a terminal.
 
 Run ``DDLEARN_DATA=folder python docs/make_screenshots.py`` in an environment with ``ddlearn[cli]``.  The commands are
-really run; of the progress bar, which moves, one moment is kept, even where the fit is too quick to show it.
+really run.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ import os
 import re
 import shlex
 import tempfile
-from collections.abc import Iterator
-from contextlib import chdir, contextmanager
+from contextlib import chdir
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -22,29 +20,17 @@ from ddlearn.cli import app, running, terminal
 
 IMAGES = Path(__file__).parent.resolve() / "images"
 COMMANDS = {
-    "cli_fit.svg": "ddlearn fit usps:train -o usps.safetensors --seed 0",
+    "cli_fit.svg": "ddlearn fit usps:train",
     "cli_evaluate.svg": "ddlearn evaluate usps.safetensors usps:test",
 }
-MOMENT = 5  # the iteration after which the progress bar is kept
 
 
 class Recorder(terminal.Terminal):
-    """A terminal that keeps one moment of a progress bar instead of moving it."""
+    """A terminal without progress bars, which move."""
 
-    @contextmanager
-    def progress(self, *columns: str) -> Iterator[Any]:
-        """Yield a bar that is not shown, and print it once."""
+    def __init__(self, **options: bool):
+        super().__init__(**options)
         self.has_progress = False
-        with super().progress(*columns) as bar:
-            move = bar.update
-
-            def move_and_keep(task: Any, **values: Any) -> None:
-                move(task, **values)
-                if values.get("completed") == MOMENT:
-                    self.err.print(bar.make_tasks_table(bar.tasks))
-
-            bar.update = move_and_keep
-            yield bar
 
 
 def draw(command: str, path: Path) -> None:

@@ -127,7 +127,7 @@ def test_empty_cells_are_missing_if_the_model_says_so(digits, tmp_path):
     write_csv(tmp_path / "table.csv", X, y)
     fit = ["fit", tmp_path / "table.csv", "-o", tmp_path / "model.safetensors", *QUICK]
     message = " ".join(run(*fit, code=1).stderr.split())
-    assert "X contains NaN in row 0, feature 20" in message
+    assert "row 0, column 'pixel 20': the value is missing, as are 67 others" in message
     assert "--set robustness.missing=mask" in message
     run(*fit, "--set", "robustness.missing=mask")
     assert run_json("evaluate", tmp_path / "model.safetensors", tmp_path / "table.csv")["error"] < 0.2
@@ -719,6 +719,15 @@ def test_compare_has_the_same_splits_for_all(tmp_path, digits, monkeypatch):
     assert "did you mean 'SVC'" in " ".join(run("compare", tmp_path / "a.npz", "--only", "SVM", code=2).stderr.split())
 
 
+def test_models_that_are_wrong_alike_are_not_equal_for_certain():
+    from ddlearn.cli.trials import _find_interval
+
+    low, high = _find_interval(0, 0, 100)
+    assert -low == high > 0.01
+    assert _find_interval(30, 10, 10_000) == pytest.approx([0.00076, 0.00324], abs=2e-5)  # 1.96 sqrt(40) / 10,000
+    assert _find_interval(10, 30, 100) == pytest.approx([-value for value in _find_interval(30, 10, 100)[::-1]])
+
+
 def test_compare_offers_our_presets_and_others(digits):
     from ddlearn.cli.reading import Samples
     from ddlearn.cli.trials import REFERENCE, list_contenders
@@ -747,6 +756,10 @@ def test_look_tells_what_is_there_and_what_to_run(tmp_path):
     assert "from column 'kind'; 2 to 30 samples each" in shown
     assert "Next: ddlearn fit" in shown
     assert "images of 8 x 8" in run("look", "digits").stdout
+    (tmp_path / "b.csv").write_text("x,size\n" + "\n".join(f"{i % 3},{i}" for i in range(40)))
+    result = run("look", tmp_path / "b.csv")  # to look is no mistake
+    assert "column 'size' was taken for the labels" in " ".join(result.stderr.split())
+    assert "no labels" in result.stdout
 
 
 def test_names_of_models(folder, tmp_path, monkeypatch):

@@ -295,7 +295,7 @@ def list_keys(client):
 
 
 def wait_until_only(client, keys):
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120  # far more than it takes, also on a busy machine
     while list_keys(client) - keys:
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -667,13 +667,12 @@ def test_whatever_happens_to_workers_the_model_is_the_same(digits, fault, monkey
     data, model = on_dask(*digits), make_model(max_iter=3, refine=make_refiner(2, validation_fraction=0.1))
     with start_cluster(n_workers=3) as client:
         expected = clone(model).fit(*data)
-        steps = {"while coding": "code_discriminatively", "while refining": "differentiate_part"}
+        steps = {"while training": "summarise_and_expand", "while refining": "differentiate_part"}
         run, struck = ClusterSession.run, []
 
         def run_and_strike(session, graph, keys):
             futures = run(session, graph, keys)
-            name = steps.get(fault, "sum_quadratic" if fault == "while training" else "code_discriminatively")
-            if graph.name.startswith(name) and not struck:
+            if graph.name.startswith(steps.get(fault, "code_discriminatively")) and not struck:
                 struck.append(graph.name)
                 if fault == "one more":
                     client.cluster.scale(4)

@@ -16,7 +16,7 @@ import typer
 from ..files.atomic import make_sure_of_room, write_atomically
 from . import tables
 from .cluster import Address, Workers, count_workers, open_client
-from .look import check_guess, list_odd_columns, look_at
+from .look import check_guess, list_odd_columns, look_at, refuse_missing
 from .model import (
     Jobs,
     Model,
@@ -114,6 +114,8 @@ def fit(
         samples = read_source(terminal, source, n_chunks=n_threads)
         require_labels(samples, source.data)
         check_guess(samples, source.data)
+        if settings.get("robustness__missing") != "mask":
+            refuse_missing(samples, source.data)
         for note in list_odd_columns(samples):
             terminal.note(note)
         make_sure_of_room(output, estimate_bytes(make_model(settings, samples, preset), samples))
@@ -258,7 +260,11 @@ def look(terminal: Terminal, source: Source) -> None:
     """Tell what is in DATA before a fit, and the command to run next."""
     refuse_parts(source, "look")
     samples = read_source(terminal, source)
-    check_guess(samples, source.data)
+    try:
+        check_guess(samples, source.data)
+    except ValueError as error:
+        terminal.note(str(error))
+        samples = samples._replace(labels=None)
     facts = look_at(source, samples)
     terminal.show(*tables.make_look_tables(facts, list_odd_columns(samples)))
     terminal.answer(facts)

@@ -83,6 +83,24 @@ def check_guess(samples: Samples, data: str) -> None:
         )
 
 
+def refuse_missing(samples: Samples, data: str) -> None:
+    """Raise if values are missing, with the place of the first."""
+    import numpy as np
+
+    from .reading.samples import DataError, name_column
+
+    if not isinstance(samples.X, np.ndarray) or isinstance(samples.X, np.memmap):  # which the model looks through
+        return
+    is_missing = np.isnan(samples.X)
+    if is_missing.any():
+        row, column = np.argwhere(is_missing)[0]
+        raise DataError(
+            f"{data}, row {row}, column {name_column(int(column), samples.feature_names)}: the value is missing, as "
+            f"are {int(is_missing.sum()) - 1:,} others. To leave them out, fit with --set robustness.missing=mask; or "
+            "fill them in the file."
+        )
+
+
 def look_at(source: Source, samples: Samples) -> dict[str, Any]:
     """Return what is in the samples, and the command to run next."""
     import numpy as np

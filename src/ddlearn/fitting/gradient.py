@@ -33,6 +33,7 @@ from scipy.sparse import csr_array
 from ..codes import Floats, RowCodes
 from ..coding.coders import PIVOT_FLOOR
 from ..coding.encoder import Encoder
+from ..inference.calibration import Calibration, measure_calibration
 from ..kernels.codes import score_rows
 from ..kernels.gradient import (
     add_gradient_rows,
@@ -96,6 +97,14 @@ class RefinementCost(ABC):
         evidence = compute_evidence(scores, self.loss, np.ones(scores.shape[1])) / temperature
         right = np.take_along_axis(evidence, labels.argmax(axis=1)[:, None], axis=1)[:, 0]
         return _log_sum_exp(evidence) - (1 - doubt) * right - doubt * np.mean(evidence, axis=1)
+
+    def measure_calibration(self, scores: Floats, labels: Floats, temperature: float) -> Calibration:
+        """Return what the probabilities of the classes are worth."""
+        evidence = compute_evidence(scores, self.loss, np.ones(scores.shape[1])) / temperature
+        probabilities = np.exp(evidence - _log_sum_exp(evidence)[:, None])
+        right = np.take_along_axis(probabilities, labels.argmax(axis=1)[:, None], axis=1)[:, 0]
+        largest = probabilities.max(axis=1)
+        return measure_calibration(right, largest, right == largest)
 
     def find_temperature(self, scores: Floats, labels: Floats) -> float:
         """Return by what evidence with class costs of 1 must be divided for the likeliest classes."""

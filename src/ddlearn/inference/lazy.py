@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..parallel.dask import chunk_like
+from ..parallel.dask import Packed, chunk_like
 
 # Attributes that new samples do not need.
 _NOT_NEEDED = ("codes_", "noise_variance_", "history_", "stream_")
@@ -41,7 +41,7 @@ def predict_lazily(method: Callable[..., Any], model: Any, X: Any, mask: Any = N
         _apply,
         *arrays,
         method=method,
-        model=delayed(_slim(model), traverse=False),
+        model=delayed(Packed(_slim(model)), traverse=False),
         mask=vector,
         empty=template[:0],
         dtype=template.dtype,
@@ -51,14 +51,14 @@ def predict_lazily(method: Callable[..., Any], model: Any, X: Any, mask: Any = N
     )
 
 
-def _apply(*arrays: Any, method: Callable[..., Any], model: Any, mask: Any, empty: Any) -> Any:
+def _apply(*arrays: Any, method: Callable[..., Any], model: Packed, mask: Any, empty: Any) -> Any:
     """Call the method on a chunk, which may have no rows."""
-    X = arrays[0]
-    if len(X) == 0:
+    if len(arrays[0]) == 0:
         return empty
+    X = np.require(arrays[0], requirements="A")  # as in memory, where results are to be the same
     if len(arrays) == 2:
-        return method(model, X, arrays[1])
-    return method(model, X) if mask is None else method(model, X, mask)
+        mask = arrays[1]
+    return method(model.value, X) if mask is None else method(model.value, X, mask)
 
 
 def _slim(model: Any) -> Any:
