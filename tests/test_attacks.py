@@ -99,8 +99,9 @@ def test_a_disk_without_room_keeps_the_old_file(folder, tmp_path, command, outpu
     np.savez(data, X=np.tile(X, (10, 1)), y=np.tile(y, 10))  # predictions of which do not fit
     # An old checkpoint must be one: nothing else would be replaced.
     old = tmp_path / "old"
-    old.write_bytes(b"old" * 1000)
-    if "--checkpoint" in command:
+    if "--checkpoint" not in command:
+        old.write_bytes(b"old" * 1000)
+    else:
         make_pursuit(4, max_iter=1).set_callbacks(ddlearn.Checkpoint(old)).fit(X[:20, :4], y[:20] % 2)
     filled = command.format(model=folder / "model", data=data, room=room, elsewhere=tmp_path)
     mounts = f"mount -t tmpfs -o size=100k none {room} && cp {old} {room}/{output}"
