@@ -719,6 +719,15 @@ def test_compare_has_the_same_splits_for_all(tmp_path, digits, monkeypatch):
     assert "did you mean 'SVC'" in " ".join(run("compare", tmp_path / "a.npz", "--only", "SVM", code=2).stderr.split())
 
 
+def test_models_that_are_wrong_alike_are_not_equal_for_certain():
+    from ddlearn.cli.trials import _find_interval
+
+    low, high = _find_interval(0, 0, 100)
+    assert -low == high > 0.01
+    assert _find_interval(30, 10, 10_000) == pytest.approx([0.00076, 0.00324], abs=2e-5)  # 1.96 sqrt(40) / 10,000
+    assert _find_interval(10, 30, 100) == pytest.approx([-value for value in _find_interval(30, 10, 100)[::-1]])
+
+
 def test_compare_offers_our_presets_and_others(digits):
     from ddlearn.cli.reading import Samples
     from ddlearn.cli.trials import REFERENCE, list_contenders
