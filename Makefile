@@ -22,7 +22,7 @@ help:
 	@echo "make lint    check style and types"
 	@echo "make coverage  list the lines that no test reaches, kernels included"
 	@echo "make bench   measure against spams, dictlearn and scikit-learn, write docs/performance.md (FULL=1 for more; DDLEARN_DATA=folder)"
-	@echo "make generalise  compare the defaults with other classifiers on twenty sets of different kinds (DDLEARN_DATA as above)"
+	@echo "make generalise  compare the defaults with other classifiers on forty sets of different kinds (DDLEARN_DATA as above)"
 	@echo "make reproduce  measure the paper's figures and tables into results/ (WHAT=usps JOBS=2; DDLEARN_DATA as above)"
 	@echo "make scaling measure fits of up to 5 million rows, in memory and on Dask, and write docs/scaling.md (a quarter of an hour)"
 	@echo "make docs    build the documentation, examples and all, into docs/_build/html (DDLEARN_DATA as above)"
