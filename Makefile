@@ -21,8 +21,8 @@ help:
 	@echo "make nightly run the long tests: 10 000 hostile files, 20 kills of each fit, full disks, lost clusters (an hour)"
 	@echo "make lint    check style and types"
 	@echo "make coverage  list the lines that no test reaches, kernels included"
-	@echo "make bench   measure against spams, dictlearn and scikit-learn (DDLEARN_DATA=folder for the real data)"
-	@echo "make generalise  compare the defaults with other classifiers on twenty sets of different kinds (DDLEARN_DATA as above)"
+	@echo "make bench   measure against spams, dictlearn and scikit-learn, write docs/performance.md (FULL=1 for more; DDLEARN_DATA=folder)"
+	@echo "make generalise  compare the defaults with other classifiers on forty sets of different kinds (DDLEARN_DATA as above)"
 	@echo "make reproduce  measure the paper's figures and tables into results/ (WHAT=usps JOBS=2; DDLEARN_DATA as above)"
 	@echo "make scaling measure fits of up to 5 million rows, in memory and on Dask, and write docs/scaling.md (a quarter of an hour)"
 	@echo "make docs    build the documentation, examples and all, into docs/_build/html (DDLEARN_DATA as above)"
@@ -66,13 +66,9 @@ coverage: $(VENV)/.test,coverage
 	$(BIN)/python -m pytest $(IN_TWO) --cov --cov-report=
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q $(KERNEL_TESTS) --cov --cov-append --cov-report=term-missing:skip-covered
 
+# Ten minutes on two idle cores, and hours with FULL=1; either way it writes the tables of docs/performance.md.
 bench: $(VENV)/.bench
-	$(BIN)/python -m benchmarks.run
-	$(BIN)/python -m benchmarks.elastic_net
-	$(BIN)/python -m benchmarks.refinement
-	$(BIN)/python -m benchmarks.latency
-	$(BIN)/python -m benchmarks.fit
-	$(BIN)/python -m benchmarks.fit --scaling
+	$(BIN)/python -m benchmarks $(if $(FULL),--full)
 
 generalise: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.out_of_the_box

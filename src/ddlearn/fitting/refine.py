@@ -50,8 +50,8 @@ _MOST_STARTED = 20000  # samples on whose codes the first classifiers are traine
 _KEEP_MEAN = 0.9
 _KEEP_SQUARE = 0.999
 _TINY = 1e-8
-_BLOCK_ATOMS = 64
-_MOST_PLACES = 64  # of a code that the next epoch starts from
+_BLOCK_ATOMS = 256
+_MOST_PLACES = 32  # of a code that the next epoch starts from
 
 
 class EpochRecord(NamedTuple):
@@ -300,22 +300,25 @@ def descend(model: Parameters, gradient: Parameters, moments: Moments, sizes: St
     # Averages that began with zero are too small by what they still hold of it.
     scales = as_number(1 / (1 - _KEEP_MEAN**n_steps)), as_number(1 / (1 - _KEEP_SQUARE**n_steps))
 
-    def step(rows: slice, name: str, size: float) -> None:
-        slopes, means, squares, values = (
-            np.atleast_2d(getattr(parameters, name))[rows]
-            for parameters in (gradient, moments.mean, moments.square, model)
-        )
-        step_rows(slopes, means, squares, *keep, *scales, as_number(size), as_number(_TINY), values)
+    tiny = as_number(_TINY)
+    of_atoms, of_own_coef, of_linear_coef, of_intercept = (
+        (tuple(map(np.atleast_2d, arrays)), as_number(size))
+        for *arrays, size in zip(gradient, moments.mean, moments.square, model, sizes, strict=True)
+    )
+
+    def step(arrays: tuple[Floats, ...], size: np.floating, rows: slice) -> None:
+        slopes, means, squares, values = (array[rows] for array in arrays)
+        step_rows(slopes, means, squares, *keep, *scales, size, tiny, values)
 
     def step_atoms(atoms: slice, _: None) -> None:
-        step(atoms, "dictionary", sizes.dictionary)
+        step(*of_atoms, atoms)
         normalise_rows(model.dictionary[atoms])
-        step(atoms, "own_coef", sizes.own_coef)
+        step(*of_own_coef, atoms)
 
     blocks = split_rows(len(model.dictionary), _BLOCK_ATOMS, unit=_BLOCK_ATOMS)
     map_blocks(step_atoms, blocks, lambda: None, n_jobs=n_jobs)
-    step(slice(None), "linear_coef", sizes.linear_coef)
-    step(slice(0, 1), "intercept", sizes.intercept)
+    step(*of_linear_coef, slice(None))
+    step(*of_intercept, slice(None))
     return moments._replace(n_steps=n_steps)
 
 
@@ -739,8 +742,11 @@ def _find_stride(n_samples: int, most: int) -> int:
 def _move_average(average: Parameters, model: Parameters, keep: float) -> None:
     """Move the average, in place, towards the model."""
     for old, new in zip(average, model, strict=True):
-        old *= old.dtype.type(keep)
-        old += old.dtype.type(1 - keep) * new
+        if keep == 0:
+            old[:] = new
+        else:
+            old *= old.dtype.type(keep)
+            old += old.dtype.type(1 - keep) * new
 
 
 def _scale_atoms(average: Parameters) -> Parameters:
