@@ -43,9 +43,7 @@ def _fit_ddlearn(data: Labelled, n_components: int, n_nonzero_coefs: int, max_it
 def _fit_dksvd(data: Labelled, n_components: int, n_nonzero_coefs: int, max_iter: int) -> None:
     from dictlearn.classification import DDLClassifier
 
-    DDLClassifier(n_components, scale=None, n_nonzero_coefs=n_nonzero_coefs, max_iter=max_iter, random_state=0).fit(
-        *data
-    )
+    DDLClassifier(n_components, n_nonzero_coefs=n_nonzero_coefs, max_iter=max_iter, random_state=0).fit(*data)
 
 
 def _fit_lcksvd(data: Labelled, n_components: int, n_nonzero_coefs: int, max_iter: int) -> None:

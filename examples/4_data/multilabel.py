@@ -3,8 +3,8 @@ Several labels per sample
 =========================
 
 When ``y`` is a matrix of zeros and ones, each column is a label of its own, and a
-sample has any number of them.  All labels share the dictionary and the code of a sample;
-each has a linear classifier of its own.
+sample has any number of them.  All labels share the dictionary and the code of a
+sample; each has a linear classifier of its own.
 
 Here the labels are properties of scikit-learn's digits.  They overlap, and none of them
 is a shape: even digits do not look alike.
