@@ -43,8 +43,8 @@ PARTS = {
         "ddlearn.fitting.gradient.differentiate_scores_rows",
     ),
     "scores and cost": ("ddlearn.fitting.gradient.score_rows", "ddlearn.fitting.gradient.SoftmaxCost.gradient"),
-    "Adam's step": ("ddlearn.fitting.refine.descend",),
-    "distortion": ("ddlearn.fitting.refine.Lesson.distort",),
+    "Adam's step": ("ddlearn.fitting.adam.descend",),
+    "distortion": ("ddlearn.fitting.lesson.Lesson.distort",),
     "validation": ("ddlearn.fitting.refine.Refinement._record",),
     "the rest, in Python": ("ddlearn.fitting.refine.Refinement.run_epoch",),
 }

@@ -13,18 +13,13 @@ from sklearn.metrics import log_loss
 
 from ddlearn import OMP, DDLClassifier, ElasticNet, Jitter, Logistic, Refiner, SquareLev
 from ddlearn.coding.encoder import Encoder
+from ddlearn.fitting.adam import Moments, StepSizes, anneal, descend
 from ddlearn.fitting.data import Order, TrainingSet
 from ddlearn.fitting.gradient import REFINEMENT_COSTS, Parameters, TaskGradient
+from ddlearn.fitting.lesson import _cut, _spread, draw_order
 from ddlearn.fitting.refine import (
-    Moments,
     Refinement,
-    StepSizes,
-    _cut,
     _find_stride,
-    _spread,
-    anneal,
-    descend,
-    draw_order,
     find_best,
     resolve_refiner,
 )

@@ -26,13 +26,13 @@ from ..codes import Model, RowCodes
 from ..coding.alignment import Alignment
 from ..coding.encoder import Encoder
 from ..estimators.classifier import DDLClassifier
+from ..fitting.adam import Moments
 from ..fitting.data import TrainingPart, TrainingSet
 from ..fitting.gradient import Parameters
 from ..fitting.loop import FitProgress, FitState, IterationRecord
 from ..fitting.refine import (
     MOST_SEEDS,
     EpochRecord,
-    Moments,
     RefinementProgress,
     count_kept_places,
     resolve_refiner,
