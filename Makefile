@@ -18,11 +18,11 @@ help:
 	@echo "make demo    learn scikit-learn's digits, compare with the alternatives, write the interactive report.html"
 	@echo "make test    run the tests and doctests"
 	@echo "make test-browser  install Chromium and test the interactive report in it"
-	@echo "make nightly run the long tests: 10 000 damaged files, 20 kills of each fit, large files, lost clusters"
+	@echo "make nightly run the long tests: 10 000 hostile files, 20 kills of each fit, full disks, lost clusters (an hour)"
 	@echo "make lint    check style and types"
 	@echo "make coverage  list the lines that no test reaches, kernels included"
-	@echo "make bench   measure against spams, dictlearn and scikit-learn (DDLEARN_DATA=folder for the real data)"
-	@echo "make generalise  compare the defaults with other classifiers on twenty sets of different kinds (DDLEARN_DATA as above)"
+	@echo "make bench   measure against spams, dictlearn and scikit-learn, write docs/performance.md (FULL=1 for more; DDLEARN_DATA=folder)"
+	@echo "make generalise  compare the defaults with other classifiers on forty sets of different kinds (DDLEARN_DATA as above)"
 	@echo "make reproduce  measure the paper's figures and tables into results/ (WHAT=usps JOBS=2; DDLEARN_DATA as above)"
 	@echo "make scaling measure fits of up to 5 million rows, in memory and on Dask, and write docs/scaling.md (a quarter of an hour)"
 	@echo "make docs    build the documentation, examples and all, into docs/_build/html (DDLEARN_DATA as above)"
@@ -49,11 +49,11 @@ test-browser: $(VENV)/.test
 	@.ci/install_chromium
 	DDLEARN_REQUIRE_BROWSER=1 $(BIN)/python -m pytest tests/show/test_report_page.py
 
-# The second command says more about a failure of the first, so it runs in any case.
+# The second command says more about a failure of the first, so it runs in any case. Both print what took long.
 nightly: $(VENV)/.test
 	@failed=0; set -x; \
-	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -m "nightly or not nightly" || failed=1; \
-	$(BOUNDSCHECK) $(BIN)/python -m pytest -q $(KERNEL_FILES) -k "kernel or twin" || failed=1; \
+	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest $(IN_TWO) --durations=25 -m "nightly or not nightly" || failed=1; \
+	$(BOUNDSCHECK) $(BIN)/python -m pytest -q $(IN_TWO) --durations=5 $(KERNEL_FILES) -k "kernel or twin" || failed=1; \
 	exit $$failed
 
 lint: $(VENV)/.lint
@@ -66,13 +66,9 @@ coverage: $(VENV)/.test,coverage
 	$(BIN)/python -m pytest $(IN_TWO) --cov --cov-report=
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q $(KERNEL_TESTS) --cov --cov-append --cov-report=term-missing:skip-covered
 
+# Ten minutes on two idle cores, and hours with FULL=1; either way it writes the tables of docs/performance.md.
 bench: $(VENV)/.bench
-	$(BIN)/python -m benchmarks.run
-	$(BIN)/python -m benchmarks.elastic_net
-	$(BIN)/python -m benchmarks.refinement
-	$(BIN)/python -m benchmarks.latency
-	$(BIN)/python -m benchmarks.fit
-	$(BIN)/python -m benchmarks.fit --scaling
+	$(BIN)/python -m benchmarks $(if $(FULL),--full)
 
 generalise: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.out_of_the_box

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from .problems import SEED, Penalty, Problem
+from .targets import GAPS
 
 N_CLASSES = 10  # of the discriminative step, the paper's C
 
@@ -212,7 +213,7 @@ def _prepare_elastic_net(problem: Problem, n_threads: int) -> Run:
     from ddlearn import ElasticNet, sparse_encode
 
     lasso, ridge = _get_penalty(problem)
-    coder = ElasticNet(lasso + ridge, l1_ratio=lasso / (lasso + ridge))
+    coder = ElasticNet(lasso + ridge, l1_ratio=lasso / (lasso + ridge), tol=GAPS[problem.X.dtype.name])
     return lambda: sparse_encode(problem.X, problem.dictionary, method=coder, n_jobs=n_threads)
 
 

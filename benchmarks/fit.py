@@ -1,4 +1,4 @@
-"""The fit as a whole beside dictlearn and beside K-SVD + logistic regression: ``python -m benchmarks.fit``.
+"""Outer iterations beside dictlearn and beside K-SVD + logistic regression: ``python -m benchmarks.fit [--full]``.
 
 Every contender runs in its own process, compiled before it is timed.  The time of one outer iteration is the
 difference of two fits, so that what each does once, at the start and at the end, does not count.
@@ -22,37 +22,28 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from .labelled import Labelled, training_part
+from .report import write_results
 
-RESULTS = Path(__file__).parent / "results" / "fit.json"
 N_JOBS = 2
 N_REPEATS = 3
 # name: data set, atoms, nonzeros
 SIZES = {"usps-300-3": ("usps", 300, 3), "mnist-500-5": ("mnist", 500, 5), "yale-600-20": ("yale", 600, 20)}
 SCALING_ROWS = (5_000, 50_000, 500_000)
+# The models of the paper: joint learning with codes of T atoms.
+JOINT: dict[str, Any] = {"scale": None, "sparse_coder": "ormp", "refine": None, "tol": 0, "random_state": 0}
 
 
 def _fit_ddlearn(data: Labelled, n_components: int, n_nonzero_coefs: int, max_iter: int, **settings: Any) -> None:
     from ddlearn import DDLClassifier
 
-    DDLClassifier(
-        n_components,
-        scale=None,
-        n_nonzero_coefs=n_nonzero_coefs,
-        max_iter=max_iter,
-        tol=0,
-        refine=None,
-        n_jobs=N_JOBS,
-        random_state=0,
-        **settings,
-    ).fit(*data)
+    how = {"n_nonzero_coefs": n_nonzero_coefs, "max_iter": max_iter, "n_jobs": N_JOBS}
+    DDLClassifier(n_components, **JOINT, **how, **settings).fit(*data)
 
 
 def _fit_dksvd(data: Labelled, n_components: int, n_nonzero_coefs: int, max_iter: int) -> None:
     from dictlearn.classification import DDLClassifier
 
-    DDLClassifier(n_components, scale=None, n_nonzero_coefs=n_nonzero_coefs, max_iter=max_iter, random_state=0).fit(
-        *data
-    )
+    DDLClassifier(n_components, n_nonzero_coefs=n_nonzero_coefs, max_iter=max_iter, random_state=0).fit(*data)
 
 
 def _fit_lcksvd(data: Labelled, n_components: int, n_nonzero_coefs: int, max_iter: int) -> None:
@@ -101,20 +92,13 @@ def _measure_products(data: Labelled, n_components: int, n_nonzero_coefs: int) -
     return {"iteration": min(seconds)}
 
 
-def _measure_whole_fit(data: Labelled, n_components: int, n_nonzero_coefs: int) -> dict[str, float]:
-    """Time 20 outer iterations with the logistic loss, start and last training of W; and measure the memory."""
-    from ddlearn import DDLClassifier
-
-    model = DDLClassifier(
-        n_components, scale=None, n_nonzero_coefs=n_nonzero_coefs, loss="logistic", tol=0, n_jobs=N_JOBS, random_state=0
-    )
-    model.fit(*data.take(1000))  # compile
-    start = perf_counter()
-    model.fit(*data)
-    seconds = perf_counter() - start
-    extra = measure_peak(lambda: model.set_params(max_iter=2).fit(*data))  # two iterations reach the peak
+def _measure_memory(data: Labelled, n_components: int, n_nonzero_coefs: int) -> dict[str, float]:
+    """Return the peak of memory beyond data and codes, logistic loss, as a share of the data."""
+    how: dict[str, Any] = {"loss": "logistic", "max_iter": 2}  # two iterations reach the peak
+    _fit_ddlearn(data.take(1000), n_components, n_nonzero_coefs, **how)  # compile
+    extra = measure_peak(lambda: _fit_ddlearn(data, n_components, n_nonzero_coefs, **how))
     codes = len(data.y) * n_nonzero_coefs * (4 + data.X.itemsize)
-    return {"fit": seconds, "extra_bytes": extra, "data_bytes": data.X.nbytes, "codes_bytes": codes}
+    return {"memory": (extra - codes) / data.X.nbytes, "data_bytes": data.X.nbytes}
 
 
 def measure_peak(work: Callable[[], object]) -> int:
@@ -183,7 +167,14 @@ CONTENDERS: dict[str, Callable[[Labelled, int, int], dict[str, float]]] = {
     "K-SVD, then logistic regression": _iteration_seconds(_fit_ksvd_regression, 1, 6),
     "K-SVD sweep (ddlearn)": _measure_sweep,
     "AK-SVD sweep (dictlearn)": _measure_dictlearn_sweep,
-    "whole fit": _measure_whole_fit,
+    "memory": _measure_memory,
+}
+SHORT_CONTENDERS = ("product", "ddlearn (square)", "ddlearn (logistic)", "D-KSVD (dictlearn)")
+# What the short form measures of each size.
+SHORT = {
+    "usps-300-3": (*SHORT_CONTENDERS, "K-SVD sweep (ddlearn)", "AK-SVD sweep (dictlearn)", "memory"),
+    "yale-600-20": (*SHORT_CONTENDERS, "memory"),
+    "mnist-500-5": ("memory",),
 }
 
 
@@ -211,53 +202,29 @@ def _measure_in_process(*arguments: str) -> dict[str, float]:
     return json.loads(run.stdout)
 
 
-def _print_table(results: dict[str, dict[str, dict[str, float]]]) -> None:
-    print("| milliseconds | " + " | ".join(results) + " |")
-    print("| --- |" + " --- |" * len(results))
-    for name in CONTENDERS:
-        cells = [
-            f"{1000 * cell['iteration']:,.1f}" if "iteration" in (cell := results[size].get(name, {})) else "-"
-            for size in results
-        ]
-        if set(cells) != {"-"}:
-            print(f"| {name} | {' | '.join(cells)} |")
-    for size, cells in results.items():
-        if "fit" in (whole := cells.get("whole fit", {})) and "iteration" in (product := cells.get("product", {})):
-            memory = (whole["extra_bytes"] - whole["codes_bytes"]) / whole["data_bytes"]
-            print(
-                f"{size}: 20 iterations with the logistic loss take {whole['fit']:.1f} s, "
-                f"{whole['fit'] / (20 * product['iteration']):.1f}x the time of 20 products; "
-                f"beyond data and codes {memory:.0%} of the data's memory"
-            )
-
-
 def main() -> None:
     """Measure everything, or one contender on one size as a worker."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--worker", nargs="+", metavar=("CONTENDER", "SIZE"), help=argparse.SUPPRESS)
-    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
-    parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
-    parser.add_argument("--dtype", choices=["float64", "float32"], default="float64")
-    parser.add_argument("--scaling", action="store_true", help="only the cost per row for growing numbers of rows")
-    arguments = parser.parse_args()
-    if arguments.worker:
-        contender, size, dtype = arguments.worker
+    parser.add_argument("--worker", nargs=2, metavar=("CONTENDER", "SIZE"), help=argparse.SUPPRESS)
+    parser.add_argument("--full", action="store_true", help="MNIST, all contenders and growing numbers of rows too")
+    options = parser.parse_args()
+    if options.worker:
+        contender, size = options.worker
         name, n_components, n_nonzero_coefs = SIZES[size]
         data = training_part(name)
-        data = Labelled(data.X.astype(dtype), data.y)
+        data = Labelled(data.X.astype(np.float64), data.y)
         print(json.dumps(CONTENDERS[contender](data, n_components, n_nonzero_coefs)))
         return
-    if arguments.scaling:
-        print(json.dumps(measure_scaling(), indent=1))
-        return
-    results: dict[str, dict[str, dict[str, float]]] = {}
-    for size in arguments.sizes:
-        for contender in arguments.contenders:
-            print(f"{size}: {contender}", file=sys.stderr, flush=True)
-            results.setdefault(size, {})[contender] = _measure_in_process(contender, size, arguments.dtype)
-            RESULTS.parent.mkdir(exist_ok=True)
-            RESULTS.write_text(json.dumps(results, indent=1))
-    _print_table(results)
+    plan = dict.fromkeys(SIZES, tuple(CONTENDERS)) if options.full else SHORT
+    results: dict[str, Any] = {"sizes": {size: {} for size in plan}}
+    for size, contenders in plan.items():
+        for contender in contenders:
+            results["sizes"][size][contender] = _measure_in_process(contender, size)
+            print(size, contender, results["sizes"][size][contender], flush=True)
+    if options.full:
+        results["scaling"] = measure_scaling()
+        print(results["scaling"])
+    write_results("fit", results)
 
 
 if __name__ == "__main__":

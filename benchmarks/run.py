@@ -29,29 +29,40 @@ from .problems import (
     find_data_folder,
 )
 from .report import (
+    RESULTS,
     ROOT,
     describe_machine,
     format_first_calls,
     format_times,
     format_verdicts,
+    write_results,
 )
 from .targets import Cell, judge
 
-RESULTS = Path(__file__).parent / "results"
 TIME_LIMIT = 600  # seconds for one contender, warm-up and all
 QUICK_BUDGET = ["--repetitions", "1", "--seconds", "0"]
+FULL_SIZES = [name for name in SIZES if name.endswith("-lasso") or "-2000-" in name]
+SHORT_BUDGET = ["--seconds", "0.3", "--max-seconds", "2"]
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tiny synthetic problem once: does it run at all?")
-    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
+    parser.add_argument("--full", action="store_true", help="slow peers, the lasso and one thread too, in two rounds")
+    parser.add_argument("--sizes", nargs="+", choices=SIZES)
     parser.add_argument("--dtypes", nargs="+", choices=["float64", "float32"], default=["float64", "float32"])
-    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
-    parser.add_argument("--rounds", type=int, default=2, help="turns that every contender gets")
-    parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
+    parser.add_argument("--threads", nargs="+", type=int)
+    parser.add_argument("--rounds", type=int, help="turns that every contender gets")
+    parser.add_argument("--contenders", nargs="+", choices=CONTENDERS)
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder for coding.json")
     options = parser.parse_args(arguments)
+    is_full = options.full
+    options.sizes = options.sizes or [name for name in SIZES if is_full or name not in FULL_SIZES]
+    options.threads = options.threads or ([1, 2] if is_full else [2])
+    options.rounds = (2 if is_full else 1) if options.rounds is None else options.rounds
+    options.contenders = options.contenders or [
+        name for name, contender in CONTENDERS.items() if is_full or not contender.is_slow
+    ]
     if options.rounds < 1 or min(options.threads) < 1:
         parser.error("--rounds and --threads must be at least 1")
     if options.quick:
@@ -89,17 +100,27 @@ def find_skipped(names: Sequence[str]) -> dict[str, str]:
     return skipped
 
 
-def measure_cell(cell: Cell, is_quick: bool) -> dict[str, Any]:
-    """Give a contender its turn."""
+def measure_group(group: Sequence[Cell], budget: Sequence[str]) -> dict[Cell, dict[str, Any]]:
+    """Give contenders that share a process their turn."""
+    first = group[0]
     with watch_others() as others:
         measured = call_module(
             "worker",
-            cell.contender,
-            *("--size", cell.size, "--dtype", cell.dtype, "--threads", str(cell.threads)),
-            *(QUICK_BUDGET if is_quick else []),
-            environment=CONTENDERS[cell.contender].environment(cell.threads),
+            *(cell.contender for cell in group),
+            *("--size", first.size, "--dtype", first.dtype, "--threads", str(first.threads)),
+            *budget,
+            environment=CONTENDERS[first.contender].environment(first.threads),
         )
-    return measured | {"others_cores": others.cores}
+    return {cell: measured[cell.contender] | {"others_cores": others.cores} for cell in group}
+
+
+def group_contenders(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Return the contenders of one problem by package and environment."""
+    groups: dict[Any, list[Cell]] = {}
+    for cell in cells:
+        contender = CONTENDERS[cell.contender]
+        groups.setdefault((contender.needs, contender.blas_threads), []).append(cell)
+    return list(groups.values())
 
 
 def keep_better(old: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
@@ -115,23 +136,26 @@ def measure_all(
     """Measure every contender in every cell, in turns; one that fails does not stop the others."""
     measurements: dict[Cell, dict[str, Any]] = {}
     failures: dict[Cell, str] = {}
+    budget = QUICK_BUDGET if options.quick else [] if options.full else SHORT_BUDGET
     for size, dtype, threads in product(options.sizes, options.dtypes, options.threads):
+        cells = [
+            Cell(size, dtype, threads, name)
+            for name in names
+            if CONTENDERS[name].takes((SIZES | QUICK_SIZES)[size].penalty)
+        ]
         for turn in range(options.rounds):
             log(f"{size}, {dtype}, threads: {threads}, round {turn + 1} of {options.rounds}")
-            for name in names:
-                cell = Cell(size, dtype, threads, name)
-                if turn > 0 and (CONTENDERS[name].is_slow or cell in failures):
-                    continue
-                if not CONTENDERS[name].takes((SIZES | QUICK_SIZES)[size].penalty):
-                    continue
+            again = [c for c in cells if turn == 0 or not (CONTENDERS[c.contender].is_slow or c in failures)]
+            for group in group_contenders(again):
                 try:
-                    measured = measure_cell(cell, options.quick)
+                    measured = measure_group(group, budget)
                 except (RuntimeError, subprocess.TimeoutExpired) as error:
-                    failures[cell] = str(error)
-                    log(f"  {CONTENDERS[name].label} failed: {error}")
+                    failures |= dict.fromkeys(group, str(error))
+                    log(f"  {', '.join(CONTENDERS[cell.contender].label for cell in group)} failed: {error}")
                     continue
-                measurements[cell] = keep_better(measurements.get(cell), measured)
-                log(f"  {CONTENDERS[name].label}: {1e3 * measured['seconds']:.1f} ms")
+                for cell, found in measured.items():
+                    measurements[cell] = keep_better(measurements.get(cell), found)
+                    log(f"  {CONTENDERS[cell.contender].label}: {1e3 * found['seconds']:.1f} ms")
     return measurements, failures
 
 
@@ -156,7 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     machine = describe_machine()
     skipped = find_skipped(options.contenders)
     measurements, failures = measure_all(options, [name for name in options.contenders if name not in skipped])
-    first_calls = measure_first_calls(options.dtypes, n_tries=1 if options.quick else 3)
+    first_calls = measure_first_calls(options.dtypes, n_tries=3 if options.full else 1)
     verdicts = judge(measurements)
     data = "synthetic" if find_data_folder() is None else "real"
 
@@ -177,15 +201,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "machine": machine,
         "data": data,
         "is_quick": options.quick,
+        "is_full": options.full,
         "skipped": skipped,
         "failures": [cell._asdict() | {"message": message} for cell, message in failures.items()],
         "measurements": [cell._asdict() | measured for cell, measured in measurements.items()],
         "ratios": [asdict(verdict) for verdict in verdicts],
         "first_calls": first_calls,
     }
-    options.results.mkdir(parents=True, exist_ok=True)
-    (options.results / "coding.json").write_text(json.dumps(report, indent=2) + "\n")
-    log(f"wrote {options.results / 'coding.json'}")
+    write_results("coding", report, options.results)
 
 
 if __name__ == "__main__":

@@ -20,10 +20,10 @@ from reproduction.cells import Cell, Record, run_cells
 
 from .disturbance import watch_others
 from .problems import DATA_VARIABLE, find_data_folder
-from .report import ROOT, describe_machine
+from .report import ROOT, describe_machine, put_between_markers
 from .run import call_module, log
 from .scaling_cells import CHUNK_ROWS
-from .scaling_page import describe, draw, put_between_markers
+from .scaling_page import describe, draw
 
 RESULTS = Path(__file__).parent / "results" / "scaling"
 PAGE = ROOT / "docs" / "scaling.md"

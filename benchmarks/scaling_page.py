@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,6 @@ from .disturbance import is_disturbed
 from .scaling_cells import CHUNK_ROWS, N_ITERATIONS
 
 PICTURE = "![Time per row against rows, traffic against parts, and the projection against workers](images/scaling.svg)"
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 BILLION = 1_000_000_000
 PROJECTED_WORKERS = (1, 10, 100, 1000)
 PROJECTED_PARTS = (CHUNK_ROWS, 16 * CHUNK_ROWS)
@@ -228,15 +226,6 @@ def _describe_projection(model: CostModel, part_rows: int) -> str:
         f"Workers are used by half or more up to about **{limit:,}** of them. "
         f"The scheduler keeps {gigabytes:.2g} GB more after each iteration."
     )
-
-
-def put_between_markers(page: Path, text: str) -> None:
-    """Replace the text between the two markers of a page."""
-    content = page.read_text(encoding="utf-8")
-    if content.count(BEGIN) != 1 or content.count(END) != 1:
-        raise ValueError(f"{page} must hold the lines {BEGIN} and {END} once each, to put the tables between them.")
-    filled = re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n\n{text}\n{END}", content, flags=re.DOTALL)
-    page.write_text(filled, encoding="utf-8")
 
 
 def draw(records: Sequence[Record], folder: Path) -> None:

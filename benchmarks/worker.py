@@ -1,6 +1,7 @@
-"""One contender on one problem, in a process of its own; prints one line of JSON.
+"""Contenders of one package on one problem, in a process of their own; prints one line of JSON.
 
-A process each, since BLAS and OpenMP read their number of threads at their start and their pools disturb each other.
+A process for each package, since BLAS and OpenMP read their number of threads at their start and their pools disturb
+each other.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ WARM_UP_ROWS = 512
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.worker", description=__doc__)
-    parser.add_argument("contender", choices=CONTENDERS)
+    parser.add_argument("contenders", nargs="+", choices=CONTENDERS)
     parser.add_argument("--size", choices=[*SIZES, *QUICK_SIZES], required=True)
     parser.add_argument("--dtype", choices=["float64", "float32"], default="float64")
     parser.add_argument("--threads", type=int, default=1)
@@ -59,7 +60,7 @@ def measure(name: str, problem: Problem, options: argparse.Namespace) -> dict:
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse_arguments(arguments)
     problem = make_problem(options.size, options.dtype, find_data_folder())
-    print(json.dumps(measure(options.contender, problem, options)))
+    print(json.dumps({name: measure(name, problem, options) for name in options.contenders}))
 
 
 if __name__ == "__main__":

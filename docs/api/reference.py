@@ -167,7 +167,17 @@ def group_by_topic() -> dict[Topic, list[str]]:
         if topic is None:
             raise LookupError(f"{name} is public, but its module {module!r} is in no topic: add it in {__file__}.")
         groups[topic].append(name)
-    return {topic: names for topic, names in groups.items() if names}
+    modules = list_public_names()
+    return {
+        topic: sorted(names, key=lambda name: _find_position(topic, modules[name]))
+        for topic, names in groups.items()
+        if names
+    }
+
+
+def _find_position(topic: Topic, module: str) -> int:
+    """Return which of a topic's modules it is: what matters most comes first."""
+    return next((place for place, one in enumerate(topic.modules) if f"{module}.".startswith(f"{one}.")), 0)
 
 
 def write_reference(folder: Path) -> None:

@@ -3,7 +3,7 @@ Error over the size of the dictionary
 =====================================
 
 Figures 2 and 3 of the paper are the test error of the baseline and of DDL on USPS over
-the number of atoms (K) and the number of atoms in a code (T), one panel a loss.
+the number of atoms (K) and the number of atoms in a code (T), one panel per loss.
 ``python -m reproduction usps`` makes them in half an hour.  Here is the same for the
 square loss on scikit-learn's digits, which need no file, with fewer sizes.
 """

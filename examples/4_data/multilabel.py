@@ -1,13 +1,13 @@
 """
-Several labels a sample
-=======================
+Several labels per sample
+=========================
 
 When ``y`` is a matrix of zeros and ones, each column is a label of its own, and a
-sample has any number of them.  All labels share one dictionary and one code a sample;
-each has a linear classifier on it.
+sample has any number of them.  All labels share the dictionary and the code of a
+sample; each has a linear classifier of its own.
 
 Here the labels are properties of scikit-learn's digits.  They overlap, and none of them
-is a shape: the even digits have little in common to look at.
+is a shape: even digits do not look alike.
 """
 
 from __future__ import annotations

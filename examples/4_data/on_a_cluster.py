@@ -8,7 +8,7 @@ and sums over the samples travel.  This example goes the whole way on one machin
 on disk, lazy arrays, a fit on two workers, lazy predictions, the score.  Then it
 compares the model with that of the same samples in memory.
 
-On a real cluster one line is another one, the client: :doc:`/cluster`.
+On a real cluster only one line changes, the client: :doc:`/cluster`.
 """
 
 from __future__ import annotations

@@ -719,6 +719,15 @@ def test_compare_has_the_same_splits_for_all(tmp_path, digits, monkeypatch):
     assert "did you mean 'SVC'" in " ".join(run("compare", tmp_path / "a.npz", "--only", "SVM", code=2).stderr.split())
 
 
+def test_models_that_are_wrong_alike_are_not_equal_for_certain():
+    from ddlearn.cli.trials import _find_interval
+
+    low, high = _find_interval(0, 0, 100)
+    assert -low == high > 0.01
+    assert _find_interval(30, 10, 10_000) == pytest.approx([0.00076, 0.00324], abs=2e-5)  # 1.96 sqrt(40) / 10,000
+    assert _find_interval(10, 30, 100) == pytest.approx([-value for value in _find_interval(30, 10, 100)[::-1]])
+
+
 def test_compare_offers_our_presets_and_others(digits):
     from ddlearn.cli.reading import Samples
     from ddlearn.cli.trials import REFERENCE, list_contenders
@@ -1065,13 +1074,14 @@ def test_data_in_parts_are_fitted_on_a_cluster(parts, cluster, digits, tmp_path)
     assert errors["error"] == pytest.approx(1 - model.score(X[:400], y[:400]))
 
 
-def test_data_in_memory_go_to_a_cluster_too(folder, cluster, digits, tmp_path):
+def test_data_in_memory_go_to_a_cluster_too(cluster, digits, tmp_path):
     X, y = (part[:400] for part in digits)
     lines = [",".join(map(str, [*row, label])) for row, label in zip(X.tolist(), y, strict=True)]
     (tmp_path / "a.csv").write_text("\n".join(lines))
     facts, of_table = fit_digits(tmp_path, tmp_path / "a.csv", "--dask", cluster)
     assert facts["classes"] == list(range(10))
-    _, of_archive = fit_digits(tmp_path, folder / "train.npz", "--dask", cluster)
+    np.savez(tmp_path / "a.npz", images=X.reshape(-1, 8, 8).astype(np.float64), y=y)  # tables are in double precision
+    _, of_archive = fit_digits(tmp_path, tmp_path / "a.npz", "--dask", cluster)
     np.testing.assert_allclose(of_table.components_, of_archive.components_, rtol=1e-5)
 
 
@@ -1489,7 +1499,8 @@ def test_what_a_command_reads_it_does_not_replace(tmp_path, monkeypatch, command
     (tmp_path / "settings.toml").write_text("tol = 1e-3")
     (tmp_path / "link").symlink_to("data.npz")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert "is also read" in " ".join(run(*command.split(), code=2).stderr.split())
+    message = " ".join(run(*command.split(), code=2).stderr.split())
+    assert "is also read" in message or "model files are safetensors" in message
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 

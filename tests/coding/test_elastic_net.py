@@ -79,6 +79,7 @@ def test_float32_is_close_to_float64():
         ({"alpha": 0.0}, "alpha must be above 0"),
         ({"alpha": -1.0}, "alpha must be a number of at least 0, got -1"),
         ({"alpha": 0.1, "l1_ratio": 0.0}, "l1_ratio=0.0: alpha must be above 0, and l1_ratio above 0"),
+        ({"alpha": 0.1, "norm": 0.0}, "norm above 0"),
         ({"l1_ratio": 1.5}, "at most 1"),
         ({"alpha": 0.1, "tol": None}, "tol must be a number"),
     ],
@@ -115,17 +116,26 @@ def test_alpha_follows_planted_noise(noise):
         coder = ElasticNet(l1_ratio=l1_ratio).adapt(X, D, 80)
         found = sparse_encode(X, D, method=coder)
         measured = np.sqrt(np.mean((X - found @ D) ** 2))
-        assert coder.alpha * coder.l1_ratio == pytest.approx(measured * np.sqrt(2 * np.log(80)), rel=0.02)
+        assert coder.lasso == pytest.approx(measured * np.sqrt(2 * np.log(80)), rel=0.02)
     # The residual holds the bias of the penalty beside the noise.
-    assert noise * np.sqrt(2 * np.log(80)) <= coder.alpha <= 1.3 * noise * np.sqrt(2 * np.log(80))
+    assert noise * np.sqrt(2 * np.log(80)) <= coder.lasso <= 1.3 * noise * np.sqrt(2 * np.log(80))
     assert np.mean((found.toarray() != 0) == (codes != 0)) > 0.98
 
 
 def test_few_features_are_not_all_noise():
     X, D = draw(n_samples=100, n_components=100, n_features=2)
     coder = ElasticNet().adapt(X, D, 100)
-    assert coder.alpha * coder.l1_ratio == pytest.approx(0.2)
+    assert coder.lasso == pytest.approx(0.2)
     assert sparse_encode(X, D, method=coder).nnz >= 100
+
+
+@pytest.mark.parametrize("exponent", [-40, 40, 60, 300])
+def test_both_parts_of_the_penalty_are_exact_in_any_units(exponent):
+    # Were they stored as a sum and a share of it, the ridge would cancel in large units.
+    X, D = draw(n_samples=50)
+    expected, found = (ElasticNet().adapt(unit * X, D, 50) for unit in (1.0, 2.0**exponent))
+    assert found.ridge == expected.ridge > 0
+    assert found.lasso == 2.0**exponent * expected.lasso
 
 
 @pytest.mark.parametrize("scale", [1e-3, 50.0])
@@ -155,6 +165,7 @@ def test_numbers_are_recalled_only_where_they_are_open():
     assert ElasticNet(positive=True).with_learned_parameters(numbers).get_params() == {
         "alpha": 0.2,
         "l1_ratio": 0.6,
+        "norm": 1.0,
         "positive": True,
         "tol": 1e-5,
         "max_rounds": 1000,

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from conftest import make_pursuit
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
-from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler, normalize
+from sklearn.preprocessing import (
+    MinMaxScaler,
+    Normalizer,
+    PowerTransformer,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+    normalize,
+)
 
 from ddlearn import (
     KSVD,
@@ -367,10 +375,24 @@ def test_files_hold_the_scaling(scale, tmp_path):
     assert restored.partial_fit(X, y).n_samples_seen_ == 400
 
 
-def test_files_do_not_hold_transformers(tmp_path):
+@pytest.mark.parametrize(
+    "scaler", [MinMaxScaler(), QuantileTransformer(n_quantiles=20), RobustScaler(with_centering=False)]
+)
+def test_files_hold_scalers_of_scikit_learn_with_what_they_have_learned(scaler, tmp_path):
     X, y = draw_table()
-    with pytest.raises(ValueError, match=r"scales samples by MinMaxScaler\(\), which model files do not hold"):
-        save(quick(scale=MinMaxScaler()).fit(X, y), tmp_path / "model.safetensors")
+    model = quick(scale=scaler).fit(X, y)
+    save(model, tmp_path / "model.safetensors")
+    restored = load(tmp_path / "model.safetensors")
+    assert repr(restored.scale) == repr(scaler)
+    np.testing.assert_array_equal(restored.predict_proba(X), model.predict_proba(X))
+
+
+def test_files_do_not_hold_other_transformers(tmp_path):
+    X, y = draw_table()
+    with pytest.raises(
+        ValueError, match=r"scales samples by PowerTransformer\(\), while files hold MaxAbsScaler, .* use"
+    ):
+        save(quick(scale=PowerTransformer()).fit(X, y), tmp_path / "model.safetensors")
 
 
 def test_a_memory_mapped_array_is_scaled_into_a_file(tmp_path):

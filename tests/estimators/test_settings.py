@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import make_pursuit
+from conftest import make_pursuit, make_refiner
 from modes import CASES, MODES, NOTHING, REFUSED, draw_samples, is_same, list_cases
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
@@ -171,3 +171,10 @@ def test_a_grid_search_over_a_parameter_of_a_strategy_that_is_given_by_name():
     assert [parameters["inference__n_candidates"] for parameters in search.cv_results_["params"]] == [1, 2]
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     assert model.inference == "full"
+
+
+def test_the_shape_of_images_is_that_of_samples_as_they_come():
+    # Standardised samples have one more feature, the constant.
+    X, y = np.random.default_rng(0).random((20, 6)), np.arange(20) % 2
+    model = make_pursuit(4, scale="standard", image_shape=(2, 3), refine=make_refiner(), random_state=0)
+    assert model.fit(X, y).predict(X).shape == y.shape

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from ddlearn.codes import RowCodes
-from ddlearn.kernels.codes import change_rows, expand_square_rows, score_rows
+from ddlearn.kernels.codes import change_rows, expand_square_rows, keep_larger_half, score_rows
 
 shapes = given(
     n_samples=st.integers(1, 6),
@@ -55,3 +56,21 @@ def test_change_rows(n_samples, n_components, n_classes, density, seed):
     change_rows(old.indices, old.values, new.indices, new.values, change, size)
     np.testing.assert_allclose(change, np.sum((new_dense - old_dense) ** 2, axis=1), atol=1e-12)
     np.testing.assert_allclose(size, np.sum(old_dense**2, axis=1), atol=1e-12)
+
+
+@pytest.mark.parametrize("n_places", [0, 2, 8])
+def test_the_kernel_that_keeps_the_larger_half_agrees_with_its_twin(n_places):
+    rng = np.random.default_rng(0)
+    counts = [0, 1, 2, 7, 10]
+    indices, values = np.zeros((5, 10), np.int32), np.zeros((5, 10))
+    for i, n_used in enumerate(counts):
+        indices[i, :n_used] = np.sort(rng.choice(50, n_used, replace=False))
+        values[i, :n_used] = rng.standard_normal(n_used)
+    kept_indices, kept_values = np.full((5, n_places), 9, np.int32), np.full((5, n_places), 9.0)
+    keep_larger_half(indices, values, kept_indices, kept_values)
+    for i, n_used in enumerate(counts):
+        order = np.argsort(-np.abs(values[i, :n_used]))[: min(-(-n_used // 2), n_places)]
+        assert kept_indices[i, : len(order)].tolist() == indices[i, order].tolist()
+        assert kept_values[i, : len(order)].tolist() == values[i, order].tolist()
+        assert not kept_indices[i, len(order) :].any()
+        assert not kept_values[i, len(order) :].any()

@@ -211,6 +211,18 @@ def test_gross_errors_are_those_of_the_library(share, demo, open_page):
     np.testing.assert_array_equal(np.array(is_wrong, bool), expected.error != 0)
 
 
+def test_images_without_gross_errors_have_all_their_views(demo, open_page, tmp_path):
+    model, X, y, _ = demo
+    model = copy(model).set_params(n_views=3)
+    write_report(model, tmp_path / "page.html", X[:30], y[:30])
+    samples = X[:30].astype(float)
+    samples = np.concatenate([samples, model.explain(samples).reconstruction])  # sums of atoms have no errors
+    _, evidence, is_wrong = explain_all(open_page(tmp_path / "page.html"), samples, "explainWithErrors(s, 0.05)")
+    expected = copy(model).set_params(robustness=0.05).explain(samples)
+    np.testing.assert_allclose(evidence, expected.evidence, rtol=1e-5, atol=1e-5 * np.abs(evidence).max())
+    assert not np.any(is_wrong, axis=1).all()
+
+
 def test_missing_features_are_left_out_as_in_the_library(demo, open_page, tmp_path):
     model, X, y, _ = demo
     masked = copy(model).set_params(robustness=Robustness(missing="mask"))
@@ -680,6 +692,18 @@ def test_of_many_classes_the_worst_come_first(open_page, tmp_path):
     page.click("#confusion summary")
     page.wait_for_selector("#confusion .confusion tbody tr:nth-of-type(30)")
     assert len(set(page.evaluate("ddlearn.model.colors"))) == 30
+
+
+def test_atoms_that_do_equally_well_are_no_difference(open_page, tmp_path):
+    # With as many atoms as features, any last atom leaves nothing: which one is chosen is a matter of rounding.
+    X, y = load_iris(return_X_y=True)
+    model = make_pursuit(n_components=20, scale=None, n_nonzero_coefs=4, max_iter=2, random_state=0).fit(X, y)
+    write_report(model, tmp_path / "page.html", X, y)
+    page = open_page(tmp_path / "page.html")
+    found = check_predictions(page)
+    assert found["nAgreeing"] + found["nTies"] == found["nChecked"]
+    codes, _, _ = explain_all(page, X)
+    np.testing.assert_allclose(codes @ model.components_, X, atol=1e-9)
 
 
 def test_without_samples_one_can_still_draw(demo, open_page, tmp_path):

@@ -454,10 +454,11 @@ def _write_page(
     shown: dict[str, Any] = {}
     if samples is not None:
         shown = {name: getattr(samples, name) for name in ("X", "sample_names", "image_shape")} | {"y": samples.labels}
+    if learned is not None:
+        shown["training"] = learned.X, learned.labels
     with terminal.progress() as bar:
         bar.add_task(f"writing {escape(str(output))}", total=None)
-        training = None if learned is None else (learned.X, learned.labels)
-        write_report(model, output, **shown, title=title, data_name=name, training=training)
+        write_report(model, output, **shown, title=title, data_name=name)
     n_bytes = output.stat().st_size
     terminal.report(f"{escape(str(output))} ({n_bytes / 1e6:.1f} MB): open it in a browser.")
     if n_bytes > _LARGE_PAGE:

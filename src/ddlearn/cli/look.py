@@ -96,8 +96,8 @@ def refuse_missing(samples: Samples, data: str) -> None:
         row, column = np.argwhere(is_missing)[0]
         raise DataError(
             f"{data}, row {row}, column {name_column(int(column), samples.feature_names)}: the value is missing, as "
-            f"are {int(is_missing.sum()) - 1:,} others. To leave them out, fit with --set robustness.missing=mask; or fill "
-            "them in the file."
+            f"are {int(is_missing.sum()) - 1:,} others. To leave them out, fit with --set robustness.missing=mask; or "
+            "fill them in the file."
         )
 
 

@@ -199,10 +199,9 @@ class KernelCoder(SparseCoder):
         directions = np.empty((0, n_components), gram.dtype) if directions is None else directions
         problem = gram, correlations, coef, weight, pull, directions.reshape(-1, n_components)
         sizes = n_nonzero_coefs, n_components, len(coef), n_directions, gram.dtype
-        shape = n_rows, n_nonzero_coefs
-        codes = RowCodes(np.zeros(shape, np.int32), np.zeros(shape, gram.dtype))
+        codes = RowCodes.empty(n_rows, n_nonzero_coefs, gram.dtype)
         if init_codes is not None:
-            codes.indices[:], codes.values[:] = init_codes
+            codes.fill(init_codes)
         self._solve(problem, energies, dictionary, sizes, codes)
         return codes
 

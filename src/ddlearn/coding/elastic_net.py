@@ -53,9 +53,10 @@ class ElasticNet(KernelCoder):
         see :class:`Refiner`.  Otherwise it is estimated from the noise of the samples with the initial dictionary,
         :math:`\alpha\rho = \sigma\sqrt{2 \ln K}`, but at most a fifth of their norm.
     l1_ratio : float, default=0.7
-        Fraction :math:`\rho` of the penalty that is on absolute values, above 0; 1 is the lasso.  The two parts have
-        different units, so with ``alpha=None`` this is the fraction for samples of unit norm, and both parameters are
-        rescaled for the given samples.
+        Fraction :math:`\rho` of the penalty that is on absolute values, above 0; 1 is the lasso.
+    norm : float, default=1.0
+        Norm of the samples that ``alpha`` and ``l1_ratio`` are meant for: the two parts of the penalty have different
+        units, and the one on absolute values is multiplied by it.  With ``alpha=None`` it is that of the samples.
     positive : bool, default=False
         Whether coefficients must not be negative.
     tol : float, default=1e-5
@@ -86,12 +87,14 @@ class ElasticNet(KernelCoder):
         alpha: float | None = None,
         *,
         l1_ratio: float = 0.7,
+        norm: float = 1.0,
         positive: bool = False,
         tol: float = 1e-5,
         max_rounds: int = 1000,
     ):
         self.alpha = alpha
         self.l1_ratio = l1_ratio
+        self.norm = norm
         self.positive = positive
         self.tol = tol
         self.max_rounds = max_rounds
@@ -109,7 +112,7 @@ class ElasticNet(KernelCoder):
     @property
     def lasso(self) -> float:
         """The penalty on absolute values."""
-        return self._get_alpha() * self.l1_ratio
+        return self._get_alpha() * self.l1_ratio * float(self.norm)
 
     def _get_alpha(self) -> float:
         if self.alpha is None:
@@ -123,16 +126,17 @@ class ElasticNet(KernelCoder):
         if self.alpha is not None:
             check_number("alpha", self.alpha, Real)
         check_number("l1_ratio", self.l1_ratio, Real)
+        check_number("norm", self.norm, Real)
         check_number("tol", self.tol, Real)
         check_number("max_rounds", self.max_rounds, Integral, most=MOST_ROUNDS)
         if self.max_rounds == 0:
             raise ValueError("max_rounds must be at least 1, got 0.")
         if not isinstance(self.positive, bool | np.bool_):
             raise ValueError(f"positive must be True or False, got {self.positive!r}.")
-        if self.alpha == 0 or not 0 < self.l1_ratio <= 1:
+        if self.alpha == 0 or self.norm == 0 or not 0 < self.l1_ratio <= 1:
             raise ValueError(
-                f"alpha={self.alpha!r} and l1_ratio={self.l1_ratio!r}: alpha must be above 0, and l1_ratio above 0 and "
-                "at most 1, since otherwise codes are not sparse."
+                f"alpha={self.alpha!r}, norm={self.norm!r} and l1_ratio={self.l1_ratio!r}: alpha must be above 0, and "
+                "l1_ratio above 0 and at most 1, and norm above 0, since otherwise codes are not sparse."
             )
 
     def measure_penalty(self, values: Floats) -> Floats:
@@ -202,8 +206,7 @@ class ElasticNet(KernelCoder):
 
     def _scale(self, strength: float, norm: float) -> ElasticNet:
         """Return the coder for samples of this norm whose penalty on absolute values is `strength` for norm 1."""
-        lasso, ridge = strength * norm, strength * (1 - self.l1_ratio) / self.l1_ratio
-        return clone(self).set_params(alpha=float(lasso + ridge), l1_ratio=float(lasso / (lasso + ridge)))
+        return clone(self).set_params(alpha=float(strength / self.l1_ratio), norm=float(norm))
 
 
 def _bound_energies(gram: Floats, correlations: Floats) -> Floats:

@@ -370,8 +370,8 @@ class Standard(Scaling):
 class Transformed(Scaling):
     """Scales by a transformer of scikit-learn, which is fitted to the training samples.
 
-    Where it centres the samples, nothing is put in place of the origin, as :class:`Standard` does.  Model files do not
-    hold transformers.
+    Where it centres the samples, nothing is put in place of the origin, as :class:`Standard` does.  Model files hold
+    scikit-learn's scalers, such as ``MinMaxScaler``, and no other transformers.
 
     Parameters
     ----------

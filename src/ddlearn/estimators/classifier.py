@@ -452,7 +452,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 scale = get_scale(self) if found is None else found.scaling
                 training = training.scale(scale, self.image_shape is not None)
                 plan = resolve_plan(self, training, n_components, refiner, found, mode)
-                n_epochs = 0 if plan.refiner is None else plan.refiner.epochs
+                n_epochs = 0 if plan.refiner is None else plan.refiner.count_epochs()
                 context = self._init_callback_context(max_subtasks=settings.max_iter + n_epochs)
                 report = Report(context, self, X, y)
                 run = FitRun(training, targets, settings, plan, check_random_state(self.random_state), report)

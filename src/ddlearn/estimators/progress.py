@@ -31,7 +31,7 @@ class FitProgress:
 
     def watch(self, run: FitRun) -> None:
         """Show the iterations and epochs of a fit."""
-        n_epochs = 0 if run.plan.refiner is None else run.plan.refiner.epochs
+        n_epochs = 0 if run.plan.refiner is None else run.plan.refiner.count_epochs()
 
         def keep(snapshot: Snapshot) -> None:
             if snapshot.refinement is not None:

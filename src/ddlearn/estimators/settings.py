@@ -284,7 +284,7 @@ def resolve_plan(
     """Return what comes before and after the loop."""
     facts = training.facts
     _check_images(model, training.scaling)
-    jitter = None if refiner is None else resolve_jitter(refiner.jitter, model.image_shape, facts.n_features)
+    jitter = None if refiner is None else resolve_jitter(refiner.jitter, model.image_shape, model.n_features_in_)
     return FitPlan(
         n_components=n_components,
         searches_size=searches_size(model),

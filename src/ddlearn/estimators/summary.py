@@ -184,7 +184,7 @@ def _estimate_error(model: Fitted, seen: Evaluation | None) -> tuple[float | Non
         best = find_best(model.refinement_)
         if np.isfinite(best.validation_error):
             return best.validation_error, "of the samples held out of refinement"
-        if getattr(model, "search_", None) and model.search_[-1].epochs:
+        if getattr(model, "search_", None):
             return model.search_[-1].error, "of held-out training samples, in trials of the chosen settings"
         return None, ""
     error = model.history_[-1].label_free_error

@@ -1,7 +1,8 @@
 """Parameters and attributes as JSON, and back.
 
 Numbers, strings, None, lists and tuples are stored as they are, and arrays by reference to the arrays of the file.
-Objects of the classes in :func:`list_storable` are stored by name and parameters, which may be such objects again.
+Objects of the classes in :func:`list_storable` are stored by name and parameters, which may be such objects again, and
+scikit-learn's scalers with what they have learned.
 Of any other object only the class and parameters are stored, and the reader of the file has to pass an object of that
 class: nothing in a file is ever executed.
 """
@@ -19,6 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, clone
+from sklearn.preprocessing import (
+    MaxAbsScaler,
+    MinMaxScaler,
+    Normalizer,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
 
 from ..classifiers import CLASSIFIER_TRAINERS
 from ..coding.alignment import Alignment
@@ -27,7 +36,7 @@ from ..coding.encoder import SPARSE_CODERS
 from ..coding.errors import ERROR_SEARCHES
 from ..coding.jitter import Jitter
 from ..coding.robust import Robustness
-from ..coding.scaling import SCALINGS, Unscaled
+from ..coding.scaling import SCALINGS, Transformed, Unscaled
 from ..dictionary import DICTIONARY_UPDATES
 from ..fitting.refine import Refiner
 from ..inference.rules import INFERENCE_RULES
@@ -40,7 +49,13 @@ _OPTIONS: dict[str, type] = {
     "jitter": Jitter,
     "refiner": Refiner,
     "robustness": Robustness,
+    "transformed": Transformed,
     "unscaled": Unscaled,
+}
+# Transformers that are nothing but their parameters, and numbers and arrays that they have learned.
+STORABLE_SCALERS: dict[str, type[BaseEstimator]] = {
+    cls.__name__: cls
+    for cls in (MaxAbsScaler, MinMaxScaler, Normalizer, QuantileTransformer, RobustScaler, StandardScaler)
 }
 _REGISTRIES: Any = (
     SCALINGS,
@@ -111,6 +126,11 @@ def encode(name: str, value: Any, arrays: Arrays) -> Json:
             return {"type": "csr", "shape": list(value.shape), **parts}
         case np.random.RandomState():
             return _encode_random_state(value)
+    if type(value) in STORABLE_SCALERS.values():
+        learned = {key: inner for key, inner in vars(value).items() if key.endswith("_")}
+        state = {key: encode(f"{name}.{key}", inner, arrays) for key, inner in learned.items()}
+        parameters = _encode_parameters(name, value, encode, arrays)
+        return {"type": "scaler", "name": type(value).__name__, "parameters": parameters, "learned": state}
     names = [key for key, storable_class in list_storable().items() if type(value) is storable_class]
     if not names:  # or a subclass of a storable class, which may do something else
         raise NotStorable(f"{name}={value!r} is an object of a class that files do not store.")
@@ -246,6 +266,8 @@ class Decoder:
                 return _decode_random_state(stored["state"])
             case "strategy":
                 return self._decode_strategy(name, stored)
+            case "scaler":
+                return self._decode_scaler(name, stored)
             case "named":
                 return self._take_passed(name, stored)
         raise ValueError(f"{name} is stored as {stored.get('type')!r}, which is not known")
@@ -284,6 +306,14 @@ class Decoder:
         strategy = storable[stored["name"]](**self._decode_parameters(name, stored))
         _check_strategy(strategy)
         return strategy
+
+    def _decode_scaler(self, name: str, stored: Json) -> BaseEstimator:
+        if stored["name"] not in STORABLE_SCALERS or not all(key.endswith("_") for key in stored["learned"]):
+            raise ValueError(f"its {name} is a scaler {stored['name']!r}, which is not known")
+        scaler = STORABLE_SCALERS[stored["name"]](**self._decode_parameters(name, stored))
+        for key, value in stored["learned"].items():
+            setattr(scaler, key, self.decode(f"{name}.{key}", value))
+        return scaler
 
     def _decode_parameters(self, name: str, stored: Json) -> dict[str, Any]:
         return {key: self.decode(f"{name}__{key}", value) for key, value in stored["parameters"].items()}

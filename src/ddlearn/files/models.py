@@ -33,6 +33,7 @@ from ..fitting.size import DictionarySize
 from ..losses import resolve_loss
 from ..objective import Priors
 from .codec import (
+    STORABLE_SCALERS,
     Decoder,
     check_priors,
     decode_priors,
@@ -317,10 +318,12 @@ def _check_attributes(name: str, attributes: dict[str, Any]) -> dict[str, int]:
 def _check_scaling(scaling: Scaling, n_features: int) -> int:
     """Check what was learned, and return the number of scaled features."""
     if isinstance(scaling, Transformed):
-        raise ValueError(
-            f"it scales samples by {scaling.transformer!r}, which model files do not hold: use scale='standard', or "
-            "pass samples that are scaled"
-        )
+        if type(scaling.transformer) not in STORABLE_SCALERS.values():
+            raise ValueError(
+                f"it scales samples by {scaling.transformer!r}, while files hold {', '.join(STORABLE_SCALERS)}: use "
+                "one of these, or pass samples that are scaled"
+            )
+        return scaling.count_features(n_features)
     for name, value in scaling.get_params(deep=False).items():
         if name != "constant":
             check_array(f"{name} of scaling_", value, (n_features,), np.float64)
@@ -463,9 +466,17 @@ def _upgrade_version_3(content: Json) -> Json:
 
 
 def _upgrade_version_4(content: Json) -> Json:
-    """Return the content of a file of format version 4 as version 5 has it: trainers say if there are intercepts."""
+    """Return the content of a file of format version 4 as version 5 has it.
+
+    Trainers say if there are intercepts, and the search what the probabilities of held-out samples are worth.
+    """
     if content["class"] != "DDLClassifier":
         return content
+    attributes = dict(content["attributes"])
+    if "search_" in attributes:
+        unknown = encode_float(np.nan)
+        attributes["search_"] = _insert_field(attributes["search_"], "calibration_error", "log_loss", unknown)
+    content = content | {"attributes": attributes}
     parameters = content["parameters"] | {"verbose": 0}
     if parameters.pop("fit_intercept", True) is False:
         stored = parameters["classifier_trainer"]

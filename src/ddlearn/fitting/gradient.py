@@ -33,7 +33,8 @@ from scipy.sparse import csr_array
 from ..codes import Floats, RowCodes
 from ..coding.coders import PIVOT_FLOOR
 from ..coding.encoder import Encoder
-from ..kernels.codes import score_rows
+from ..inference.calibration import Calibration, measure_calibration
+from ..kernels.codes import keep_larger_half, score_rows
 from ..kernels.gradient import (
     add_gradient_rows,
     add_outer_rows,
@@ -96,6 +97,14 @@ class RefinementCost(ABC):
         evidence = compute_evidence(scores, self.loss, np.ones(scores.shape[1])) / temperature
         right = np.take_along_axis(evidence, labels.argmax(axis=1)[:, None], axis=1)[:, 0]
         return _log_sum_exp(evidence) - (1 - doubt) * right - doubt * np.mean(evidence, axis=1)
+
+    def measure_calibration(self, scores: Floats, labels: Floats, temperature: float) -> Calibration:
+        """Return what the probabilities of the classes are worth."""
+        evidence = compute_evidence(scores, self.loss, np.ones(scores.shape[1])) / temperature
+        probabilities = np.exp(evidence - _log_sum_exp(evidence)[:, None])
+        right = np.take_along_axis(probabilities, labels.argmax(axis=1)[:, None], axis=1)[:, 0]
+        largest = probabilities.max(axis=1)
+        return measure_calibration(right, largest, right == largest)
 
     def find_temperature(self, scores: Floats, labels: Floats) -> float:
         """Return by what evidence with class costs of 1 must be divided for the likeliest classes."""
@@ -240,8 +249,8 @@ class TaskGradient:
     ) -> tuple[Parameters, Floats]:
         """Return the gradient of the mean cost, and the scores.
 
-        Coding starts from ``codes``, which may have fewer places than codes need, and overwrites them.  The samples may
-        be some of a mini-batch, whose gradient is then the sum of such results.
+        Coding starts from ``codes``, which are overwritten by the larger halves of the new ones.  The samples may be
+        some of a mini-batch, whose gradient is then the sum of such results.
         """
         n_rows, dtype = len(X), X.dtype
         encoder = self.make_encoder(parameters.dictionary) if encoder is None else encoder
@@ -254,7 +263,8 @@ class TaskGradient:
             start = None if codes is None else codes.rows(rows)
             coded, residuals = _encode(encoder, X[rows], start)
             if start is not None:
-                start.fill(coded)
+                # Smaller entries may leave a code of the next dictionary, which costs more than to let them enter.
+                keep_larger_half(*coded, *start)
             score_rows(*coded, coef_by_atom, scores[rows])
             scores[rows] += parameters.intercept
             score_gradient[rows] = self.cost.gradient(scores[rows], labels[rows]) / n_in_batch
@@ -298,11 +308,7 @@ class TaskGradient:
 
 def _encode(encoder: Encoder, X: Floats, start: RowCodes | None = None) -> tuple[RowCodes, Floats]:
     """Return label-free codes of a block, without places that no row uses, and their residuals."""
-    init_codes = None
-    if start is not None:
-        init_codes = RowCodes.empty(len(X), encoder.n_nonzero_coefs, X.dtype)
-        init_codes.fill(start)
-    codes = encoder.encode_block(X @ encoder.atoms_by_feature, np.vecdot(X, X), init_codes).trim()
+    codes = encoder.encode_block(X @ encoder.atoms_by_feature, np.vecdot(X, X), start).trim()
     residuals = X.copy()
     combine_rows(*codes, -codes.values, encoder.dictionary, residuals)
     return codes, residuals

@@ -42,6 +42,7 @@ _BLOCK_IMAGES = 64  # distorted by one thread at a time
 MOST_SEEDS = 2**31 - 1  # seeds are below this
 _HOLD_OUT_SEED = 0
 _BATCH_SIZE, _FEWEST_BATCHES = 256, 4
+_EPOCHS = 10
 _DECAYS = (0.03, 1.0)  # where the search for better ones begins
 _MOST_MEASURED = 5000  # samples from which scales are estimated
 _MOST_STARTED = 20000  # samples on whose codes the first classifiers are trained
@@ -49,8 +50,8 @@ _MOST_STARTED = 20000  # samples on whose codes the first classifiers are traine
 _KEEP_MEAN = 0.9
 _KEEP_SQUARE = 0.999
 _TINY = 1e-8
-_BLOCK_ATOMS = 64
-_MOST_PLACES = 64  # of a code that the next epoch starts from
+_BLOCK_ATOMS = 256
+_MOST_PLACES = 32  # of a code that the next epoch starts from
 
 
 class EpochRecord(NamedTuple):
@@ -94,8 +95,9 @@ class Refiner(BaseEstimator):
 
     Parameters
     ----------
-    epochs : int, default=10
-        How often each training sample is seen.
+    epochs : int or None, default=None
+        How often each training sample is seen; with 0 only the classifiers are trained.  By default 10, or 0 where
+        held-out training samples say that this is better, if settings are searched for.
     cost : {"one_vs_all", "softmax"} or None, default=None
         What is lowered: the loss of the model for each class, or the cross-entropy of the classes.  By default the one
         that makes held-out training samples likelier, if settings are searched for, otherwise the first.
@@ -141,7 +143,7 @@ class Refiner(BaseEstimator):
 
     def __init__(
         self,
-        epochs: int = 10,
+        epochs: int | None = None,
         *,
         cost: str | None = None,
         batch_size: int | None = None,
@@ -168,11 +170,10 @@ class Refiner(BaseEstimator):
 
     def check_parameters(self) -> None:
         """Raise unless all parameters make sense."""
-        for name in ("epochs", "batch_size"):
-            number = 1 if name == "batch_size" and self.batch_size is None else getattr(self, name)
-            check_number(name, number, Integral)
-            if number == 0:
-                raise ValueError(f"{name} must be at least 1, got 0.")
+        check_number("epochs", self.count_epochs(), Integral)
+        check_number("batch_size", _BATCH_SIZE if self.batch_size is None else self.batch_size, Integral)
+        if self.batch_size == 0:
+            raise ValueError("batch_size must be at least 1, got 0.")
         for name in ("step_size", "classifier_step_size", "averaging", "validation_fraction"):
             check_number(name, getattr(self, name), Real)
         for name in ("weight_decay", "linear_decay"):
@@ -214,6 +215,10 @@ class Refiner(BaseEstimator):
         n_held_out = count_held_out(n_before + counts) - count_held_out(n_before)
         held_out = [rows[class_index == index][:n] for index, n in enumerate(n_held_out.tolist()) if counts[index]]
         return np.sort(np.concatenate([rows[:0], *held_out]))
+
+    def count_epochs(self) -> int:
+        """Return the number of epochs, the usual one where it is to be chosen."""
+        return _EPOCHS if self.epochs is None else self.epochs
 
     def count_batches(self, n_samples: int) -> int:
         """Return the number of mini-batches in an epoch."""
@@ -295,22 +300,25 @@ def descend(model: Parameters, gradient: Parameters, moments: Moments, sizes: St
     # Averages that began with zero are too small by what they still hold of it.
     scales = as_number(1 / (1 - _KEEP_MEAN**n_steps)), as_number(1 / (1 - _KEEP_SQUARE**n_steps))
 
-    def step(rows: slice, name: str, size: float) -> None:
-        slopes, means, squares, values = (
-            np.atleast_2d(getattr(parameters, name))[rows]
-            for parameters in (gradient, moments.mean, moments.square, model)
-        )
-        step_rows(slopes, means, squares, *keep, *scales, as_number(size), as_number(_TINY), values)
+    tiny = as_number(_TINY)
+    of_atoms, of_own_coef, of_linear_coef, of_intercept = (
+        (tuple(map(np.atleast_2d, arrays)), as_number(size))
+        for *arrays, size in zip(gradient, moments.mean, moments.square, model, sizes, strict=True)
+    )
+
+    def step(arrays: tuple[Floats, ...], size: np.floating, rows: slice) -> None:
+        slopes, means, squares, values = (array[rows] for array in arrays)
+        step_rows(slopes, means, squares, *keep, *scales, size, tiny, values)
 
     def step_atoms(atoms: slice, _: None) -> None:
-        step(atoms, "dictionary", sizes.dictionary)
+        step(*of_atoms, atoms)
         normalise_rows(model.dictionary[atoms])
-        step(atoms, "own_coef", sizes.own_coef)
+        step(*of_own_coef, atoms)
 
     blocks = split_rows(len(model.dictionary), _BLOCK_ATOMS, unit=_BLOCK_ATOMS)
     map_blocks(step_atoms, blocks, lambda: None, n_jobs=n_jobs)
-    step(slice(None), "linear_coef", sizes.linear_coef)
-    step(slice(0, 1), "intercept", sizes.intercept)
+    step(*of_linear_coef, slice(None))
+    step(*of_intercept, slice(None))
     return moments._replace(n_steps=n_steps)
 
 
@@ -610,7 +618,7 @@ class Refinement:
         """Whether there is nothing left to do."""
         patience = self.refiner.patience
         is_idle = patience is not None and progress.n_epochs - progress.best_epoch >= patience
-        return progress.stopped or is_idle or progress.n_epochs >= self.refiner.epochs
+        return progress.stopped or is_idle or progress.n_epochs >= self.refiner.count_epochs()
 
     def run_epoch(self, progress: RefinementProgress) -> RefinementProgress:
         """Use all training samples once."""
@@ -644,7 +652,7 @@ class Refinement:
                 # The arrays of the model change in each step, and a cluster sends each object once: a new object.
                 batch = Batch(Parameters(*model), progress.seed, epoch, position, n_batches, n_in_batch)
                 sums = parts.add_up(differentiate_part, self.lesson, batch, start)
-                share_done = (progress.n_epochs + position / n_batches) / self.refiner.epochs
+                share_done = (progress.n_epochs + position / n_batches) / self.refiner.count_epochs()
                 moments = self._step(model, sums.gradient, moments, share_done)
                 _move_average(average, model, self.refiner.averaging)
                 cost, n_wrong, n_counted = cost + sums.cost, n_wrong + sums.n_wrong, n_counted + sums.n_counted
@@ -734,8 +742,11 @@ def _find_stride(n_samples: int, most: int) -> int:
 def _move_average(average: Parameters, model: Parameters, keep: float) -> None:
     """Move the average, in place, towards the model."""
     for old, new in zip(average, model, strict=True):
-        old *= old.dtype.type(keep)
-        old += old.dtype.type(1 - keep) * new
+        if keep == 0:
+            old[:] = new
+        else:
+            old *= old.dtype.type(keep)
+            old += old.dtype.type(1 - keep) * new
 
 
 def _scale_atoms(average: Parameters) -> Parameters:

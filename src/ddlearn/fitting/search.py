@@ -1,22 +1,26 @@
-r"""Settings from the samples: scaling, penalties on codes and classifiers (:math:`\rho`, :math:`\tau`), and the cost.
+r"""Settings from the samples: scaling, penalties on codes and classifiers (:math:`\rho`, :math:`\tau`), cost, epochs.
 
 Samples are cut into four folds.  For each, or for as many as hold enough samples, atoms are drawn from the other folds,
-and codes found for each scaling and a few strengths of the penalty on codes, which takes most of the time.  The rest
-is a convex problem (:mod:`ddlearn.fitting.convex`), which is solved for one setting after the other: for each scaling,
-from strong to weak penalties on codes as long as that lowers the criterion, which is the mean cost of the samples that
-were left out; then, with the best, for smaller and larger :math:`\rho` and :math:`\tau` likewise.
+and codes found for each scaling and a few strengths of the penalty on codes.  The rest is a convex problem
+(:mod:`ddlearn.fitting.convex`), which is solved for one setting after the other: for each scaling, from strong to weak
+penalties on codes; then, with the best, for smaller and larger :math:`\rho` and :math:`\tau`, as long as that helps.
+The first cost of refinement decides the scaling; the rest is done for each cost, and the best of each is refined, too,
+with these :math:`\rho` and :math:`\tau` and with the usual ones, unless it is hopeless.
 
-The first cost of refinement decides the scaling; the rest is done for each cost.  Where this began and where it ended
-is then refined for a few epochs, and the probabilities of the samples that were left out decide, between costs in doubt
-for the first.  That is also where the temperature of these probabilities comes from: before refinement scores are less
-certain.
+All are compared by one criterion, the log-loss of the samples that were left out, with the temperature that suits them
+best.  Unlike the costs themselves it has the same meaning for each of them, and a single sample far from all others
+cannot decide it.  The temperature of the winner is that of the model.  Of large sets trials see only a part, with fewer
+atoms than the model will have, and whether to refine is no question: there the cost itself decides what is refined.
+
+With few samples, the best of many settings is best by chance.  Therefore one of them goes first, which is nearly a
+logistic regression of standardised features: it is taken unless another is better by two standard errors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -67,16 +71,18 @@ class SearchRecord(NamedTuple):
     is_softmax : bool
         Whether cross-entropy was lowered; otherwise the loss of the model for each class.
     epochs : int
-        For how many epochs dictionary and classifiers were refined; 0 for all but the finalists.
+        For how many epochs dictionary and classifiers were refined.
     cost : float
-        Mean cost of a held-out sample, the criterion before refinement.
+        Mean cost of a held-out sample, by which settings are compared for multilabel targets.
     log_loss : float
-        Mean negative logarithm of the probability of a held-out label, by which finalists are compared; NaN for
-        multilabel targets.
+        Mean negative logarithm of the probability of a held-out label, by which settings are compared otherwise.
+    calibration_error : float
+        Expected difference between the probability of a prediction and how often it is right.
     error : float
         Share of the held-out samples that were misclassified.
     temperature : float
-        By what evidence is divided for the likeliest probabilities of the held-out samples; NaN for multilabel targets.
+        By what evidence is divided for the likeliest probabilities of the held-out samples.  For multilabel targets
+        this, the log-loss and the calibration error are NaN.
     seconds : float
         Duration.
 
@@ -97,6 +103,7 @@ class SearchRecord(NamedTuple):
     epochs: int
     cost: float
     log_loss: float
+    calibration_error: float
     error: float
     temperature: float
     seconds: float
@@ -110,6 +117,27 @@ class _Setting(NamedTuple):
     cost: int
     weight_decay: float
     linear_decay: float
+
+
+class _Trial(NamedTuple):
+    """A setting that was tried, and the criterion for each sample that was left out."""
+
+    setting: _Setting
+    record: SearchRecord
+    losses: Floats
+
+    def mean_loss(self) -> float:
+        """Return the criterion."""
+        return float(self.losses.mean())
+
+    def is_clearly_better(self, other: _Trial, n_errors: float = 2.0) -> bool:
+        """Whether the criterion is lower, by more than so many standard errors of the difference."""
+        gain = other.losses - self.losses
+        return bool(gain.mean() > n_errors * gain.std() / np.sqrt(len(gain)))
+
+    def of_first(self, n_samples: int) -> _Trial:
+        """Return the trial as the first samples judge it."""
+        return self._replace(losses=self.losses[:n_samples])
 
 
 class _Fold(NamedTuple):
@@ -164,12 +192,14 @@ class SettingsSearch:
             make_cost(settings.loss, np.ones(training.facts.n_classes), settings.classification_weight)
             for make_cost in refiner.list_costs(settings.is_multilabel)
         ]
-        self.atoms_per_sample = n_components / training.facts.n_with_label
+        n_labelled = training.facts.n_with_label
+        self.atoms_per_sample = n_components / n_labelled
         training = training.bring_some(_MOST_BROUGHT)
         rows = list(_cut(collect_labels(training)))
+        self.sees_all = bool(rows) and sum(map(len, rows[0])) == n_labelled
         self.views = [self._scale(training, rows, scaling, n_components, draw_init) for scaling in scalings if rows]
-        self.tried: dict[_Setting, SearchRecord] = {}
-        self.refined: dict[_Setting, SearchRecord] = {}
+        self.tried: dict[_Setting, _Trial] = {}
+        self.refined: list[_Trial] = []
         self.coded: dict[tuple[int, int], list[_Coded]] = {}  # by view and coder
 
     def run(self, on_trial: Callable[[SearchRecord], None] = lambda record: None) -> Found | None:
@@ -177,21 +207,22 @@ class SettingsSearch:
         if not self.views:
             return None
         self.on_trial = on_trial
-        first = min((self._follow_path(position, 0) for position in range(len(self.views))), key=self._try)
+        first = min((self._follow_path(position, 0) for position in range(len(self.views))), key=self._measure)
         others = [self._follow_path(first.view, cost) for cost in range(1, len(self.costs))]
-        # By cost, with the usual decays and with those that suit atoms best that are samples, perhaps not refined ones.
-        finalists = [list(dict.fromkeys((setting, self._improve(setting)))) for setting in (first, *others)]
-        best = finalists[0][-1] if self.settings.is_multilabel else self._decide(finalists)
+        best = self._decide([(setting, self._improve(setting)) for setting in (first, *others)])
         refiner = clone(self.refiner).set_params(
-            weight_decay=best.weight_decay, linear_decay=best.linear_decay, cost=self.costs[best.cost].name
+            epochs=best.record.epochs if self.refiner.epochs is None else self.refiner.epochs,
+            weight_decay=best.record.weight_decay,
+            linear_decay=best.record.linear_decay,
+            cost=self.costs[best.setting.cost].name,
         )
-        chosen = self.refined.pop(best, None) or self.tried.pop(best)
+        records = [trial.record for trial in (*self.tried.values(), *self.refined)]
         return Found(
-            self.views[best.view].scaling,
-            self.views[best.view].coders[best.coder],
+            self.views[best.setting.view].scaling,
+            self.views[best.setting.view].coders[best.setting.coder],
             refiner,
-            None if self.settings.is_multilabel else chosen.temperature,
-            [*self.tried.values(), *self.refined.values(), chosen],
+            None if self.settings.is_multilabel else best.record.temperature,
+            [*(record for record in records if record is not best.record), best.record],
         )
 
     def _follow_path(self, view: int, cost: int) -> _Setting:
@@ -199,15 +230,15 @@ class SettingsSearch:
         best = _Setting(view, 0, cost, *self.refiner.decay_precisions())
         for coder in range(1, len(self.views[view].coders)):
             weaker = best._replace(coder=coder)
-            if self._try(best) <= self._try(weaker):
-                break
-            best = weaker
+            if self._measure(best) > self._measure(weaker):
+                best = weaker
+            elif coder > best.coder + 1:
+                break  # two in a row are no better
         return best
 
     def _improve(self, best: _Setting) -> _Setting:
         """Return the best setting that smaller and larger decays lead to."""
         open_names = [name for name in _RANGES if getattr(self.refiner, name) is None]
-        self._try(best)
         for _ in range(_MAX_ROUNDS):
             before = best
             for name in open_names:
@@ -220,74 +251,106 @@ class SettingsSearch:
         """Return the setting with a smaller or larger decay, as long as that lowers the cost."""
         smallest, largest = _RANGES[name]
         for factor in (1 / _FACTOR, _FACTOR):
-            while smallest <= (moved := getattr(setting, name) * factor) <= largest:
-                neighbour = setting._replace(**{name: moved})
-                if self._try(neighbour) >= self._try(setting):
+            # Rounded, so that the way back leads to what has been tried.
+            while smallest <= (moved := float(f"{getattr(setting, name) * factor:.6g}")) <= largest:
+                changed: dict[str, Any] = {name: moved}
+                neighbour = setting._replace(**changed)
+                if self._measure(neighbour) >= self._measure(setting):
                     break
                 setting = neighbour
         return setting
 
-    def _try(self, setting: _Setting) -> float:
-        """Return the mean cost of the samples that are left out."""
+    def _measure(self, setting: _Setting) -> float:
+        """Return the criterion for a setting without refinement."""
+        return self._try(setting).mean_loss()
+
+    def _try(self, setting: _Setting) -> _Trial:
+        """Train with a setting, without one of the folds after the other."""
         if setting not in self.tried:
             start, view = perf_counter(), self.views[setting.view]
             coded = self._encode(setting)
             scores = [self._score(*pair, setting) for pair in zip(view.folds, coded, strict=True)]
-            self.tried[setting] = self._record(setting, view.folds, scores, 0, start)
-            self.on_trial(self.tried[setting])
-        return self.tried[setting].cost
+            self.tried[setting] = self._judge(setting, view.folds, scores, 0, start)
+        return self.tried[setting]
 
-    def _decide(self, finalists: list[list[_Setting]]) -> _Setting:
-        """Return the best of the first cost, or of one that is better by more than the standard error of that."""
-        refined = [min(((self._refine(each), each) for each in group), key=_mean_loss) for group in finalists]
-        lowest, best = refined[0]
-        for losses, other in refined[1:]:
-            gain = lowest - losses
-            if gain.mean() > gain.std() / np.sqrt(len(gain)):
-                lowest, best = losses, other
-        return best
+    def _decide(self, finalists: list[tuple[_Setting, _Setting]]) -> _Trial:
+        """Return the best trial, given for each cost the setting with the usual decays and the one with the best.
 
-    def _refine(self, setting: _Setting) -> Floats:
-        """Return the log-losses of samples that are left out of refinements with this setting."""
+        If trials learn from a part of the samples, they do not tell what refinement gains from all, and the first cost
+        must be clearly worse to lose.
+        """
+        unrefined = [self._try(best) for _, best in finalists]
+        leader = min(unrefined, key=_Trial.mean_loss)
+        is_hopeless = [self.sees_all and leader.is_clearly_better(trial) for trial in unrefined]
+        best, *others = (
+            min(map(self._refine, dict.fromkeys(pair)), key=_Trial.mean_loss)
+            for pair, skips in zip(finalists, is_hopeless, strict=True)
+            if not skips
+        )
+        for other in others:
+            best = other if other.is_clearly_better(best, 0.0 if self.sees_all else 1.0) else best
+        if self.refiner.epochs is not None or not self.sees_all:
+            return best
+        n_judged = len(best.losses)
+        linear = self._try(self._make_linear()).of_first(n_judged)
+        best = min([best, *(trial.of_first(n_judged) for trial in unrefined)], key=_Trial.mean_loss)
+        return best if best.is_clearly_better(linear) else linear
+
+    def _make_linear(self) -> _Setting:
+        """Return what is nearest to logistic regression: hardly penalised codes of standardised features."""
+        standard = (place for place, view in enumerate(self.views) if isinstance(view.scaling, Standard))
+        view = next(standard, 0)
+        own, linear = self.refiner.decay_precisions()
+        if self.refiner.weight_decay is None:
+            own = _RANGES["weight_decay"][1]
+        return _Setting(view, len(self.views[view].coders) - 1, len(self.costs) - 1, own, linear)
+
+    def _refine(self, setting: _Setting) -> _Trial:
+        """Refine with a setting, without some of the folds."""
         start, folds = perf_counter(), self.views[setting.view].folds
         folds = folds[: -(-_ENOUGH_REFINED // len(folds[0].labels_left_out))]
-        epochs = min(self.refiner.epochs, _MOST_EPOCHS)
+        epochs = min(self.refiner.count_epochs(), _MOST_EPOCHS)
         decays = {"weight_decay": setting.weight_decay, "linear_decay": setting.linear_decay}
         refiner = clone(self.refiner).set_params(epochs=epochs, **decays)
         scores = [self._score_refined(fold, setting, refiner) for fold in folds]
-        record = self.refined[setting] = self._record(setting, folds, scores, epochs, start)
-        self.on_trial(record)
-        labels, weights = self._join_left_out(folds)
-        losses = self.costs[setting.cost].log_loss(np.concatenate(scores), labels, record.temperature)
-        return losses if weights is None else losses * weights / weights.mean()
+        trial = self._judge(setting, folds, scores, epochs, start)
+        self.refined.append(trial)
+        return trial
 
-    @staticmethod
-    def _join_left_out(folds: list[_Fold]) -> tuple[Floats, NDArray[np.float64] | None]:
-        """Return the labels of all samples that are left out, and their weights."""
-        weights = [fold.weights_left_out for fold in folds if fold.weights_left_out is not None]
-        return np.concatenate([fold.labels_left_out for fold in folds]), np.concatenate(weights) if weights else None
-
-    def _record(
+    def _judge(
         self, setting: _Setting, folds: list[_Fold], scores_of_folds: list[Floats], epochs: int, start: float
-    ) -> SearchRecord:
+    ) -> _Trial:
         """Judge the scores of the samples that are left out of some folds."""
         cost, view, is_multilabel = self.costs[setting.cost], self.views[setting.view], self.settings.is_multilabel
-        scores, (labels, weights) = np.concatenate(scores_of_folds), self._join_left_out(folds)
+        scores, labels = np.concatenate(scores_of_folds), np.concatenate([fold.labels_left_out for fold in folds])
+        given = [fold.weights_left_out for fold in folds if fold.weights_left_out is not None]
+        weights = np.concatenate(given) if given else np.ones(len(labels))
+        weights = weights / weights.mean()
         n_wrong, n_counted = count_errors(labels, cost.evidence(scores), is_multilabel, weights)
-        temperature = np.nan if is_multilabel else cost.find_temperature(scores, labels)
-        return SearchRecord(
+        losses = costs = cost.value(scores, labels)
+        temperature = log_loss = calibration_error = np.nan
+        if not is_multilabel:
+            temperature = cost.find_temperature(scores, labels)
+            log_losses = cost.log_loss(scores, labels, temperature)
+            log_loss = float(np.mean(log_losses * weights))
+            losses = log_losses if epochs or self.sees_all else costs
+            calibration_error = cost.measure_calibration(scores, labels, temperature).calibration_error
+        record = SearchRecord(
             isinstance(view.scaling, Standard),
             float(getattr(view.coders[setting.coder], "alpha", np.nan)),
             setting.weight_decay,
             setting.linear_decay,
             isinstance(cost, SoftmaxCost),
             epochs,
-            float(np.average(cost.value(scores, labels), weights=weights)),
-            np.nan if is_multilabel else float(np.average(cost.log_loss(scores, labels, temperature), weights=weights)),
+            float(np.mean(costs * weights)),
+            log_loss,
+            calibration_error,
             n_wrong / (n_counted or 1),
             temperature,
             perf_counter() - start,
         )
+        self.on_trial(record)
+        return _Trial(setting, record, losses * weights)
 
     def _score(self, fold: _Fold, coded: _Coded, setting: _Setting) -> Floats:
         """Learn from a fold, and return the scores of the samples that are left out."""
@@ -367,10 +430,6 @@ class SettingsSearch:
             folds.append(_Fold(*samples, dictionary, is_known, is_known_left_out, *weights))
         squared_unit = float(np.mean([np.mean(np.vecdot(fold.X, fold.X)) for fold in folds])) or 1.0
         return _View(scaling, folds, squared_unit, self.settings.sparse_coder.list_candidates(np.sqrt(squared_unit)))
-
-
-def _mean_loss(refined: tuple[Floats, _Setting]) -> float:
-    return float(refined[0].mean())
 
 
 class Found(NamedTuple):

@@ -130,6 +130,33 @@ def store_row(i, atoms, coefficients, n_atoms, indices, values):
         values[i, t] = 0
 
 
+@njit(cache=True, nogil=True, error_model="numpy")
+def keep_larger_half(indices, values, kept_indices, kept_values):
+    """Lay out the larger half of each code, rounded up, by size; fewer entries if there are not enough places."""
+    n_places = kept_values.shape[1]
+    for i in range(indices.shape[0]):
+        n_used = 0
+        while n_used < indices.shape[1] and values[i, n_used] != 0:
+            n_used += 1
+        n_most = min((n_used + 1) // 2, n_places)
+        n_kept = 0
+        for t in range(n_used if n_most > 0 else 0):
+            size = abs(values[i, t])
+            if n_kept == n_most and size <= abs(kept_values[i, n_kept - 1]):
+                continue
+            place = min(n_kept, n_most - 1)
+            while place > 0 and abs(kept_values[i, place - 1]) < size:
+                kept_indices[i, place] = kept_indices[i, place - 1]
+                kept_values[i, place] = kept_values[i, place - 1]
+                place -= 1
+            kept_indices[i, place] = indices[i, t]
+            kept_values[i, place] = values[i, t]
+            n_kept = min(n_kept + 1, n_most)
+        for place in range(n_kept, n_places):
+            kept_indices[i, place] = 0
+            kept_values[i, place] = 0
+
+
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})  # a product and a sum are one instruction
 def add_combination(factors, chosen, n_chosen, rows, out):
     """Add factors[:n_chosen] @ rows[chosen[:n_chosen]] to ``out``.

@@ -16,14 +16,8 @@ zero to the next, and never upwards (feature-sign search; Lee, Battle, Raina and
 other, along the dependence.  So each round ends at the minimum for a support and signs, lower than that of the round
 before, and there are finitely many.
 
-**More atoms than features.**  The Gram matrix of atoms with few features, the rows of E, has a low rank.  Where more
-atoms are in use than there are features, the problem is smaller in terms of v = E'x: minimise
-
-    phi(v) = |v|^2 / 2 + |x(v)|^2 l2 / 2,        x(v) = soft(c - Ev, l1) / l2,
-
-which is smooth, and the dual of the elastic net up to its sign.  With F(x(v)) + phi(v) = |v - E'x(v)|^2 / 2 as the
-duality gap, Newton's method with the second derivatives I + E_S'E_S / l2, S the support of x(v), ends after a few steps
-(a semismooth Newton method; Li, Sun and Toh 2018).
+**More atoms than features.**  Where more atoms are in use than there are features, the problem is solved in terms of
+features (``features.py``).
 
 **The gap** of a round is that of the problem as |b - Ax|^2 / 2 + l1 |x|_1 with A'A = Q + l2 and A'b = c.  With the
 residual r = b - Ax scaled down by s <= 1 until it is feasible for the dual, it is
@@ -40,8 +34,9 @@ from typing import NamedTuple
 import numpy as np
 
 from . import njit
-from .cholesky import eliminate_row, solve_backward, solve_factored, solve_forward
-from .codes import add_combination, square_vector, store_row
+from .cholesky import eliminate_row, solve_backward, solve_forward
+from .codes import add_combination, store_row
+from .features import Features, make_features_workspace, solve_in_features
 from .pursuit import allocate_rows
 
 # In one round a few atoms enter, and more when there are many already. Atoms are alike, so that of those which look
@@ -50,9 +45,6 @@ _FEWEST_ENTERING = 4
 _ACTIVE_PER_ENTERING = 8
 # An atom enters with this share of the step that is best for it alone: those after it take over some of its work.
 _SHARE_OF_STEP = 0.3
-# Steps of Newton's method in terms of features, of which there are five to twenty, and halvings of a step.
-_MAX_NEWTON_STEPS = 50
-_MAX_HALVINGS = 20
 
 
 class Terms(NamedTuple):
@@ -64,19 +56,6 @@ class Terms(NamedTuple):
     weight: np.ndarray  # (n_classes + n_directions,) and their weights; directions have -1
     columns: np.ndarray  # (budget, n_classes + n_directions) of the active atoms: those classes, then directions
     counts: np.ndarray  # (3,) the number of those classes, that of directions, and the first row of the latter
-
-
-class Features(NamedTuple):
-    """The problem in terms of features."""
-
-    v: np.ndarray  # (n_features,)
-    excess: np.ndarray  # (n_features,) v - E'x(v)
-    step: np.ndarray  # (n_features,)
-    next_v: np.ndarray  # (n_features,) after it
-    next_slope: np.ndarray  # (n_atoms,) after it
-    is_in: np.ndarray  # (n_atoms,) which atoms are in the Hessian
-    hessian: np.ndarray  # (n_features, n_features or a few more) E_S'E_S, lower
-    factor: np.ndarray  # (n_features, n_features or a few more)
 
 
 class ElasticNetWorkspace(NamedTuple):
@@ -110,11 +89,10 @@ class ElasticNetWorkspace(NamedTuple):
 def make_elastic_net_workspace(budget, n_atoms, n_classes, n_directions, n_features, dtype):
     """Allocate the workspace of one thread; ``n_features`` is 0 where features are not used."""
     n_factors = max(budget, n_classes + n_directions, 4, n_atoms if n_features else 0)
-    correlation, slope, next_slope = allocate_rows(3, n_atoms, dtype)[:, :n_atoms]
-    factor, hessian, hessian_factor = (allocate_rows(size, size, dtype) for size in (budget, n_features, n_features))
+    correlation, slope = allocate_rows(2, n_atoms, dtype)[:, :n_atoms]
+    factor = allocate_rows(budget, budget, dtype)
     kept, factored, active = np.empty((3, budget), np.int32)
     bits = slope.view(np.int64 if slope.itemsize == 8 else np.int32)
-    is_in = np.empty(n_atoms if n_features else 0, np.bool_)
     return ElasticNetWorkspace(  # type: ignore[call-arg]
         correlation,
         slope,
@@ -131,7 +109,7 @@ def make_elastic_net_workspace(budget, n_atoms, n_classes, n_directions, n_featu
         np.empty(budget, dtype),
         factor,
         *np.empty((3, budget), dtype),
-        Features(*np.empty((4, n_features), dtype), next_slope, is_in, hessian, hessian_factor),  # type: ignore[call-arg]
+        make_features_workspace(n_features, n_atoms if n_features else 0, dtype),
         np.empty(n_factors, dtype),
         np.empty(n_factors, np.int32),
     )
@@ -527,147 +505,6 @@ def _has_moved(coefficient, applied, n_active, rounding):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _combine_atoms(atoms, active, coefficient, n_active, v):
-    # v = E'x.
-    for m in range(v.shape[0]):
-        v[m] = 0
-    add_combination(coefficient, active, n_active, atoms, v)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _measure_slopes(by_feature, correlation, v, factors, chosen, slope):
-    # slope = c - Ev.
-    for k in range(slope.shape[0]):
-        slope[k] = correlation[k]
-    for m in range(v.shape[0]):
-        factors[m] = -v[m]
-        chosen[m] = m
-    add_combination(factors, chosen, v.shape[0], by_feature, slope)
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
-def _measure_phi(v, slope, l1, l2, is_positive):
-    total = l1 - l1
-    for k in range(slope.shape[0]):
-        above = (slope[k] if is_positive else abs(slope[k])) - l1
-        above = (above + abs(above)) / 2
-        total += above * above
-    return (square_vector(v) + total / l2) / 2
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _update_hessian(atoms, slope, l1, is_positive, hessian, is_in, factors, chosen):
-    # E_S'E_S gains the atoms that come into S and loses those that leave it, four at a time. Return whether any does.
-    zero = l1 - l1
-    one = zero + 1
-    last = slope.shape[0] - 1
-    n_changed = 0
-    has_changed = False
-    for k in range(slope.shape[0]):
-        enters = slope[k] > l1 or (slope[k] < -l1 and not is_positive)
-        if enters != is_in[k]:
-            is_in[k] = enters
-            has_changed = True
-            factors[n_changed] = one if enters else -one
-            chosen[n_changed] = k
-            n_changed += 1
-        if n_changed == 4 or (n_changed > 0 and k == last):
-            for i in range(n_changed, 4):
-                factors[i] = zero
-                chosen[i] = k
-            n_changed = 0
-            a, b, c, d = chosen[0], chosen[1], chosen[2], chosen[3]
-            for m in range(atoms.shape[1]):
-                factor_a = factors[0] * atoms[a, m]
-                factor_b = factors[1] * atoms[b, m]
-                factor_c = factors[2] * atoms[c, m]
-                factor_d = factors[3] * atoms[d, m]
-                for n in range(m + 1):
-                    hessian[m, n] += (factor_a * atoms[a, n] + factor_b * atoms[b, n]) + (
-                        factor_c * atoms[c, n] + factor_d * atoms[d, n]
-                    )
-    return has_changed
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _find_newton_step(atoms, slope, features, factors, chosen, l1, l2):
-    # The excess v - E'x(v), and the step that would remove it if S stayed the same.
-    v, excess, step, is_in = features.v, features.excess, features.step, features.is_in
-    hessian, factor = features.hessian, features.factor
-    one = l1 / l1
-    n_chosen = 0
-    for k in range(slope.shape[0]):
-        if is_in[k]:
-            factors[n_chosen] = (l1 - slope[k] if slope[k] > l1 else -l1 - slope[k]) / l2
-            chosen[n_chosen] = k
-            n_chosen += 1
-    for m in range(v.shape[0]):
-        excess[m] = v[m]
-    add_combination(factors, chosen, n_chosen, atoms, excess)
-    for m in range(v.shape[0]):
-        for n in range(m + 1):
-            factor[m, n] = hessian[m, n]
-        factor[m, m] += l2
-        factor[m, m] = one / np.sqrt(eliminate_row(factor, m))
-        step[m] = l2 * excess[m]
-    solve_factored(factor, step, v.shape[0])
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _solve_in_features(atoms, by_feature, workspace, n_active, l1, l2, is_positive, rounding, tolerance):
-    # Newton's method on phi from v = E'x, until S does not change or nothing is left of the gap. The code that it finds
-    # becomes the current one if there is room for it. Return how many atoms the code has.
-    slope, features, factors, chosen = workspace.slope, workspace.features, workspace.factors, workspace.chosen
-    correlation, active, coefficient = workspace.correlation, workspace.active, workspace.coefficient
-    v, next_v, next_slope, step = features.v, features.next_v, features.next_slope, features.step
-    one = l1 / l1
-    features.hessian[:] = 0
-    features.is_in[:] = False
-    _combine_atoms(atoms, active, coefficient, n_active, v)
-    _measure_slopes(by_feature, correlation, v, factors, chosen, slope)
-    phi = _measure_phi(v, slope, l1, l2, is_positive)
-    for _ in range(_MAX_NEWTON_STEPS):
-        if not _update_hessian(atoms, slope, l1, is_positive, features.hessian, features.is_in, factors, chosen):
-            break
-        _find_newton_step(atoms, slope, features, factors, chosen, l1, l2)
-        if square_vector(features.excess) <= tolerance:
-            break
-        for m in range(v.shape[0]):
-            next_v[m] = v[m] - step[m]
-        _measure_slopes(by_feature, correlation, next_v, factors, chosen, next_slope)
-        next_phi = _measure_phi(next_v, next_slope, l1, l2, is_positive)
-        share = one
-        limit = phi + rounding * phi
-        for _ in range(_MAX_HALVINGS):
-            if next_phi <= limit:
-                break
-            share = share / 2
-            for m in range(v.shape[0]):
-                next_v[m] = v[m] - share * step[m]
-            for k in range(slope.shape[0]):
-                next_slope[k] = (slope[k] + next_slope[k]) / 2
-            next_phi = _measure_phi(next_v, next_slope, l1, l2, is_positive)
-        if next_phi > limit:
-            break
-        phi = next_phi
-        v[:] = next_v
-        slope[:] = next_slope
-    n_used = 0
-    for k in range(slope.shape[0]):
-        n_used += slope[k] > l1 or (slope[k] < -l1 and not is_positive)
-    if n_used <= active.shape[0]:
-        n_active = 0
-        for k in range(slope.shape[0]):
-            if slope[k] > l1 or (slope[k] < -l1 and not is_positive):
-                active[n_active] = k
-                coefficient[n_active] = (slope[k] - l1 if slope[k] > l1 else slope[k] + l1) / l2
-                n_active += 1
-    _combine_atoms(atoms, active, coefficient, n_active, v)
-    _measure_slopes(by_feature, correlation, v, factors, chosen, slope)
-    return n_active
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def _begin_row(terms, weight, pull, i, energy, factors, chosen, correlation):
     # The terms of a row, and c in place of its correlations; return the number of classes of nonzero weight, and |b|^2.
     n_pulling = 0
@@ -758,8 +595,22 @@ def solve_elastic_net_rows(
             if uses_features and n_active > n_features:
                 for a in range(n_active):
                     free[active[a]] = high
-                n_active = _solve_in_features(
-                    atoms, by_feature, workspace, n_active, l1, l2, is_positive, rounding, rounding * tolerances[i]
+                n_active = solve_in_features(
+                    atoms,
+                    by_feature,
+                    workspace.features,
+                    correlation,
+                    slope,
+                    active,
+                    coefficient,
+                    n_active,
+                    factors,
+                    chosen,
+                    l1,
+                    l2,
+                    is_positive,
+                    rounding,
+                    rounding * tolerances[i],
                 )
                 uses_features = False
             elif n_active > 0:

@@ -59,15 +59,20 @@ def describe_data(model: DDLClassifier, plain: DDLClassifier, data: Data, seen: 
         "names": None if data.sample_names is None else [data.sample_names[row] for row in rows],
         "labels": None if labels is None else labels[rows].tolist(),
         "predictions": predictions[rows].tolist(),
-        "expected": _expect(plain.predict_proba(data.X[rows])),
+        "expected": _expect(plain, data.X[rows], seen.codes[rows]),
         "samples": samples,
         "users": [[places[row] for row in of_atom.tolist() if row in places] for of_atom in users],
     }
 
 
-def _expect(probabilities: Floats) -> Json:
-    """Return what the page must find: the classes of its samples, and their probabilities."""
-    return {"labels": probabilities.argmax(axis=1).tolist(), "probability": pack(probabilities.max(axis=1), "f8")}
+def _expect(plain: DDLClassifier, X: Floats, codes: csr_array) -> Json:
+    """Return what the page must find: classes, their probabilities, and what codes leave of a complete sample."""
+    probabilities, left = plain.predict_proba(X), plain.scaling_.apply(X) - codes @ plain.components_
+    return {
+        "labels": probabilities.argmax(axis=1).tolist(),
+        "probability": pack(probabilities.max(axis=1), "f8"),
+        "left": pack(np.vecdot(left, left), "f8"),
+    }
 
 
 def _describe_calibration(seen: Evaluation) -> Json:

@@ -78,11 +78,10 @@ function explainWithErrors(sample, share) {
     // Without the wrong features, whose values the size must not depend on.
     const isRight = isKnown.map((flag, f) => (flag && !isWrong[f] ? 1 : 0));
     ({ size } = scaleSample(known, isRight));
-    ({ code, isWrong } = findErrors(
-      known.map((value) => value / size),
-      isKnown,
-      budget,
-    ));
+    scaled = known.map((value) => value / size);
+    ({ code, isWrong } = findErrors(scaled, isKnown, budget));
   }
-  return { sample, size, code, isWrong: isWrong.slice(0, sample.length), ...classify(code) };
+  const found = { sample, size, code, isWrong: isWrong.slice(0, sample.length), ...classify(code) };
+  const isWhole = nKnown === sample.length && !isWrong.some((flag) => flag);
+  return isWhole && model.views ? averageViews(found, scaled) : found;
 }

@@ -110,7 +110,6 @@ function exploreSample(place) {
   explorer.place = place;
   explorer.strokes = [];
   explorer.stroke = null;
-  history.replaceState(null, "", `#sample=${data.rows[place]}`);
   update();
 }
 

@@ -51,7 +51,7 @@ function showAtoms() {
     .sort(ORDERS[galleryState.order]);
   byId("gallery").replaceChildren(...shown.map(makeAtomButton));
   byId("atom-count").textContent = `${shown.length} of ${atoms.length} atoms`;
-  showSwitched(null);
+  showSwitched();
 }
 
 // An atom's sign is arbitrary: it is shown as it is mostly used.

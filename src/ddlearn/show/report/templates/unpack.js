@@ -63,7 +63,11 @@ model.squaredNorms = Float64Array.from(model.dictionary, (atom) => dot(atom, ato
 const data = content.data && {
   ...content.data,
   samples: unpackSamples(content.data.samples),
-  expected: { ...content.data.expected, probability: unpack(content.data.expected.probability) },
+  expected: {
+    labels: content.data.expected.labels,
+    probability: unpack(content.data.expected.probability),
+    left: unpack(content.data.expected.left),
+  },
 };
 
 // Of arrays of doubles only: browsers compile it for one type of array.
