@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import ClassVar
@@ -721,7 +721,8 @@ def test_a_worker_that_freezes_is_named_and_others_take_over(digits):
         model = make_model(max_iter=2).set_callbacks(Disaster(0, lambda: os.kill(process, signal.SIGSTOP)))
         with pytest.warns(UserWarning, match=f"The Dask worker {address} does not answer"):
             assert_same_model(model.fit(*data), expected)
-        os.kill(process, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # Dask has ended it
+            os.kill(process, signal.SIGKILL)
 
 
 @pytest.mark.nightly

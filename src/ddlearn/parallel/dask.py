@@ -102,7 +102,6 @@ def _explain_loss(client: Client) -> Iterator[None]:
     from concurrent.futures import CancelledError
 
     from distributed import KilledWorker
-    from distributed.comm import CommClosedError
 
     try:
         yield
@@ -111,12 +110,14 @@ def _explain_loss(client: Client) -> Iterator[None]:
             f"Workers of the Dask cluster died repeatedly while working on the same rows: {error} The usual cause is "
             "lack of memory: use smaller chunks, or workers with more memory. A Checkpoint keeps the iterations done."
         ) from error
-    except (AsyncCancelledError, CancelledError, CommClosedError, TimeoutError) as error:
-        if isinstance(error, TimeoutError | CommClosedError) and client.status == "running":
+    except (AsyncCancelledError, CancelledError, Exception) as error:
+        is_lost = isinstance(error, AsyncCancelledError | CancelledError) or client.status in ("closing", "closed")
+        is_lost = is_lost or (isinstance(error, OSError) and client.status != "running")
+        if isinstance(error, LostClusterError) or not is_lost:
             raise  # from a task, such as one that reads the data
         raise LostClusterError(
-            "The Dask scheduler went away, or cancelled the fit. The model is as it was before; if the fit had a "
-            "Checkpoint, it can continue from there with resume=True on another cluster."
+            "The Dask scheduler went away, the client was closed, or the fit was cancelled. The model is as it was "
+            "before; if the fit had a Checkpoint, it can continue from there with resume=True on another cluster."
         ) from error
 
 
