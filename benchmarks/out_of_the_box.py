@@ -5,8 +5,9 @@ Every contender has its defaults and the usual pipeline, learns the same splits 
 alone; the sets of the role "report" say what they are worth.
 
 Each result is kept in benchmarks/results/out_of_the_box.json, so an interrupted run goes on where it was.  ``--only
-ours`` measures our model again, against peers that need not be; ``--table`` prints what there is, ``--costs`` also what
-a model costs in time and bytes (the table of docs/why.md: ``--costs --sets digits usps``).
+ours`` measures our model again, against peers that need not be; ``--table`` prints what there is, ``--page`` as
+docs/defaults.md has it, ``--costs`` also what a model costs in time and bytes (the table of docs/why.md: ``--costs
+--sets digits usps``).
 """
 
 from __future__ import annotations
@@ -192,6 +193,38 @@ def format_summary(results: Results, role: str) -> str:
     )
 
 
+def format_page(results: Results) -> str:
+    """Return the tables of docs/defaults.md: the sets to report, each with its best peer, and a line for each role."""
+    header = ["", "samples learned", "ours", "best of the others", "logistic regression", "ours / best", "fit, s"]
+    rows, lines = [], []
+    for role in ("choose", "report"):
+        summary = Summary.of(results, [name for name, offline_set in SETS.items() if offline_set.role == role])
+        ratios, linear, ranks = summary.ratios_to_best_peer(), summary.ratios_to_linear(), summary.mean_ranks()
+        peers = [place for place in range(len(ranks)) if place != summary.ours]
+        rival, worst = min(peers, key=lambda place: ranks[place]), int(linear.argmax())
+        place = f"{1 + int(np.sum(ranks < ranks[summary.ours]))}. of {len(ranks)}"
+        rank = f"{ranks[summary.ours]:.1f}, {place}; {summary.contenders[rival]} has {ranks[rival]:.1f}"
+        geometric_mean = f"{np.exp(np.mean(np.log(ratios))):.2f}"
+        lines.append([role, str(len(ratios)), geometric_mean, rank, f"{linear[worst]:.2f}, {summary.sets[worst]}"])
+        if role == "choose":
+            continue
+        for name, errors, deviations, ratio in zip(
+            summary.sets, 100 * summary.errors, 100 * summary.standard_errors, ratios, strict=True
+        ):
+            best = min(peers, key=lambda place, errors=errors: errors[place])
+            ours = f"{errors[summary.ours]:.1f}" + (f" ± {deviations[summary.ours]:.1f}" if deviations.any() else "")
+            seconds = np.mean(_list(results[name][OURS], "fit_seconds"))
+            peer, of_linear = (
+                f"{errors[best]:.1f}, {summary.contenders[best]}",
+                errors[summary.contenders.index(LINEAR)],
+            )
+            rows.append(
+                [name, str(SETS[name].n_train), ours, peer, f"{of_linear:.1f}", f"{ratio:.2f}", f"{seconds:.1f}"]
+            )
+    of_roles = ["sets", "number", "ours / best (geometric mean)", "our mean rank", "worst against logistic regression"]
+    return f"{format_table(header, rows)}\n\n{format_table(of_roles, lines)}\n"
+
+
 def format_costs(results: Results, sets: Sequence[str]) -> str:
     """Return what each contender costs on some sets as Markdown: medians over splits, errors as means."""
     header = ["set", "model", "error, %", "fit, CPU s", "predict, ms a sample", "model, MB"]
@@ -219,10 +252,11 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=CONTENDERS, default=[], help="measure these again")
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--table", action="store_true", help="print what there is and stop")
+    parser.add_argument("--page", action="store_true", help="print the tables of docs/defaults.md and stop")
     parser.add_argument("--costs", action="store_true", help="print what models cost on the sets")
     arguments = parser.parse_args()
     results: Results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    if not arguments.table:
+    if not (arguments.table or arguments.page):
         RESULTS.parent.mkdir(exist_ok=True)
         compile_kernels()
         for set_name in arguments.sets:
@@ -234,6 +268,8 @@ def main() -> None:
                 RESULTS.write_text(json.dumps(results, indent=1))
     if arguments.costs:
         print(format_costs(results, arguments.sets))
+    elif arguments.page:
+        print(format_page(results))
     else:
         print("\n".join(format_summary(results, role) for role in ("choose", "report")))
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from benchmarks.offline_sets import SETS
-from benchmarks.out_of_the_box import CONTENDERS, LINEAR, OURS, Summary, format_costs, format_summary, measure_missing
+from benchmarks.out_of_the_box import (
+    CONTENDERS,
+    LINEAR,
+    OURS,
+    Summary,
+    format_costs,
+    format_page,
+    format_summary,
+    measure_missing,
+)
 
 
 def make_results(ours: float, linear: float, others: float) -> dict:
@@ -55,3 +64,11 @@ def test_costs_are_those_of_one_sample_and_one_model():
     table = format_costs({"iris": make_results(0.02, 0.04, 0.08)}, ["iris"])
     (row,) = [line for line in table.splitlines() if f"| {OURS} " in line]
     assert [cell.strip() for cell in row.split("|")][1:-1] == ["iris", OURS, "2.00", "1", "2", "2.5"]
+
+
+def test_the_page_names_the_best_peer_of_each_set_to_report():
+    page = format_page({"iris": make_results(0.02, 0.04, 0.08), "wine": make_results(0.06, 0.03, 0.08)})
+    (row,) = [line for line in page.splitlines() if line.startswith("| wine")]
+    cells = [cell.strip() for cell in row.split("|")][1:-1]
+    assert cells == ["wine", "100", "6.0 ± 1.0", f"3.0, {LINEAR}", "3.0", f"{0.065 / 0.035:.2f}", "1.0"]
+    assert not [line for line in page.splitlines() if line.startswith("| iris")]  # settings were chosen on it
