@@ -825,7 +825,7 @@ def test_demo_shows_all_of_it():
     shown = run("demo").stdout
     for word in (
         "Fitted",
-        "training samples, coded like new ones",
+        "best of",
         "95 % interval",
         "Confusion",
         "vote for",

@@ -82,7 +82,7 @@ def fit_digits(**parameters):
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
-    """Return the model of the demo, its test images, and its page."""
+    """Return a model with short codes, its test images, and its page."""
     model, X, y = fit_digits(n_nonzero_coefs=3, random_state=1)
     path = tmp_path_factory.mktemp("page") / "digits.html"
     write_report(model, path, X, y, title="Digits", data_name="digits")

@@ -341,9 +341,7 @@ def demo(
     X, X_test, y, y_test = train_test_split(
         samples.X, samples.labels, train_size=1000, stratify=samples.labels, random_state=0
     )
-    # Short codes are easy to read.
-    of_demo = {"sparse_coder": "ormp", "n_nonzero_coefs": 3, "refine": "classifiers", "random_state": 1}
-    settings = OWN_DEFAULTS | of_demo
+    settings = dict(OWN_DEFAULTS)
     model = make_model(settings, samples)
     seconds = fit_model(terminal, model, samples._replace(X=X, labels=y))
     fit_facts = summarize_fit("1000 digits of scikit-learn", model, settings, seconds)
