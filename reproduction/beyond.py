@@ -89,7 +89,7 @@ PEER_GRIDS: dict[str, dict[str, list[Any]]] = {
 }
 COMMAND = "python -m reproduction beyond -o results --jobs 2"
 # What was tried on the way to the settings above, written by hand.
-TRIED = Path(__file__).parents[1] / "docs" / "reproduction" / "beyond_tried.csv"
+TRIED = Path(__file__).parents[1] / "docs" / "archive" / "reproduction" / "beyond_tried.csv"
 N_FOLDS = 3
 VARIANT = "as set"  # a model is judged with the settings that it was fitted with
 

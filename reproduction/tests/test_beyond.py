@@ -31,7 +31,7 @@ from sklearn.svm import SVC
 
 from ddlearn import DDLClassifier, Logistic
 
-TRIED = Path(__file__).parents[2] / "docs" / "reproduction" / "beyond_tried.csv"
+TRIED = Path(__file__).parents[2] / "docs" / "archive" / "reproduction" / "beyond_tried.csv"
 SMALL = {"n_components": 30, "max_iter": 2}
 LIMITS = {"max_train": 200, "max_test": 100}
 

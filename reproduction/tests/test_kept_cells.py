@@ -11,7 +11,7 @@ from reproduction import cells, claims, parameters
 from reproduction.cells import Cell, Runner
 from reproduction.experiments import FULL, PAPER_RUNS, RUNS
 
-DOCS = Path(__file__).parents[2] / "docs" / "reproduction"
+DOCS = Path(__file__).parents[2] / "docs" / "archive" / "reproduction"
 
 
 @pytest.fixture(scope="module")

@@ -603,7 +603,8 @@ def test_explain_takes_the_evidence_apart(folder, digits):
     assert "██" in shown
 
 
-def test_votes_become_evidence(folder, digits):
+def test_votes_become_evidence(folder, digits, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")  # no cell wraps
     X, y = (part[400:700] for part in digits)
     path, data = folder / "model.safetensors", folder / "test.npz"
     model = load(path)
@@ -1085,8 +1086,9 @@ def test_data_in_memory_go_to_a_cluster_too(cluster, digits, tmp_path):
     np.testing.assert_allclose(of_table.components_, of_archive.components_, rtol=1e-5)
 
 
-def test_a_cluster_of_its_own(parts, tmp_path, digits, capfd):
+def test_a_cluster_of_its_own(parts, tmp_path, digits, capfd, monkeypatch):
     """One real run, with a worker in a process of its own: nothing on stderr."""
+    monkeypatch.setenv("COLUMNS", "400")  # no path wraps
     options = ["-o", tmp_path / "m", "--n-components", "40", "--max-iter", "1", "--workers", "1"]
     result = run("fit", parts / "X-*.npy", "--labels", parts / "y-*.npy", *options)
     assert result.stderr == capfd.readouterr().err == ""
@@ -1506,6 +1508,7 @@ def test_what_a_command_reads_it_does_not_replace(tmp_path, monkeypatch, command
 
 def test_no_command_prints_what_a_terminal_would_obey(digits, tmp_path, monkeypatch):
     # Names of classes, files and arrays from strangers; rich's own sequences are off, as there is no terminal.
+    monkeypatch.setenv("COLUMNS", "1000")  # no name wraps
     X, y = digits
     names = np.where(y == 0, NASTY, y.astype(str))[:200]
     model = make_pursuit(20, max_iter=1, random_state=0, image_shape=(8, 8)).fit(X[:200], names)
@@ -1532,9 +1535,7 @@ def test_no_command_prints_what_a_terminal_would_obey(digits, tmp_path, monkeypa
     ]
     for result in outputs:
         assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]", result.stdout + result.stderr), result.output
-    assert r"cat\x1b]0;renamed\x07\x9b2J\u202etac\nsecond line" in re.sub(r"[\s│]", "", outputs[0].stdout).replace(
-        "secondline", "second line"
-    )
+    assert r"cat\x1b]0;renamed\x07\x9b2J\u202etac\nsecond line" in outputs[0].stdout
 
 
 def test_file_names_that_are_not_text_are_printed_all_the_same(digits, tmp_path):

@@ -13,8 +13,8 @@ duality gap, Newton's method with the second derivatives I + E_S'E_S / l2, S the
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from . import njit
 from .cholesky import eliminate_row, solve_factored
 from .codes import add_combination, square_vector
 from .pursuit import allocate_rows
