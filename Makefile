@@ -11,6 +11,7 @@ KERNEL_TESTS := $(KERNEL_FILES) -k "(kernel or twin) and not float32"
 BOUNDSCHECK := NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-boundscheck
 # Two processes, each with whole files, since what a file makes for its tests is made once.
 IN_TWO := --numprocesses 2 --dist loadfile
+BROWSER_TESTS := tests/show/test_report_page.py
 
 .PHONY: help demo test test-browser nightly lint coverage bench generalise reproduce scaling docs clean
 
@@ -41,13 +42,13 @@ demo: $(VENV)/.cli
 
 # An index out of bounds is so in both precisions, and compiling takes nearly all of the time: one has to do.
 test: $(VENV)/.test
-	$(BIN)/python -m pytest $(IN_TWO)
+	$(BIN)/python -m pytest $(IN_TWO) --ignore $(BROWSER_TESTS)
 	$(BOUNDSCHECK) $(BIN)/python -m pytest -q $(IN_TWO) $(KERNEL_TESTS)
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q $(IN_TWO) $(KERNEL_TESTS)
 
 test-browser: $(VENV)/.test
 	@.ci/install_chromium
-	DDLEARN_REQUIRE_BROWSER=1 $(BIN)/python -m pytest tests/show/test_report_page.py
+	DDLEARN_REQUIRE_BROWSER=1 $(BIN)/python -m pytest $(BROWSER_TESTS)
 
 # The second command says more about a failure of the first, so it runs in any case. Both print what took long.
 nightly: $(VENV)/.test

@@ -549,7 +549,9 @@ def test_a_table_with_as_many_columns_as_the_model_has_features_has_no_labels(tm
 
 def test_columns_can_be_left_out(tmp_path):
     path = write_text(tmp_path / "a.csv", "id,a,note,b,label\n7,1,good,2,x\n8,3,bad,4,y\n")
-    with pytest.raises(DataError, match=r"column 'note': 'good' is not a number: .* leave the column out by --ignore 'note'"):
+    with pytest.raises(
+        DataError, match=r"column 'note': 'good' is not a number: .* leave the column out by --ignore 'note'"
+    ):
         read_data(path)
     for ignore in (["id", "note"], ["0", "2"], ["-5", "note"]):
         samples = read_data(path, ignore=ignore)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import chain, cycle, repeat
 
+import pytest
 from conftest import make_refiner
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -32,11 +33,7 @@ OPTIONS = (
 
 
 def make_estimators():
-    """Yield models that have every loss, update, coder and kind of option between them.
-
-    The search for settings takes longest, so that of the default has to do.
-    """
-    yield DDLClassifier(random_state=0)
+    """Yield models that have every loss, update, coder and kind of option between them."""
     yield DDLClassifier(refine=make_refiner(), sparse_coder=ElasticNet(0.1), scale="unit", **QUICK)
     pursuits = cycle(sorted(set(SPARSE_CODERS) - {DDLClassifier().sparse_coder}))
     # "auto" chooses all trainers but the general one, which is there for losses of one's own.
@@ -69,4 +66,10 @@ def list_refused(estimator):
 
 @parametrize_with_checks(list(make_estimators()), expected_failed_checks=list_refused, xfail_strict=True)
 def test_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.nightly  # each fit searches for settings, which takes most of the time
+@parametrize_with_checks([DDLClassifier(random_state=0)], expected_failed_checks=list_refused, xfail_strict=True)
+def test_scikit_learn_with_the_defaults(estimator, check):
     check(estimator)
