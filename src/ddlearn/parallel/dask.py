@@ -116,8 +116,9 @@ def _explain_loss(client: Client) -> Iterator[None]:
         if isinstance(error, LostClusterError) or not is_lost:
             raise  # from a task, such as one that reads the data
         raise LostClusterError(
-            "The Dask scheduler went away, the client was closed, or the fit was cancelled. The model is as it was "
-            "before; if the fit had a Checkpoint, it can continue from there with resume=True on another cluster."
+            "The Dask scheduler went away, the client was closed, the fit was cancelled, or the data are persisted on "
+            "another cluster than that of the current client. The model is as it was before; if the fit had a "
+            "Checkpoint, it can continue from there with resume=True on another cluster."
         ) from error
 
 
