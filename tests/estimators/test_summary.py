@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits, load_iris
 from sklearn.model_selection import train_test_split
 
 from ddlearn import DDLClassifier
-from ddlearn.estimators.summary import GOOD, UNKNOWN, WARNING
+from ddlearn.estimators.summary import GOOD, UNKNOWN, WARNING, describe_refinement
 
 
 def verdict(name, summary):
@@ -110,3 +110,8 @@ def test_multilabel_models_have_a_summary():
     X, y = load_iris(return_X_y=True)
     model = make_pursuit(10, max_iter=1, random_state=0).fit(X, np.eye(3, dtype=int)[y])
     assert model.summary(X, np.eye(3)[y]).facts["atoms"].startswith("10")
+
+
+def test_a_model_that_was_not_refined_does_not_speak_of_epochs():
+    assert describe_refinement(0, 0) == "none: it did not help in trials"
+    assert describe_refinement(10, 7) == "10 epochs, best after epoch 7"

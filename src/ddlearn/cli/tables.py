@@ -55,8 +55,10 @@ def make_fit_table(facts: dict[str, Any], n_bytes: int | None = None) -> Table:
         "objective": f"{facts['objective']:,.0f}",
     }
     if "refinement" in facts:
+        from ..estimators.summary import describe_refinement  # imports scikit-learn, which --help can do without
+
         refinement = facts["refinement"]
-        rows["refinement"] = f"{refinement['n_epochs']} epochs, best after epoch {refinement['best_epoch']}"
+        rows["refinement"] = describe_refinement(refinement["n_epochs"], refinement["best_epoch"])
         if not math.isnan(refinement["validation_error_before"]):
             rows["refinement"] += f"; held-out error before it {refinement['validation_error_before']:.2%}"
     else:

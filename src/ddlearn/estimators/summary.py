@@ -170,10 +170,15 @@ def _list_facts(model: Fitted) -> dict[str, str]:
     }
     if hasattr(model, "refinement_"):
         best = find_best(model.refinement_)
-        facts["refinement"] = f"{len(model.refinement_) - 1} epochs, best after epoch {best.epoch}"
+        facts["refinement"] = describe_refinement(len(model.refinement_) - 1, best.epoch)
     if getattr(model, "search_", None):
         facts["search"] = f"{len(model.search_)} settings tried"
     return facts
+
+
+def describe_refinement(n_epochs: int, best_epoch: int) -> str:
+    """Return how long a model was refined."""
+    return f"{n_epochs} epochs, best after epoch {best_epoch}" if n_epochs else "none: it did not help in trials"
 
 
 def _estimate_error(model: Fitted, seen: Evaluation | None) -> tuple[float | None, str]:
@@ -365,7 +370,7 @@ def _check_end(model: Fitted, _: Evaluation | None) -> Check | None:
         if np.isfinite(best.validation_cost) and best.epoch == last.epoch:
             finding = f"The last of {last.epoch} epochs was the best on held-out samples."
             return Check("Training length", WARNING, finding, f"Try more epochs: refine={2 * max(last.epoch, 1)}.")
-        return Check("Training length", GOOD, f"Refined for {last.epoch} epochs; epoch {best.epoch} was kept.")
+        return Check("Training length", GOOD, f"Refinement: {describe_refinement(last.epoch, best.epoch)}.")
     if model.converged_:
         return Check("Training length", GOOD, f"The objective settled after {model.n_iter_} iterations.")
     finding = f"The fit stopped after {model.n_iter_} iterations, before the objective had settled."

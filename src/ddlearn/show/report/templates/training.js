@@ -23,6 +23,7 @@ function showTraining() {
 
 function describeRefinement({ epoch, best }) {
   const n = epoch.length - 1;
+  if (n === 0) return "Not refined: it did not help in trials.";
   return `Refined for ${n} ${n === 1 ? "epoch" : "epochs"}, of which the model after epoch ${best} was kept.`;
 }
 
