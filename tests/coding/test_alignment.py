@@ -197,7 +197,7 @@ def test_a_blank_image_stays_where_it_is():
         ("affine", (20.0, 18), "must be a pair of positive integers"),
         ("affine", 360, "must be a pair of positive integers"),
         (None, (3, 3), "has 3 x 3 = 9 pixels"),
-        (Alignment(n_rounds=0), (20, 18), "n_rounds must be an integer of at least 1"),
+        (Alignment(n_rounds=0), (20, 18), "n_rounds must be an integer of at least 1, at most 100000, got 0"),
         (Alignment(damping=0), (20, 18), "damping must be a number above 0, got 0"),
         (Alignment(max_shift=-1), (20, 18), "max_shift must be a number above 0, got -1"),
         (Alignment(tol=-1), (20, 18), "tol must be a number of at least 0, got -1"),
