@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from scipy.sparse import csr_array
 from sklearn.linear_model import orthogonal_mp_gram
 
 from ddlearn import OMP, ORMP, SPARSE_CODERS, sparse_encode
+from ddlearn.coding.coders import keep_workspace
 
 every_pursuit = pytest.mark.parametrize("method", sorted(set(SPARSE_CODERS) - {"elastic_net"}))
 both_dtypes = pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -125,3 +127,16 @@ def test_budgets_above_the_number_of_features_leave_no_residual(method, dtype):
     assert np.isfinite(codes.data).all()
     assert residual(X, D, codes).max() < (1e-4 if dtype == np.float32 else 1e-10)
     assert np.diff(codes.indptr).max() <= 8  # as many independent atoms as features leave a residual of zero
+
+
+def test_a_workspace_is_kept_by_its_thread_for_problems_of_the_same_size_without_classes():
+    def make(*sizes):
+        return [sizes]
+
+    first = keep_workspace(make, 5, 30, 0)
+    assert keep_workspace(make, 5, 30, 0) is first
+    with ThreadPoolExecutor(1) as other:  # two threads that share one would overwrite each other's codes
+        assert other.submit(keep_workspace, make, 5, 30, 0).result() is not first
+    assert keep_workspace(make, 5, 30, 2) is not keep_workspace(make, 5, 30, 2)  # as large as data with gaps
+    assert keep_workspace(make, 6, 30, 0) == [(6, 30, 0)]
+    assert keep_workspace(make, 5, 30, 0) is not first

@@ -168,7 +168,10 @@ class Predictor:
             evidence, codes = self._weigh(samples, energies)
             return self._average_views(samples, codes, evidence) if len(self.views) else evidence
 
-        return _check_evidence(map_blocks(weigh, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs))
+        if len(X) == 1:  # without BLAS and threads, whose limits would take as long as the product with the atoms
+            return _check_evidence(weigh(slice(0, 1), None))
+        blocks = map_blocks(weigh, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs)
+        return _check_evidence(np.concatenate(blocks))
 
     def encode(self, X: Floats) -> RowCodes:
         """Return label-free codes."""
@@ -231,7 +234,7 @@ class Predictor:
 
         blocks = map_blocks(weigh, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs)
         _warn_of_blank_rows(sum(n_blank for _, n_blank in blocks), n_frames=6)
-        return _check_evidence([evidence for evidence, _ in blocks])
+        return _check_evidence(np.concatenate([evidence for evidence, _ in blocks]))
 
     def explain(self, X: Floats, mask: Flags | None, classes: NDArray[Any]) -> Explanation:
         """Return the parts into which the model takes samples apart."""
@@ -269,14 +272,13 @@ class Predictor:
         )
 
 
-def _check_evidence(blocks: Sequence[Floats]) -> Floats:
-    """Return the evidence of all rows; raise if it is out of range, since any class would be as good then."""
-    evidence = np.concatenate(blocks)
-    is_finite = np.isfinite(evidence).all(axis=1)
+def _check_evidence(evidence: Floats) -> Floats:
+    """Return the evidence; raise if it is out of range, since any class would be as good then."""
+    is_finite = np.isfinite(evidence)
     if not is_finite.all():
         raise ValueError(
-            f"The evidence for the classes of row {np.argmin(is_finite)} is not finite: the coefficients of the model "
-            f"are too large, or its class costs too small, for samples of type {evidence.dtype}."
+            f"The evidence for the classes of row {np.argmin(is_finite.all(axis=1))} is not finite: the coefficients "
+            f"of the model are too large, or its class costs too small, for samples of type {evidence.dtype}."
         )
     return evidence
 
