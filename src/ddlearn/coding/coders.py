@@ -51,7 +51,7 @@ def keep_workspace(make: Callable[..., Any], budget: int, n_atoms: int, n_classe
     sizes = budget, n_atoms, n_classes, *more
     if n_classes:
         return make(*sizes)
-    kept = vars(_KEPT)
+    kept: dict[Any, Any] = vars(_KEPT)
     if make not in kept or kept[make][0] != sizes:
         kept[make] = sizes, make(*sizes)
     return kept[make][1]
