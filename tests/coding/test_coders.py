@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from scipy.sparse import csr_array
 from sklearn.linear_model import orthogonal_mp_gram
 
 from ddlearn import OMP, ORMP, SPARSE_CODERS, sparse_encode
-from ddlearn.coding.coders import keep_workspace
+from ddlearn.coding.coders import put_back_workspace, take_workspace
 
 every_pursuit = pytest.mark.parametrize("method", sorted(set(SPARSE_CODERS) - {"elastic_net"}))
 both_dtypes = pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -129,14 +128,16 @@ def test_budgets_above_the_number_of_features_leave_no_residual(method, dtype):
     assert np.diff(codes.indptr).max() <= 8  # as many independent atoms as features leave a residual of zero
 
 
-def test_a_workspace_is_kept_by_its_thread_for_problems_of_the_same_size_without_classes():
+def test_a_workspace_has_one_user_at_a_time_and_is_kept_for_problems_of_the_same_size():
     def make(*sizes):
         return [sizes]
 
-    first = keep_workspace(make, 5, 30, 0)
-    assert keep_workspace(make, 5, 30, 0) is first
-    with ThreadPoolExecutor(1) as other:  # two threads that share one would overwrite each other's codes
-        assert other.submit(keep_workspace, make, 5, 30, 0).result() is not first
-    assert keep_workspace(make, 5, 30, 2) is not keep_workspace(make, 5, 30, 2)  # as large as data with gaps
-    assert keep_workspace(make, 6, 30, 0) == [(6, 30, 0)]
-    assert keep_workspace(make, 5, 30, 0) is not first
+    first = take_workspace(make, 5, 30, 0)
+    assert take_workspace(make, 5, 30, 0) is not first  # another thread would overwrite its codes
+    put_back_workspace(first, make, 5, 30, 0)
+    assert take_workspace(make, 5, 30, 0) is first
+    put_back_workspace(first, make, 5, 30, 0)
+    assert take_workspace(make, 6, 30, 0) == [(6, 30, 0)]
+    large = take_workspace(make, 5, 30, 2)
+    put_back_workspace(large, make, 5, 30, 2)
+    assert take_workspace(make, 5, 30, 2) is not large

@@ -10,7 +10,6 @@ case without classes.
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cache
@@ -39,22 +38,21 @@ RowArrays = tuple[Floats, Floats, Floats, Floats, Floats, Floats]  # from Gram m
 Atoms = tuple[Floats, Floats]  # one row per atom, and one row per feature
 Sizes = tuple[int, int, int, int, np.dtype]  # of a workspace
 
-_KEPT = threading.local()  # by each thread, the last workspace of each kind with its sizes
+# The last workspace of each kind that is not in use, with its sizes: to make one takes as long as to code a sample.
+_SPARE: dict[Callable[..., Any], tuple[tuple[Any, ...], Any]] = {}
 
 
-def keep_workspace(make: Callable[..., Any], budget: int, n_atoms: int, n_classes: int, *more: Any) -> Any:
-    """Return the workspace that this thread used last, or a new one if that had other sizes.
+def take_workspace(make: Callable[..., Any], *sizes: Any) -> Any:
+    """Return a workspace that nobody else has until it is put back: the spare one, or a new one."""
+    spare_sizes, workspace = _SPARE.pop(make, (None, None))
+    return workspace if spare_sizes == sizes else make(*sizes)
 
-    To make one takes as long as to code a sample.  One with classes is not kept: to leave out missing features takes
-    as many classes as there are features, and that much memory.
-    """
-    sizes = budget, n_atoms, n_classes, *more
-    if n_classes:
-        return make(*sizes)
-    kept: dict[Any, Any] = vars(_KEPT)
-    if make not in kept or kept[make][0] != sizes:
-        kept[make] = sizes, make(*sizes)
-    return kept[make][1]
+
+def put_back_workspace(workspace: Any, make: Callable[..., Any], *sizes: Any) -> None:
+    """Keep a workspace, made for these sizes, for the next call."""
+    n_classes = sizes[2]
+    if n_classes == 0:  # missing features are as many classes as there are features: too large to keep
+        _SPARE[make] = sizes, workspace
 
 
 class SparseCoder(BaseEstimator, ABC):
@@ -278,14 +276,16 @@ class _Pursuit(KernelCoder):
         else:
             tolerances = np.maximum(floors.residual * energies, dtype.type(self.tol or 0))
         limits = energies, tolerances, floors.correlation, floors.pivot
-        workspace = keep_workspace(make_pursuit_workspace, *sizes)
+        workspace = take_workspace(make_pursuit_workspace, *sizes)
         pursue_rows(*problem, *limits, self.uses_residual_norm, workspace, *codes)
+        put_back_workspace(workspace, make_pursuit_workspace, *sizes)
         budget = codes.values.shape[1]
         if is_traditional and self.n_swaps > 0 and budget > 1:
             explained = np.vecdot(np.take_along_axis(problem[1], codes.indices.astype(np.intp), 1), codes.values)
             limits = floors.gain * np.abs(explained), floors.pivot, self.n_swaps, 0, False
-            workspace = keep_workspace(make_replacement_workspace, budget, *sizes[1:3], dtype)
+            workspace = take_workspace(make_replacement_workspace, budget, *sizes[1:3], dtype)
             replace_rows(*problem[:5], np.arange(n_rows), *limits, workspace, *codes, np.empty(n_rows, np.int32))
+            put_back_workspace(workspace, make_replacement_workspace, budget, *sizes[1:3], dtype)
 
 
 class OMP(_Pursuit):

@@ -27,7 +27,17 @@ from sklearn.base import clone
 from ..codes import Floats, RowCodes
 from ..kernels.elastic_net import make_elastic_net_workspace, solve_elastic_net_rows
 from ..losses import check_number
-from .coders import MOST_ROUNDS, PIVOT_FLOOR, Atoms, KernelCoder, RowArrays, Sizes, SparseCoder, keep_workspace
+from .coders import (
+    MOST_ROUNDS,
+    PIVOT_FLOOR,
+    Atoms,
+    KernelCoder,
+    RowArrays,
+    Sizes,
+    SparseCoder,
+    put_back_workspace,
+    take_workspace,
+)
 
 # A smaller change, in multiples of the machine epsilon and relative to the largest coefficient, is a rounding error.
 _ROUNDING_ERRORS = 4
@@ -157,6 +167,8 @@ class ElasticNet(KernelCoder):
         # In terms of features, only the ridge keeps matrices from being singular.
         if has_few_features and self.ridge > rounding * np.trace(gram):
             atoms, by_feature = dictionary  # type: ignore[misc]
+        making = make_elastic_net_workspace, *sizes[:4], len(by_feature), dtype
+        workspace = take_workspace(*making)
         solve_elastic_net_rows(
             *problem,
             atoms,
@@ -171,10 +183,11 @@ class ElasticNet(KernelCoder):
             rounding,
             type(largest)(-1) if self.positive else largest,
             type(largest)((1 << len(gram).bit_length()) - 1),
-            keep_workspace(make_elastic_net_workspace, *sizes[:4], len(by_feature), dtype),
+            workspace,
             *codes,
             np.empty(len(energies), dtype),
         )
+        put_back_workspace(workspace, *making)
 
     def list_candidates(self, norm: float) -> list[SparseCoder]:
         return [self] if self.is_adapted else [self._scale(strength, norm) for strength in _CANDIDATE_SHARES]
