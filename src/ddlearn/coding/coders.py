@@ -274,7 +274,9 @@ class _Pursuit(KernelCoder):
         if energies is None:
             energies, tolerances = np.zeros(n_rows, dtype), np.full(n_rows, -np.inf, dtype)
         else:
-            tolerances = np.maximum(floors.residual * energies, dtype.type(self.tol or 0))
+            tolerances = floors.residual * energies
+            if self.tol:
+                tolerances = np.maximum(tolerances, dtype.type(self.tol))
         limits = energies, tolerances, floors.correlation, floors.pivot
         workspace = take_workspace(make_pursuit_workspace, *sizes)
         pursue_rows(*problem, *limits, self.uses_residual_norm, workspace, *codes)

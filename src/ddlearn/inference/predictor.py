@@ -17,10 +17,11 @@ from scipy.sparse import csr_array
 
 from ..codes import Flags, Floats, RowCodes
 from ..coding.encoder import Encoder, measure_energies
-from ..coding.jitter import Jitter, displace
+from ..coding.jitter import Jitter, displace_alike
 from ..coding.masked import MaskedCoder
 from ..coding.robust import CodedBlock, RobustCoder, Robustness
 from ..coding.scaling import Scaling
+from ..kernels.codes import keep_larger_half
 from ..parallel import map_blocks, split_rows
 from .rules import InferenceRule, LabelModel
 
@@ -197,10 +198,12 @@ class Predictor:
 
     def _average_views(self, samples: Floats, codes: RowCodes, evidence: Floats) -> Floats:
         """Return the mean evidence of images, given the codes and the evidence of the first view, and of copies."""
+        start = RowCodes.empty(len(samples), -(-self.encoder.n_nonzero_coefs // 2), samples.dtype)
+        keep_larger_half(*codes, *start)  # others may not be in the codes of copies, and take time to leave
         total = evidence
         for field in self.views:
-            view = displace(samples, np.broadcast_to(field, (len(samples), *field.shape)))
-            total = total + self._weigh(view, np.vecdot(view, view), codes)[0]
+            view = displace_alike(samples, field)
+            total = total + self._weigh(view, np.vecdot(view, view), start)[0]
         return total / (len(self.views) + 1)
 
     def _code_robustly(self, X: Floats, mask: Flags | None, rows: slice) -> tuple[CodedBlock, Floats]:
