@@ -190,9 +190,7 @@ def test_degenerate_dictionaries_give_finite_codes_that_are_no_worse(
         slack = (1e-7 if dtype == np.float64 else 1e-2) * (1 + np.abs(c).max() ** 2)
         spectrum = np.linalg.eigvalsh(Q[np.ix_(support, support)])
         is_nearly_dependent = ((spectrum > 1e-12 * spectrum[-1]) & (spectrum < 1e-2 * spectrum[-1])).any()
-        if (
-            dtype == np.float64 or not is_nearly_dependent
-        ):  # float32 takes such atoms for dependent ones
+        if dtype == np.float64 or not is_nearly_dependent:  # float32 takes such atoms for dependent ones
             assert x[row] @ Q @ x[row] - 2 * c @ x[row] <= before + slack
 
 
