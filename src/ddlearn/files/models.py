@@ -335,9 +335,9 @@ def _check_scaling(scaling: Scaling, n_features: int) -> int:
 
 
 def _check_range(key: str, values: NDArray[np.floating], is_positive: bool) -> None:
-    """Raise unless products of two values can be computed, and positive ones can be divided by."""
-    largest = np.sqrt(np.finfo(values.dtype).max)
-    if (np.abs(values) > largest).any() or (is_positive and (values < 1 / largest).any()):
+    """Raise unless squares of values can be weighed, as a loss squares scores, and positive ones can be divided by."""
+    most = np.finfo(values.dtype).max
+    if (np.abs(values) > np.cbrt(most)).any() or (is_positive and (values < 1 / np.sqrt(most)).any()):
         raise ValueError(f"{key} has values that are out of range")
 
 
