@@ -89,13 +89,13 @@ def measure(estimator: BaseEstimator, split: Split) -> dict[str, float]:
     predicted = estimator.predict(split.X_test)
     seconds = {"fit_seconds": fitted - start, "predict_seconds": process_time() - fitted}
     result = {"error": float(np.mean(predicted != encoder.transform(split.y_test)))} | seconds
-    result |= {"n_tested": len(split.y_test), "bytes": _count_bytes(estimator)}
+    result |= {"n_tested": len(split.y_test), "bytes": count_bytes(estimator)}
     if hasattr(estimator, "predict_proba"):
         result["log_loss"] = log_loss(split.y_test, estimator.predict_proba(split.X_test), labels=encoder.classes_)
     return result
 
 
-def _count_bytes(estimator: BaseEstimator) -> int:
+def count_bytes(estimator: BaseEstimator) -> int:
     """Return the size of a model as a file: a model file of ours, a pickle of the others."""
     if not isinstance(estimator, DDLClassifier):
         return len(pickle.dumps(estimator))

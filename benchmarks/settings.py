@@ -21,7 +21,7 @@ from ddlearn import DDLClassifier, Robustness
 
 from .offline_sets import SETS, Split
 from .out_of_the_box import RESULTS as OTHER_RESULTS
-from .out_of_the_box import compile_kernels
+from .out_of_the_box import compile_kernels, count_bytes
 from .problems import find_data_folder
 from .report import format_table
 
@@ -78,11 +78,11 @@ def make_model(seed: int, image_shape: tuple[int, int], *, preset: str | None = 
 
 
 def measure_score(model: DDLClassifier, X_test: Floats, y_test: NDArray, fit_seconds: float) -> dict[str, float]:
-    """Return the error, and the seconds to fit and to predict one sample."""
+    """Return the error, the seconds to fit and to predict one sample, and the size of the model file."""
     start = process_time()
     error = 1 - model.score(X_test, y_test)
     seconds = (process_time() - start) / len(y_test)
-    return {"error": error, "fit_seconds": fit_seconds, "predict_seconds": seconds}
+    return {"error": error, "fit_seconds": fit_seconds, "predict_seconds": seconds, "bytes": count_bytes(model)}
 
 
 def measure(split: Split, seed: int, known: dict[str, dict[str, float]]) -> None:
@@ -115,16 +115,16 @@ def main() -> None:
             for seed, split in zip(range(N_SPLITS), SETS[set_name].split(), strict=False):
                 measure(split, seed, results.setdefault(f"{set_name} {seed}", {}))
                 RESULTS.write_text(json.dumps(results, indent=1))
-    header = ["setting", *(f"{name}: {what}" for name in sets for what in ("error, %", "fit, s", "predict, ms"))]
+    header = ["setting", *(f"{name}: {what}" for name in sets for what in ("error, %", "fit, s", "predict, ms", "MB"))]
     rows = []
     for line in [*FITS, *AFTER_THE_FIT]:
         cells = []
         for set_name in sets:
             of_line = [results[key][line] for key in results if key.startswith(set_name)]
-            error, fit, predict = (
-                np.mean([one[what] for one in of_line]) for what in ("error", "fit_seconds", "predict_seconds")
+            error, fit, predict, size = (
+                np.mean([one[what] for one in of_line]) for what in ("error", "fit_seconds", "predict_seconds", "bytes")
             )
-            cells += [f"{100 * error:.2f}", f"{fit:.2g}", f"{1000 * predict:.2g}"]
+            cells += [f"{100 * error:.2f}", f"{fit:.2g}", f"{1000 * predict:.2g}", f"{size / 1e6:.2g}"]
         rows.append([f"`{line}`", *cells])
     print(format_table(header, rows))
 
