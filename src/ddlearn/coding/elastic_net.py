@@ -154,8 +154,11 @@ class ElasticNet(KernelCoder):
         # In terms of features, only the ridge keeps matrices from being singular.
         is_regular = self.ridge > rounding * np.trace(gram)
         atoms, by_feature = np.empty((len(gram), 0), dtype), np.empty((0, len(gram)), dtype)
-        if dictionary is not None and is_regular and len(dictionary[1]) < codes.values.shape[1]:
+        if dictionary is not None and is_regular and len(dictionary[1]) + sizes[2] < codes.values.shape[1]:
             atoms, by_feature = dictionary
+            if sizes[2]:
+                room = np.empty((len(gram), sizes[2]), dtype)  # for the classes
+                atoms, by_feature = np.hstack([atoms, room]), np.vstack([by_feature, room.T])
         bits = np.iinfo(np.int64 if dtype == np.float64 else np.int32)
         solve_elastic_net_rows(
             *problem,

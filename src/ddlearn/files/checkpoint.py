@@ -287,8 +287,8 @@ def _check_arrays(arrays: Arrays, run: FitRun, *, has_refinement: bool, has_rows
     if has_refinement:
         parameters |= {"own_coef": (n_components, n_classes), "linear_coef": (facts.n_features, n_classes)}
         shapes |= {f"refinement.{prefix}.{name}": parameters[name] for prefix in _REFINED for name in parameters}
-        are_here = run.training.parts.are_here
-        n_places = count_kept_places(settings.sparse_coder, settings.n_nonzero_coefs, run.plan.jitter, are_here)
+        budgets, are_here = (settings.n_nonzero_coefs, facts.n_features), run.training.parts.are_here
+        n_places = count_kept_places(settings.sparse_coder, *budgets, run.plan.jitter, are_here)
         shapes |= {f"refinement.codes.{name}": (n_samples, n_places) for name in RowCodes._fields}
     if set(arrays) != set(shapes):
         raise ValueError(f"it has the arrays {sorted(arrays)} instead of {sorted(shapes)}")
