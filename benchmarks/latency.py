@@ -16,6 +16,7 @@ import numpy as np
 from ddlearn import ORMP, DDLClassifier, ElasticNet
 from ddlearn.coding.coders import PIVOT_FLOOR
 from ddlearn.kernels.pursuit import make_pursuit_workspace, pursue_rows
+from ddlearn.parallel import single_threaded_blas
 
 from .problems import make_blobs
 from .report import write_results
@@ -83,8 +84,13 @@ def measure_pursuit(dtype: np.dtype) -> dict[str, float]:
         DDLClassifier(N_COMPONENTS, sparse_coder=ORMP(n_swaps=n_swaps), **settings).fit(X, y) for n_swaps in (0, 10)
     )
     kernel = prepare_kernel(plain.components_, plain.n_nonzero_coefs_, x)
-    found = time_in_turn(lambda: plain.predict(x), lambda: replacing.predict(x), kernel)
-    return dict(zip(("predict", "predict_with_replacement", "product_and_kernel"), found, strict=True))
+    found = np.full(3, np.inf)
+    for _ in range(N_ROUNDS):
+        times = time_in_turn(lambda: plain.predict(x), lambda: replacing.predict(x), n_rounds=1)
+        with single_threaded_blas():  # one thread is what predict has
+            times += time_in_turn(kernel, n_rounds=1)
+        found = np.minimum(found, times)
+    return dict(zip(("predict", "predict_with_replacement", "product_and_kernel"), found.tolist(), strict=True))
 
 
 def measure_elastic_net(dtype: np.dtype) -> dict[str, float]:

@@ -37,7 +37,7 @@ from threadpoolctl import threadpool_limits
 
 from ddlearn import DDLClassifier, save
 
-from .offline_sets import SETS, Split
+from .offline_sets import LINEAR_SETS, SETS, Split
 from .report import format_table
 
 RESULTS = Path(__file__).parent / "results" / "out_of_the_box.json"
@@ -194,7 +194,7 @@ def format_summary(results: Results, role: str) -> str:
 
 
 def format_page(results: Results) -> str:
-    """Return the tables of docs/defaults.md: the sets to report, each with its best peer, and a line for each role."""
+    """Return the tables of docs/defaults.md: sets to report, roles, and what suits logistic regression."""
     header = ["", "samples learned", "ours", "best of the others", "logistic regression", "ours / best", "fit, s"]
     rows, lines = [], []
     for role in ("choose", "report"):
@@ -222,7 +222,17 @@ def format_page(results: Results) -> str:
                 [name, str(SETS[name].n_train), ours, peer, f"{of_linear:.1f}", f"{ratio:.2f}", f"{seconds:.1f}"]
             )
     of_roles = ["sets", "number", "ours / best (geometric mean)", "our mean rank", "worst against logistic regression"]
-    return f"{format_table(header, rows)}\n\n{format_table(of_roles, lines)}\n"
+    return f"{format_table(header, rows)}\n\n{format_table(of_roles, lines)}\n\n{format_linear(results)}\n"
+
+
+def format_linear(results: Results) -> str:
+    """Return our errors beside those of logistic regression on sets that suit it, raw and scaled, as Markdown."""
+    rows = []
+    for name in (name for raw in LINEAR_SETS for name in (raw, f"{raw}, scaled")):
+        ours, linear = (100 * np.array(_list(results[name][contender], "error")) for contender in (OURS, LINEAR))
+        each = (ours, linear, ours - linear)
+        rows.append([name, *(f"{np.mean(values):.2f} ± {_standard_error(list(values)):.2f}" for values in each)])
+    return format_table(["", "ours", LINEAR, "difference, split by split"], rows)
 
 
 def format_costs(results: Results, sets: Sequence[str]) -> str:

@@ -45,7 +45,13 @@ def test_sets_of_each_kind_are_on_both_sides():
     roles = {
         kind: {other.role for other in SETS.values() if other.kind == kind} for kind in ("table", "signal", "image")
     }
-    assert all(of_kind == {"choose", "report"} for of_kind in roles.values())
+    assert all(of_kind - {"scaled"} == {"choose", "report"} for of_kind in roles.values())
+
+
+def test_scaled_sets_are_the_others_split_alike():
+    raw, scaled = (next(SETS[name].split()) for name in ("wine", "wine, scaled"))
+    np.testing.assert_array_equal(raw.y_test, scaled.y_test)
+    np.testing.assert_allclose(np.concatenate([scaled.X_train, scaled.X_test]).std(axis=0), 1)
 
 
 def test_ratios_and_ranks_follow_from_the_errors():

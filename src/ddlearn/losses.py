@@ -339,7 +339,7 @@ def resolve_loss(loss: str | Loss) -> Loss:
 
 def compute_evidence(scores: Margins, loss: Loss, class_cost: Margins) -> Margins:
     """Return the evidence for each class: how much less its label +1 costs than -1."""
-    return (loss.value(-scores) - loss.value(scores)) / class_cost.astype(scores.dtype)
+    return (loss.value(-scores) - loss.value(scores)) / class_cost.astype(scores.dtype, copy=False)
 
 
 def count_errors(

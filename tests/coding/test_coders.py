@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 from sklearn.linear_model import orthogonal_mp_gram
 
 from ddlearn import OMP, ORMP, SPARSE_CODERS, sparse_encode
+from ddlearn.coding.coders import put_back_workspace, take_workspace
 
 every_pursuit = pytest.mark.parametrize("method", sorted(set(SPARSE_CODERS) - {"elastic_net"}))
 both_dtypes = pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -125,3 +126,18 @@ def test_budgets_above_the_number_of_features_leave_no_residual(method, dtype):
     assert np.isfinite(codes.data).all()
     assert residual(X, D, codes).max() < (1e-4 if dtype == np.float32 else 1e-10)
     assert np.diff(codes.indptr).max() <= 8  # as many independent atoms as features leave a residual of zero
+
+
+def test_a_workspace_has_one_user_at_a_time_and_is_kept_for_problems_of_the_same_size():
+    def make(*sizes):
+        return [sizes]
+
+    first = take_workspace(make, 5, 30, 0)
+    assert take_workspace(make, 5, 30, 0) is not first  # another thread would overwrite its codes
+    put_back_workspace(first, make, 5, 30, 0)
+    assert take_workspace(make, 5, 30, 0) is first
+    put_back_workspace(first, make, 5, 30, 0)
+    assert take_workspace(make, 6, 30, 0) == [(6, 30, 0)]
+    large = take_workspace(make, 5, 30, 2)
+    put_back_workspace(large, make, 5, 30, 2)
+    assert take_workspace(make, 5, 30, 2) is not large

@@ -197,3 +197,13 @@ def test_an_encoder_returns_the_codes_of_sparse_encode():
         codes = Encoder.of(D, adapt_coder(coder(), X, D, 5), 5).encode(X).to_csr(len(D))
         expected = sparse_encode(X, D, n_nonzero_coefs=5, method=method)
         np.testing.assert_array_equal(codes.toarray(), expected.toarray())
+
+
+@both_dtypes
+def test_a_last_row_alone_is_multiplied_the_same_in_every_block(dtype):
+    # One row is multiplied without BLAS, so where a tile of one row stands must not matter.
+    X, D = draw(n_samples=2 * TILE_ROWS + 1, dtype=dtype)
+    encoder = Encoder.of(D, OMP(), 3)
+    products = encoder.correlate(X)
+    np.testing.assert_array_equal(products[-1:], encoder.correlate(X[-1:]))
+    np.testing.assert_allclose(products, X @ D.T, rtol=1e-4, atol=1e-5)

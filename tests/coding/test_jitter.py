@@ -15,6 +15,7 @@ from ddlearn.coding.jitter import (
     JITTERS,
     _make_bumps,
     displace,
+    displace_alike,
     resolve_jitter,
 )
 
@@ -123,6 +124,21 @@ def test_rows_do_not_depend_on_the_block_they_are_in():
     fields = draw_fields(jitter, 10)
     parts = [displace(X[part], fields[part]) for part in (slice(0, 3), slice(3, 10))]
     np.testing.assert_array_equal(np.concatenate(parts), jitter.distort(X, SHAPE, np.random.default_rng(0)))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("shift", [0.7, 30.0])
+@pytest.mark.parametrize("n_images", [1, 9])
+def test_images_warped_alike_are_those_with_the_same_field_each(n_images, shift, dtype):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n_images, 30)).astype(dtype)
+    X[-1] = 0
+    for field in Jitter(shift, elastic=0.5).draw(4, (5, 6), rng, dtype):  # a large shift leaves nothing inside
+        alike = displace_alike(X, field)
+        assert alike.dtype == dtype
+        assert alike.flags.c_contiguous
+        expected = displace(X, np.broadcast_to(field, (n_images, *field.shape)))
+        np.testing.assert_allclose(alike, expected, atol=1e-5 if dtype == np.float32 else 1e-12)
 
 
 def test_order_in_memory_does_not_matter():

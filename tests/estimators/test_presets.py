@@ -57,8 +57,8 @@ def test_models_of_a_preset_share_nothing():
 
 
 def test_what_is_not_known_is_named():
-    with pytest.raises(ValueError, match=r"There is no preset 'exact'; choose one of 'paper', 'fast', 'accurate'\."):
-        DDLClassifier.from_preset("exact")
+    with pytest.raises(ValueError, match=r"There is no preset 'acurate' among .*; did you mean 'accurate'\?"):
+        DDLClassifier.from_preset("acurate")
     with pytest.raises(TypeError, match=r"DDLClassifier has no parameter 'n_component'; did you mean 'n_components'\?"):
         DDLClassifier.from_preset("fast", n_component=3)
     with pytest.raises(TypeError, match=r"DDLClassifier has no parameter 'zzz'\."):

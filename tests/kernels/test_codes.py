@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from ddlearn.codes import RowCodes
-from ddlearn.kernels.codes import change_rows, expand_square_rows, keep_larger_half, score_rows
+from ddlearn.kernels.codes import change_rows, combine_rows, expand_square_rows, keep_larger_half, score_rows
 
 shapes = given(
     n_samples=st.integers(1, 6),
@@ -76,3 +76,15 @@ def test_the_kernel_that_keeps_the_larger_half_agrees_with_its_twin(n_places, n_
         assert kept_values[i, : len(order)].tolist() == values[i, order].tolist()
         assert not kept_indices[i, len(order) :].any()
         assert not kept_values[i, len(order) :].any()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n_features", [1, 4, 30])
+def test_a_combination_of_rows_is_a_product_that_leaves_out_zeros(n_features, dtype):
+    rng = np.random.default_rng(n_features)
+    vector, rows = rng.standard_normal(n_features).astype(dtype), rng.standard_normal((n_features, 7)).astype(dtype)
+    vector[1::3] = 0
+    rows[1::3] = np.nan  # which are not read
+    out = np.full(7, np.nan, dtype)
+    combine_rows(vector, rows, np.empty_like(vector), np.empty(n_features, np.int32), out)
+    np.testing.assert_allclose(out, vector @ np.nan_to_num(rows), rtol=1e-5, atol=1e-6)

@@ -8,8 +8,9 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -33,7 +34,7 @@ from .model import (
     refuse_data,
     summarize_fit,
 )
-from .options import FLAG, OWN_DEFAULTS, merge_settings, read_parameters
+from .options import FLAG, OWN_DEFAULTS, merge_settings, parse_word, read_parameters
 from .running import command
 from .source import SOURCE_OPTIONS, Source, read_source, refuse_parts, require_labels
 from .terminal import Terminal, clean, escape
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 _LARGE_PAGE = 10e6  # bytes above which a page is slow to send and to open
 _BYTES_AS_TEXT = 16 / 3  # of a float32 value in a page
 _OTHER_FORMATS = {".pkl", ".pickle", ".joblib", ".onnx", ".pt", ".h5", ".npz", ".npy", ".csv", ".json", ".html"}
+_PRESETS = ("paper", "fast", "accurate")  # written again, since to import the presets takes seconds
 _PREDICTION_COLUMNS = ("sample", "prediction", "probability")
 
 
@@ -68,8 +70,12 @@ def fit(
         typer.Option("--output", "-o", metavar="MODEL", help="The file to write; by default DATA's name.safetensors."),
     ] = None,
     preset: Annotated[
-        Literal["paper", "fast", "accurate"] | None,
-        typer.Option(metavar="NAME", help="Good options in one word: paper, fast or accurate."),
+        str | None,
+        typer.Option(
+            parser=partial(parse_word, _PRESETS),
+            metavar="NAME",
+            help="Good options in one word: paper, fast or accurate.",
+        ),
     ] = None,
     test_size: TestSize = None,
     cv: Folds = None,

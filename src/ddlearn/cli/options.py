@@ -15,10 +15,12 @@ import textwrap
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.markup import escape
+
+from .reading.samples import suggest
 
 ALIASES = {"random_state": "seed", "n_jobs": "jobs", "refine": "epochs"}  # shorter names
 # A program usually has the machine to itself, and whoever repeats a command expects the same result.
@@ -121,7 +123,7 @@ def make_option(parameter: Parameter) -> inspect.Parameter:
     elif is_number:
         type_, metavar = int, "NUMBER"
     elif parameter.words:
-        type_, metavar = Literal.__getitem__(parameter.words), "|".join(parameter.words)
+        parser, metavar = functools.partial(parse_word, parameter.words), "|".join(parameter.words)
     option = typer.Option(
         *names,
         parser=parser,
@@ -155,6 +157,13 @@ def parse_number(text: str, words: Iterable[str] = ()) -> int | float:
         return int(text) if re.fullmatch(r"[+-]?\d+", text) else float(text)
     except ValueError:
         raise typer.BadParameter(" or ".join([f"{text!r} is not a number", *words]) + ".") from None
+
+
+def parse_word(words: tuple[str, ...], text: str) -> str:
+    """Return one of the words."""
+    if text not in words:
+        raise typer.BadParameter(f"{text!r} is not one of {', '.join(words)}{suggest(text, words)}")
+    return text
 
 
 def _parse_number_or_word(words: tuple[str, ...], text: str) -> int | float | str:

@@ -105,7 +105,8 @@ def _fail(terminal: Terminal, error: Exception) -> NoReturn:
     if isinstance(error, OSError) and error.filename:
         terminal.fail(f"{error.filename}: {error.strerror}.")
     elif isinstance(error, ValueError | OSError | ImportError):
-        terminal.fail(str(error))
+        # The library names its parameters as Python writes them.
+        terminal.fail(str(error).replace("set image_shape=(height, width)", "give --image-shape HxW"))
     elif isinstance(error, MemoryError):
         terminal.fail(f"out of memory ({error}): use fewer samples, features or atoms.")
     else:

@@ -11,7 +11,10 @@ case without classes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cache
 from numbers import Integral, Real
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -34,6 +37,22 @@ _SMALLEST_GAIN = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-5}
 RowArrays = tuple[Floats, Floats, Floats, Floats, Floats, Floats]  # from Gram matrix to directions
 Atoms = tuple[Floats, Floats]  # one row per atom, and one row per feature
 Sizes = tuple[int, int, int, int, np.dtype]  # of a workspace
+
+# The last workspace of each kind that is not in use, with its sizes: to make one takes as long as to code a sample.
+_SPARE: dict[Callable[..., Any], tuple[tuple[Any, ...], Any]] = {}
+
+
+def take_workspace(make: Callable[..., Any], *sizes: Any) -> Any:
+    """Return a workspace that nobody else has until it is put back: the spare one, or a new one."""
+    spare_sizes, workspace = _SPARE.pop(make, (None, None))
+    return workspace if spare_sizes == sizes else make(*sizes)
+
+
+def put_back_workspace(workspace: Any, make: Callable[..., Any], *sizes: Any) -> None:
+    """Keep a workspace, made for these sizes, for the next call."""
+    n_classes = sizes[2]
+    if n_classes == 0:  # missing features are as many classes as there are features: too large to keep
+        _SPARE[make] = sizes, workspace
 
 
 class SparseCoder(BaseEstimator, ABC):
@@ -212,6 +231,26 @@ class KernelCoder(SparseCoder):
         """Overwrite codes, starting from them if the kernel can; `sizes` are those of its workspace."""
 
 
+class _Floors(NamedTuple):
+    """What pursuits take for rounding errors, in the precision of the samples."""
+
+    residual: Any  # a squared residual, relative to the squared norm of the sample
+    correlation: Any  # a squared correlation, relative to the largest one of the sample
+    pivot: Any
+    gain: Any
+
+
+@cache
+def _find_floors(dtype: np.dtype) -> _Floors:
+    eps = np.finfo(dtype).eps
+    return _Floors(
+        dtype.type(_ROUNDING_ERRORS_OF_RESIDUAL * eps),
+        dtype.type((_ROUNDING_ERRORS_OF_CORRELATION * eps) ** 2),
+        dtype.type(PIVOT_FLOOR[dtype]),
+        dtype.type(_SMALLEST_GAIN[dtype]),
+    )
+
+
 class _Pursuit(KernelCoder):
     """Greedy choice of atoms, with least squares on those chosen, then swaps: what OMP and ORMP share."""
 
@@ -230,22 +269,25 @@ class _Pursuit(KernelCoder):
         self, problem: RowArrays, energies: Floats | None, dictionary: Atoms | None, sizes: Sizes, codes: RowCodes
     ) -> None:
         n_rows, dtype = len(codes.values), codes.values.dtype
+        floors = _find_floors(dtype)
         is_traditional = energies is not None
         if energies is None:
             energies, tolerances = np.zeros(n_rows, dtype), np.full(n_rows, -np.inf, dtype)
         else:
-            floor = dtype.type(_ROUNDING_ERRORS_OF_RESIDUAL * np.finfo(dtype).eps)
-            tolerances = np.maximum(floor * energies, dtype.type(self.tol or 0))
-        smallest = dtype.type((_ROUNDING_ERRORS_OF_CORRELATION * np.finfo(dtype).eps) ** 2)
-        limits = energies, tolerances, smallest, dtype.type(PIVOT_FLOOR[dtype])
-        pursue_rows(*problem, *limits, self.uses_residual_norm, make_pursuit_workspace(*sizes), *codes)
+            tolerances = floors.residual * energies
+            if self.tol:
+                tolerances = np.maximum(tolerances, dtype.type(self.tol))
+        limits = energies, tolerances, floors.correlation, floors.pivot
+        workspace = take_workspace(make_pursuit_workspace, *sizes)
+        pursue_rows(*problem, *limits, self.uses_residual_norm, workspace, *codes)
+        put_back_workspace(workspace, make_pursuit_workspace, *sizes)
         budget = codes.values.shape[1]
         if is_traditional and self.n_swaps > 0 and budget > 1:
             explained = np.vecdot(np.take_along_axis(problem[1], codes.indices.astype(np.intp), 1), codes.values)
-            gains = dtype.type(_SMALLEST_GAIN[dtype]) * np.abs(explained)
-            limits = gains, dtype.type(PIVOT_FLOOR[dtype]), self.n_swaps, 0, False
-            workspace = make_replacement_workspace(budget, *sizes[1:3], dtype)
+            limits = floors.gain * np.abs(explained), floors.pivot, self.n_swaps, 0, False
+            workspace = take_workspace(make_replacement_workspace, budget, *sizes[1:3], dtype)
             replace_rows(*problem[:5], np.arange(n_rows), *limits, workspace, *codes, np.empty(n_rows, np.int32))
+            put_back_workspace(workspace, make_replacement_workspace, budget, *sizes[1:3], dtype)
 
 
 class OMP(_Pursuit):

@@ -17,7 +17,9 @@ By default :math:`\alpha` is estimated from the noise.  The correlations of whit
 
 from __future__ import annotations
 
+from functools import cache
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -25,7 +27,17 @@ from sklearn.base import clone
 from ..codes import Floats, RowCodes
 from ..kernels.elastic_net import make_elastic_net_workspace, solve_elastic_net_rows
 from ..losses import check_number
-from .coders import MOST_ROUNDS, PIVOT_FLOOR, Atoms, KernelCoder, RowArrays, Sizes, SparseCoder
+from .coders import (
+    MOST_ROUNDS,
+    PIVOT_FLOOR,
+    Atoms,
+    KernelCoder,
+    RowArrays,
+    Sizes,
+    SparseCoder,
+    put_back_workspace,
+    take_workspace,
+)
 
 # A smaller change, in multiples of the machine epsilon and relative to the largest coefficient, is a rounding error.
 _ROUNDING_ERRORS = 4
@@ -146,20 +158,21 @@ class ElasticNet(KernelCoder):
     def _solve(
         self, problem: RowArrays, energies: Floats | None, dictionary: Atoms | None, sizes: Sizes, codes: RowCodes
     ) -> None:
-        self.check_parameters()
         gram, dtype = problem[0], codes.values.dtype
         if energies is None:
             energies = _bound_energies(*problem[:2])
-        rounding = dtype.type(_ROUNDING_ERRORS * np.finfo(dtype).eps)
-        # In terms of features, only the ridge keeps matrices from being singular.
-        is_regular = self.ridge > rounding * np.trace(gram)
+        rounding, largest = _find_limits(dtype)
         atoms, by_feature = np.empty((len(gram), 0), dtype), np.empty((0, len(gram)), dtype)
-        if dictionary is not None and is_regular and len(dictionary[1]) + sizes[2] < codes.values.shape[1]:
-            atoms, by_feature = dictionary
-            if sizes[2]:
-                room = np.empty((len(gram), sizes[2]), dtype)  # for the classes
+        n_classes = sizes[2]
+        has_few_features = dictionary is not None and len(dictionary[1]) + n_classes < codes.values.shape[1]
+        # In terms of features, only the ridge keeps matrices from being singular.
+        if has_few_features and self.ridge > rounding * np.trace(gram):
+            atoms, by_feature = dictionary  # type: ignore[misc]
+            if n_classes:
+                room = np.empty((len(gram), n_classes), dtype)
                 atoms, by_feature = np.hstack([atoms, room]), np.vstack([by_feature, room.T])
-        bits = np.iinfo(np.int64 if dtype == np.float64 else np.int32)
+        making = make_elastic_net_workspace, *sizes[:4], len(by_feature), dtype
+        workspace = take_workspace(*making)
         solve_elastic_net_rows(
             *problem,
             atoms,
@@ -172,12 +185,13 @@ class ElasticNet(KernelCoder):
             self.max_rounds,
             dtype.type(PIVOT_FLOOR[dtype]),
             rounding,
-            bits.dtype.type(-1 if self.positive else bits.max),
-            bits.dtype.type((1 << len(gram).bit_length()) - 1),
-            make_elastic_net_workspace(*sizes[:4], len(by_feature), dtype),
+            type(largest)(-1) if self.positive else largest,
+            type(largest)((1 << len(gram).bit_length()) - 1),
+            workspace,
             *codes,
             np.empty(len(energies), dtype),
         )
+        put_back_workspace(workspace, *making)
 
     def list_candidates(self, norm: float) -> list[SparseCoder]:
         return [self] if self.is_adapted else [self._scale(strength, norm) for strength in _CANDIDATE_SHARES]
@@ -210,6 +224,13 @@ class ElasticNet(KernelCoder):
     def _scale(self, strength: float, norm: float) -> ElasticNet:
         """Return the coder for samples of this norm whose penalty on absolute values is `strength` for norm 1."""
         return clone(self).set_params(alpha=float(strength / self.l1_ratio), norm=float(norm))
+
+
+@cache
+def _find_limits(dtype: np.dtype) -> tuple[Any, Any]:
+    """Return the change that is a rounding error, and the largest integer with as many bits as a number."""
+    bits = np.iinfo(np.int64 if dtype == np.float64 else np.int32)
+    return dtype.type(_ROUNDING_ERRORS * np.finfo(dtype).eps), bits.dtype.type(bits.max)
 
 
 def _bound_energies(gram: Floats, correlations: Floats) -> Floats:

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
 from ..codes import Floats
-from ..kernels.jitter import BORDER, displace_rows
+from ..kernels.jitter import BORDER, displace_columns, displace_rows
 from ..losses import check_number
 from .alignment import check_image_shape
 
@@ -161,6 +161,17 @@ def displace(X: Floats, fields: Floats) -> Floats:
     displaced = np.empty_like(images)
     displace_rows(images, np.ascontiguousarray(fields), framed, displaced)
     return displaced.reshape(X.shape)
+
+
+def displace_alike(X: Floats, field: Floats) -> Floats:
+    """Return images that are all warped by the same field, as :func:`displace` does with one for each."""
+    by_pixel = np.ascontiguousarray(X.T)
+    displaced = np.empty_like(by_pixel)
+    displace_columns(by_pixel, field, np.empty(16, X.dtype), np.empty(16, np.int32), displaced)
+    images = np.ascontiguousarray(displaced.T)
+    energy, energy_seen = np.vecdot(X, X), np.vecdot(images, images)
+    images *= np.sqrt(energy / np.where(energy_seen > 0, energy_seen, 1))[:, None]
+    return images
 
 
 def resolve_jitter(jitter: str | Jitter | None, image_shape: tuple[int, int] | None, n_features: int) -> Jitter | None:

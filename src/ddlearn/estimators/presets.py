@@ -41,7 +41,8 @@ PRESETS: dict[str, Preset] = {
         {
             "n_components": 100,  # time grows with the number of atoms
             "max_iter": 0,  # atoms are samples at first
-            "refine": Refiner(5, weight_decay=0.03, linear_decay=1.0),  # only the penalty on codes is searched for
+            # Only the penalty on codes is searched for, and with this cost classifiers have a closed form.
+            "refine": Refiner(5, cost="one_vs_all", weight_decay=0.03, linear_decay=1.0),
         },
     ),
     # The lowest error that we know of, for more time.
@@ -51,7 +52,7 @@ PRESETS: dict[str, Preset] = {
             "refine": Refiner(60),
         },
         {
-            "refine": Refiner(60, jitter="elastic"),  # no distortion is used twice, so that more epochs learn more
+            "refine": Refiner(80, jitter="affine"),  # no distortion is used twice, so that more epochs learn more
             "n_views": 8,  # averages out sampling noise
         },
     ),
@@ -61,15 +62,18 @@ PRESETS: dict[str, Preset] = {
 def collect_parameters(name: str, overrides: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
     """Return the parameters of a preset, updated by ``overrides``, whose names must be in ``known``."""
     if name not in PRESETS:
-        raise ValueError(f"There is no preset {name!r}; choose one of {', '.join(map(repr, PRESETS))}.")
+        raise ValueError(f"There is no preset {name!r} among {', '.join(PRESETS)}{_suggest(name, PRESETS)}")
     for parameter in overrides:
         if parameter not in known:
-            near = difflib.get_close_matches(parameter, known, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else "."
-            raise TypeError(f"DDLClassifier has no parameter {parameter!r}{hint}")
+            raise TypeError(f"DDLClassifier has no parameter {parameter!r}{_suggest(parameter, known)}")
     preset = PRESETS[name]
     parameters = preset.parameters
     if overrides.get("image_shape") is not None:
         parameters = parameters | preset.of_images
     # Copies of the objects: to set a parameter of one must not change the preset.
     return {key: clone(value, safe=False) for key, value in parameters.items()} | overrides
+
+
+def _suggest(name: str, known: Collection[str]) -> str:
+    near = difflib.get_close_matches(name, known, 1)
+    return f"; did you mean {near[0]!r}?" if near else "."

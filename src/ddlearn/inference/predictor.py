@@ -17,10 +17,11 @@ from scipy.sparse import csr_array
 
 from ..codes import Flags, Floats, RowCodes
 from ..coding.encoder import Encoder, measure_energies
-from ..coding.jitter import Jitter, displace
+from ..coding.jitter import Jitter, displace_alike
 from ..coding.masked import MaskedCoder
 from ..coding.robust import CodedBlock, RobustCoder, Robustness
 from ..coding.scaling import Scaling
+from ..kernels.codes import keep_larger_half
 from ..parallel import map_blocks, split_rows
 from .rules import InferenceRule, LabelModel
 
@@ -168,7 +169,10 @@ class Predictor:
             evidence, codes = self._weigh(samples, energies)
             return self._average_views(samples, codes, evidence) if len(self.views) else evidence
 
-        return _check_evidence(map_blocks(weigh, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs))
+        if len(X) == 1:  # without BLAS and threads, whose limits would take as long as the product with the atoms
+            return _check_evidence(weigh(slice(0, 1), None))
+        blocks = map_blocks(weigh, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs)
+        return _check_evidence(np.concatenate(blocks))
 
     def encode(self, X: Floats) -> RowCodes:
         """Return label-free codes."""
@@ -194,10 +198,12 @@ class Predictor:
 
     def _average_views(self, samples: Floats, codes: RowCodes, evidence: Floats) -> Floats:
         """Return the mean evidence of images, given the codes and the evidence of the first view, and of copies."""
+        start = RowCodes.empty(len(samples), -(-self.encoder.n_nonzero_coefs // 2), samples.dtype)
+        keep_larger_half(*codes, samples.shape[1], *start)  # others may not be in the codes of copies, and take time to leave
         total = evidence
         for field in self.views:
-            view = displace(samples, np.broadcast_to(field, (len(samples), *field.shape)))
-            total = total + self._weigh(view, np.vecdot(view, view), codes)[0]
+            view = displace_alike(samples, field)
+            total = total + self._weigh(view, np.vecdot(view, view), start)[0]
         return total / (len(self.views) + 1)
 
     def _code_robustly(self, X: Floats, mask: Flags | None, rows: slice) -> tuple[CodedBlock, Floats]:
@@ -231,7 +237,7 @@ class Predictor:
 
         blocks = map_blocks(weigh, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs)
         _warn_of_blank_rows(sum(n_blank for _, n_blank in blocks), n_frames=6)
-        return _check_evidence([evidence for evidence, _ in blocks])
+        return _check_evidence(np.concatenate([evidence for evidence, _ in blocks]))
 
     def explain(self, X: Floats, mask: Flags | None, classes: NDArray[Any]) -> Explanation:
         """Return the parts into which the model takes samples apart."""
@@ -269,14 +275,13 @@ class Predictor:
         )
 
 
-def _check_evidence(blocks: Sequence[Floats]) -> Floats:
-    """Return the evidence of all rows; raise if it is out of range, since any class would be as good then."""
-    evidence = np.concatenate(blocks)
-    is_finite = np.isfinite(evidence).all(axis=1)
+def _check_evidence(evidence: Floats) -> Floats:
+    """Return the evidence; raise if it is out of range, since any class would be as good then."""
+    is_finite = np.isfinite(evidence)
     if not is_finite.all():
         raise ValueError(
-            f"The evidence for the classes of row {np.argmin(is_finite)} is not finite: the coefficients of the model "
-            f"are too large, or its class costs too small, for samples of type {evidence.dtype}."
+            f"The evidence for the classes of row {np.argmin(is_finite.all(axis=1))} is not finite: the coefficients "
+            f"of the model are too large, or its class costs too small, for samples of type {evidence.dtype}."
         )
     return evidence
 

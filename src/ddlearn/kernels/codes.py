@@ -194,6 +194,20 @@ def add_combination(factors, chosen, n_chosen, rows, out):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def combine_rows(vector, rows, factors, chosen, out):
+    """Out = vector @ rows, without the rows whose factor is zero; ``factors`` and ``chosen`` are as long as it."""
+    n_chosen = 0
+    for m in range(vector.shape[0]):
+        if vector[m] != 0:
+            factors[n_chosen] = vector[m]
+            chosen[n_chosen] = m
+            n_chosen += 1
+    for k in range(out.shape[0]):
+        out[k] = 0
+    add_combination(factors, chosen, n_chosen, rows, out)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def add_hessian(indices, values, weights, hessian):
     """Add H = sum_i weight_i x~_i x~_i' to the lower triangle of ``hessian``, of shape (K + 1, K + 1).
 

@@ -8,6 +8,7 @@ image itself, to the last bit, and hardly blurs.  Outside its border an image is
 import numpy as np
 
 from . import njit
+from .codes import add_combination
 
 BORDER = 4  # zeros around an image, as many as pixels that are combined
 
@@ -80,3 +81,32 @@ def displace_rows(
             for row in range(height):
                 for column in range(width):
                     displaced[i, row, column] *= factor
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def displace_columns(
+    images,  # (height * width, n_images) one image per column
+    field,  # (2, height, width) the displacements of all of them
+    factors,  # (16,) of the pixels that are combined
+    chosen,  # (16,) those pixels
+    displaced,  # out, (height * width, n_images)
+):
+    """Show images through one field, not scaled: vector instructions over the images."""
+    _, height, width = field.shape
+    for row in range(height):
+        for column in range(width):
+            whole_v, whole_u = np.floor(field[0, row, column]), np.floor(field[1, row, column])
+            weights_v = _weigh(field[0, row, column] - whole_v)
+            weights_u = _weigh(field[1, row, column] - whole_u)
+            n_chosen = 0
+            for v in range(4):
+                for u in range(4):
+                    seen_row, seen_column = row + int(whole_v) - 1 + v, column + int(whole_u) - 1 + u
+                    if 0 <= seen_row < height and 0 <= seen_column < width:
+                        factors[n_chosen] = weights_v[v] * weights_u[u]
+                        chosen[n_chosen] = seen_row * width + seen_column
+                        n_chosen += 1
+            pixel = row * width + column
+            for i in range(images.shape[1]):
+                displaced[pixel, i] = 0
+            add_combination(factors, chosen, n_chosen, images, displaced[pixel])
