@@ -13,11 +13,12 @@ BOUNDSCHECK := NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-boundscheck
 IN_TWO := --numprocesses 2 --dist loadfile
 BROWSER_TESTS := tests/show/test_report_page.py
 
-.PHONY: help demo test test-browser nightly lint coverage bench generalise reproduce scaling docs clean
+.PHONY: help demo test test-kernels test-browser nightly lint coverage bench generalise reproduce scaling docs clean
 
 help:
 	@echo "make demo    learn scikit-learn's digits, compare with the alternatives, write the interactive report.html"
 	@echo "make test    run the tests and doctests"
+	@echo "make test-kernels  test the kernels again with bounds checks, and as plain Python"
 	@echo "make test-browser  install Chromium and test the interactive report in it"
 	@echo "make nightly run the long tests: 10 000 hostile files, 20 kills of each fit, full disks, lost clusters (an hour)"
 	@echo "make lint    check style and types"
@@ -40,9 +41,11 @@ demo: $(VENV)/.cli
 	@$(BIN)/ddlearn demo --json --output report.html >/dev/null
 	@echo && echo "report.html is such a model as a page: open it in a browser, and draw a 7."
 
-# An index out of bounds is so in both precisions, and compiling takes nearly all of the time: one has to do.
 test: $(VENV)/.test
 	$(BIN)/python -m pytest $(IN_TWO) --ignore $(BROWSER_TESTS)
+
+# An index out of bounds is so in both precisions, and compiling takes nearly all of the time: one has to do.
+test-kernels: $(VENV)/.test
 	$(BOUNDSCHECK) $(BIN)/python -m pytest -q $(IN_TWO) $(KERNEL_TESTS)
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q $(IN_TWO) $(KERNEL_TESTS)
 
@@ -53,7 +56,7 @@ test-browser: $(VENV)/.test
 # The second command says more about a failure of the first, so it runs in any case. Both print what took long.
 nightly: $(VENV)/.test
 	@failed=0; set -x; \
-	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest $(IN_TWO) --durations=25 -m "nightly or not nightly" || failed=1; \
+	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest $(IN_TWO) --durations=25 -m "" || failed=1; \
 	$(BOUNDSCHECK) $(BIN)/python -m pytest -q $(IN_TWO) --durations=5 $(KERNEL_FILES) -k "kernel or twin" || failed=1; \
 	exit $$failed
 
@@ -81,8 +84,10 @@ reproduce: $(VENV)/.reproduce
 scaling: $(VENV)/.dask,plot
 	$(BIN)/python -m benchmarks.scaling
 
-# A warning is an error: a link to nothing, an example that fails, a docstring that is not what it seems.
-docs: $(VENV)/.docs
+# The code on pages runs, and what examples say of their results is true. Then a warning is an error: a link to nothing,
+# an example that fails, a docstring that is not what it seems.
+docs: $(VENV)/.test,docs
+	$(BIN)/python -m pytest -q $(IN_TWO) -m docs tests/test_readme.py tests/test_examples.py
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going -b html docs docs/_build/html
 
 clean:

@@ -6,11 +6,14 @@ Rows are made where they are needed, chunk by chunk, each from a seed of its own
 from __future__ import annotations
 
 import json
+import os
 import resource
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import median
+from tempfile import TemporaryDirectory
 from time import perf_counter, process_time, time
 from typing import Any
 from unittest.mock import patch
@@ -19,14 +22,16 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
+from sklearn.datasets import load_digits
 
-from ddlearn import DDLClassifier, Refiner
+from ddlearn import Checkpoint, DDLClassifier, Refiner
 
 from .labelled import training_part
 from .traffic import Traffic, start_cluster, start_counting
 
 N_FEATURES, N_COMPONENTS, N_NONZERO, N_CLASSES, NOISE = 64, 100, 5, 10, 0.1
 CHUNK_ROWS = 65536
+LARGE_CHUNK_ROWS = 16 * CHUNK_ROWS
 TILE_ROWS = 256  # chunks of whole tiles give bitwise the results of memory
 N_ITERATIONS = 4  # the first is not counted
 N_REPEATS = 3
@@ -96,10 +101,11 @@ def make_lazy_rows(
 
 
 class Moments:
-    """A callback that notes when each iteration was over."""
+    """A callback that notes when each iteration was over, and calls a function then."""
 
-    def __init__(self) -> None:
+    def __init__(self, look: Callable[[int], Any] = lambda iteration: None) -> None:
         self.moments: list[float] = []
+        self.look = look
 
     def setup(self, estimator: Any, context: Any) -> None:
         """Nothing to do."""
@@ -111,6 +117,7 @@ class Moments:
         """Note the time."""
         if context.task_name == "iteration":
             self.moments.append(time())
+            self.look(len(self.moments))
 
     def teardown(self, estimator: Any, context: Any) -> None:
         """Nothing to do."""
@@ -164,7 +171,8 @@ def measure_on_workers(n_rows: int, n_workers: int, chunk_rows: int = CHUNK_ROWS
         base, scheduler_base, client_base = client.run(used_bytes), client.run_on_scheduler(used_bytes), used_bytes()
         data = client.persist(make_lazy_rows(make_chunk, range(len(sizes)), sizes))
         wait(data)
-        moments = Moments()
+        managed: list[int] = []
+        moments = Moments(lambda _: managed.append(client.run_on_scheduler(_count_managed_bytes)))
         model = make_model().set_callbacks(moments).fit(*data)
         peaks = client.run(peak_bytes)
         traffic = Traffic.of(client)
@@ -172,6 +180,7 @@ def measure_on_workers(n_rows: int, n_workers: int, chunk_rows: int = CHUNK_ROWS
         return {
             "iteration_seconds": _iteration_seconds(model),
             "memory_bytes": sum(peaks.values()) - sum(base.values()),
+            "managed_bytes": max(managed),
             "scheduler_memory_bytes": client.run_on_scheduler(peak_bytes) - scheduler_base,
             "client_memory_bytes": peak_bytes() - client_base,
             "label_free_error": model.history_[-1].label_free_error,
@@ -180,6 +189,11 @@ def measure_on_workers(n_rows: int, n_workers: int, chunk_rows: int = CHUNK_ROWS
             "n_bytes": _take_medians([span["n_bytes"] for span in spans]),
             "cpu_seconds": _take_medians([span["cpu_seconds"] for span in spans]),
         }
+
+
+def _count_managed_bytes(dask_scheduler: Any) -> int:
+    """Return what Dask believes to have in the memory of all workers."""
+    return sum(worker.nbytes for worker in dask_scheduler.workers.values())
 
 
 def _take_medians(measured: list[dict[str, float]]) -> dict[str, float]:
@@ -245,7 +259,86 @@ def measure_mnist(n_workers: int) -> dict[str, Any]:
     }
 
 
+def measure_default(n_workers: int) -> dict[str, Any]:
+    """Fit the digits of scikit-learn with all defaults, in memory and on workers in turn; return the best times."""
+    import dask.array as da
+
+    X, y = load_digits(return_X_y=True)
+    rows = cut_evenly(len(X), n_workers)[0]
+    times: dict[str, list[tuple[float, float]]] = {"memory": [], "workers": []}
+    with start_cluster(n_workers):
+        data = {"memory": (X, y), "workers": (da.from_array(X, chunks=(rows, -1)), da.from_array(y, chunks=rows))}
+        for _ in range(N_REPEATS + 1):
+            for place, samples in data.items():
+                start = perf_counter()
+                model = DDLClassifier(random_state=0).fit(*samples)
+                times[place].append((perf_counter() - start, model.refinement_[-1].seconds))
+    best = {place: np.min(taken[1:], axis=0).tolist() for place, taken in times.items()}  # the first compiles
+    return {
+        name: {place: taken[position] for place, taken in best.items()}
+        for position, name in enumerate(("fit_seconds", "epoch_seconds"))
+    }
+
+
+def measure_keeping(n_rows: int, n_workers: int) -> dict[str, Any]:
+    """Fit rows of workers that keep nothing, copies for each other, or a checkpoint, after each iteration."""
+    import dask
+    from distributed import wait
+
+    sizes = cut_evenly(n_rows, n_workers)
+    result: dict[str, Any] = {"n_parts": len(sizes)}
+    with start_cluster(n_workers) as client, TemporaryDirectory() as folder:
+        start_counting()
+        client.run(start_counting)
+        client.run_on_scheduler(start_counting)
+        data = client.persist(make_lazy_rows(make_chunk, range(len(sizes)), sizes))
+        wait(data)
+        make_model(max_iter=1).fit(*data)  # compiles
+        for name, every in {"nothing": N_ITERATIONS + 1, "copies": 1, "checkpoint": 1}.items():
+            moments = Moments()
+            callbacks = [Checkpoint(f"{folder}/fit"), moments] if name == "checkpoint" else [moments]
+            with dask.config.set({"ddlearn.copy-every": every}):
+                make_model().set_callbacks(*callbacks).fit(*data)
+            pairs = list(zip(moments.moments, moments.moments[1:], strict=False))
+            spans = [Traffic.of(client).look_at(*pair) for pair in pairs]
+            result[name] = {
+                "iteration_seconds": median(end - start for start, end in pairs),
+                "cpu_seconds": median(sum(span.cpu_seconds.values()) for span in spans),
+                "scheduler_bytes": median(
+                    sum(n_bytes for way, n_bytes in span.n_bytes.items() if "scheduler" in way) for span in spans
+                ),
+            }
+    return result
+
+
+def measure_loss(n_rows: int, n_workers: int, n_iterations: int) -> dict[str, Any]:
+    """Kill a worker after some iterations; return how often parts were coded again, with copies and without."""
+    import dask
+
+    sizes = cut_evenly(n_rows, n_workers, -(-n_rows // (4 * n_workers)))
+    data = make_lazy_rows(make_chunk, range(len(sizes)), sizes)
+    result: dict[str, Any] = {"n_parts": len(sizes), "n_again": {}}
+    for name, settings in {"nothing": {"ddlearn.copy-every": n_iterations + 2}, "copies": {}}.items():
+        with start_cluster(n_workers) as client, dask.config.set(settings):
+
+            def strike(iteration: int, client: Any = client) -> None:
+                if iteration == n_iterations:
+                    os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+
+            make_model(max_iter=n_iterations + 1).set_callbacks(Moments(strike)).fit(*data)
+            n_coded = client.run_on_scheduler(_count_codings)
+            result["n_again"][name] = n_coded - len(sizes) * (n_iterations + 1)
+    return result
+
+
+def _count_codings(dask_scheduler: Any) -> int:
+    return dask_scheduler.task_prefixes["code_discriminatively"].state_counts["memory"]
+
+
 MEASURES = {
+    "default": measure_default,
+    "keeping": measure_keeping,
+    "loss": measure_loss,
     "memory": measure_in_memory,
     "workers": measure_on_workers,
     "mnist": measure_mnist,

@@ -28,12 +28,15 @@ from .cost_model import (
     project,
 )
 from .disturbance import is_disturbed
-from .scaling_cells import CHUNK_ROWS, N_ITERATIONS
+from .scaling_cells import CHUNK_ROWS, LARGE_CHUNK_ROWS, N_CLASSES, N_FEATURES, N_ITERATIONS, N_NONZERO
 
 PICTURE = "![Time per row against rows, traffic against parts, and the projection against workers](images/scaling.svg)"
 BILLION = 1_000_000_000
 PROJECTED_WORKERS = (1, 10, 100, 1000)
-PROJECTED_PARTS = (CHUNK_ROWS, 16 * CHUNK_ROWS)
+PROJECTED_PARTS = (CHUNK_ROWS, LARGE_CHUNK_ROWS)
+COPY_EVERY = 5  # iterations, as in ddlearn.parallel.dask
+# Samples in float32, labels, five coefficients with their atoms, a variance and a misfit.
+ROW_BYTES = 4 * N_FEATURES + N_CLASSES + 8 * N_NONZERO + 8
 # The start of a fit takes about as many tasks as an iteration.
 N_COUNTED = N_ITERATIONS + 1
 WAYS = ("client to scheduler", "scheduler to worker", "worker to scheduler", "scheduler to client", "worker to worker")
@@ -72,9 +75,12 @@ def describe(records: Sequence[Record]) -> str:
         _describe_time(_columns(records)),
         _describe_memory(_columns(records)),
         _describe_traffic(_select(records, "workers"), model),
+        *map(_describe_keeping, _select(records, "keeping")),
+        *map(_describe_loss, _select(records, "loss")),
+        *map(_describe_default, _select(records, "default")),
         *(_describe_mnist(cell, _select(records, "refined")) for cell in _select(records, "mnist")),
         _describe_model(model, _select(records, "workers")),
-        *(_describe_projection(model, part_rows) for part_rows in PROJECTED_PARTS),
+        *(_describe_projection(model, _select(records, "workers"), part_rows) for part_rows in PROJECTED_PARTS),
     ]
     return "\n\n".join(section.strip() for section in sections) + "\n"
 
@@ -114,9 +120,17 @@ def _describe_memory(columns: dict[str, dict[int, dict[str, Any]]]) -> str:
         for n_rows in sizes
     ]
     table = format_table(["rows", *columns], rows)
+    largest = max(sizes)
+    managed = [
+        f"{cell['managed_bytes'] / largest / ROW_BYTES:.2f} on {_count(cell['n_workers'], 'worker')}"
+        for cells in columns.values()
+        if "managed_bytes" in (cell := cells.get(largest, {}))
+    ]
     return (
         "### Memory\n\nPeak of the process, or of all workers together, beyond one that has compiled and has no rows; "
-        f"bytes per row, of which the samples themselves are 256:\n\n{table}"
+        f"bytes per row, of which the samples themselves are {4 * N_FEATURES}:\n\n{table}\n"
+        f"At the end of an iteration, Dask counts (managed memory) this many times the {ROW_BYTES} bytes that samples, "
+        f"labels, codes and scales of a row are, for {largest:,} rows: {', '.join(managed)}."
     )
 
 
@@ -154,6 +168,58 @@ def _find_same_parts(cells: Sequence[dict[str, Any]]) -> dict[tuple[int, int], l
     return {key: group for key, group in groups.items() if len(group) > 1}
 
 
+def _describe_keeping(cell: dict[str, Any]) -> str:
+    names = {
+        "nothing": "nothing is kept",
+        "copies": "copies for each other after each iteration",
+        "checkpoint": "a checkpoint after each iteration",
+    }
+    rows = [
+        [
+            f"{text}{_star(cell)}",
+            f"{1e3 * cell[name]['iteration_seconds']:,.0f}",
+            f"{1e3 * cell[name]['cpu_seconds']:,.0f}",
+            f"{cell[name]['scheduler_bytes'] / 1000:,.0f}",
+        ]
+        for name, text in names.items()
+    ]
+    table = format_table(["what workers keep", "ms", "ms of processors", "kB through the scheduler"], rows)
+    return (
+        f"### Copies and checkpoints\n\nOne iteration, with all that is kept after it; {cell['n_rows']:,} rows in "
+        f"{_count(cell['n_parts'], 'part')} on {_count(cell['n_workers'], 'worker')}. Rows go from worker to worker or "
+        f"to files, not through the scheduler:\n\n{table}"
+    )
+
+
+def _describe_loss(cell: dict[str, Any]) -> str:
+    again = cell["n_again"]
+    return (
+        f"### A worker killed after {cell['n_iterations']} iterations\n\n{cell['n_rows']:,} rows in "
+        f"{_count(cell['n_parts'], 'part')} on {_count(cell['n_workers'], 'worker')}, and no checkpoint: parts were "
+        f"coded again **{again['copies']} times** with copies every {COPY_EVERY} iterations, {again['nothing']} times "
+        "without."
+    )
+
+
+def _describe_default(cell: dict[str, Any]) -> str:
+    measured = {"a fit": cell["fit_seconds"], "an epoch of refinement": cell["epoch_seconds"]}
+    return (
+        "### The default model on scikit-learn's digits, 1,797 images\n\n"
+        f"{_compare_places(measured, cell['n_workers'], n_threads=1)}\n"
+        f"Best of three by turns{_star(cell)}. Samples as small as these come to the client to be refined."
+    )
+
+
+def _compare_places(measured: dict[str, dict[str, float]], n_workers: int, n_threads: int) -> str:
+    """Return a table of seconds in memory and on workers."""
+    rows = [
+        [name, *(f"{times[place]:.2f}" for place in ("memory", "workers")), f"{_ratio(times):.2f}"]
+        for name, times in measured.items()
+    ]
+    header = ["seconds", f"memory, {_count(n_threads, 'thread')}", f"Dask, {_count(n_workers, 'worker')}", "ratio"]
+    return format_table(header, rows)
+
+
 def _describe_mnist(cell: dict[str, Any], refined: Sequence[dict[str, Any]]) -> str:
     measured = {
         "a fit": cell["fit_seconds"],
@@ -162,13 +228,9 @@ def _describe_mnist(cell: dict[str, Any], refined: Sequence[dict[str, Any]]) -> 
     }
     for other in refined:
         measured[f"an epoch of refinement, mini-batches of {other['batch_size']:,}"] = other["epoch_seconds"]
-    rows = [
-        [name, *(f"{times[place]:.2f}" for place in ("memory", "workers")), f"{_ratio(times):.2f}"]
-        for name, times in measured.items()
-    ]
-    header = ["seconds", f"memory, {cell['n_workers']} threads", f"Dask, {cell['n_workers']} workers", "ratio"]
+    table = _compare_places(measured, cell["n_workers"], n_threads=cell["n_workers"])
     return (
-        f"### MNIST, 60,000 images, 500 atoms, T = 5, float64\n\n{format_table(header, rows)}\n"
+        f"### MNIST, 60,000 images, 500 atoms, T = 5, float64\n\n{table}\n"
         f"{N_ITERATIONS} iterations a fit, best of three by turns{_star(cell)}. Cut into the same parts of "
         f"{cell['chunk_rows']:,} rows, the two models {_describe_difference(cell['largest_difference'])}."
     )
@@ -191,7 +253,7 @@ def _describe_model(model: CostModel, cells: Sequence[dict[str, Any]]) -> str:
         ["broadcast, to each worker", f"{model.broadcast_bytes / 1000:,.0f} kB"],
         ["sums, from each part", f"{model.summand_bytes / 1000:,.0f} kB"],
         ["through the scheduler", _format_bytes(*model.scheduler_bytes)],
-        ["kept by the scheduler until the fit ends", _format_bytes(*model.scheduler_memory)],
+        ["kept by the scheduler until the next copies", _format_bytes(*model.scheduler_memory)],
     ]
     errors = [_predict(model, cell).total / cell["iteration_seconds"] for cell in cells]
     return (
@@ -212,7 +274,17 @@ def _format_bytes(fixed: float, per_part: float) -> str:
     return f"{fixed / 1000:,.0f} kB + {per_part / 1000:,.1f} kB a part"
 
 
-def _describe_projection(model: CostModel, part_rows: int) -> str:
+def _adapt(model: CostModel, cells: Sequence[dict[str, Any]], part_rows: int) -> CostModel:
+    """Return the model with the time per row that was measured in parts of this size, if there were such parts."""
+    like = [cell for cell in cells if cell["n_rows"] // cell["n_parts"] == part_rows]
+    if not like:
+        return model
+    seconds = [cell["cpu_seconds"]["worker"] - model.worker_seconds_per_part * cell["n_parts"] for cell in like]
+    return model._replace(seconds_per_row=sum(seconds) / sum(cell["n_rows"] for cell in like))
+
+
+def _describe_projection(model: CostModel, cells: Sequence[dict[str, Any]], part_rows: int) -> str:
+    model = _adapt(model, cells, part_rows)
     n_parts = -(-BILLION // part_rows)
     rows = []
     for n_workers in PROJECTED_WORKERS:
@@ -222,9 +294,9 @@ def _describe_projection(model: CostModel, part_rows: int) -> str:
     gigabytes, limit = model.scheduler_memory.at(n_parts) / 1e9, find_limit(model, BILLION, part_rows)
     return (
         f"### A billion rows in {n_parts:,} parts of {part_rows:,}: a projection\n\n"
-        f"Seconds of an iteration:\n\n{table}\n"
+        f"Seconds of an iteration, with {1e6 * model.seconds_per_row:.2f} µs a row:\n\n{table}\n"
         f"Workers are used by half or more up to about **{limit:,}** of them. "
-        f"The scheduler keeps {gigabytes:.2g} GB more after each iteration."
+        f"The scheduler keeps {gigabytes:.2g} GB more after each iteration, until the next copies or checkpoint."
     )
 
 
@@ -239,7 +311,7 @@ def draw(records: Sequence[Record], folder: Path) -> None:
     time.set(xscale="log", xlabel="rows", ylabel="microseconds per row and iteration", ylim=(0, None))
     time.legend()
     _draw_traffic(traffic, _select(records, "workers"), model)
-    _draw_projection(projection, model)
+    _draw_projection(projection, model, _select(records, "workers"))
     save_figure(figure, folder, "scaling")
 
 
@@ -253,10 +325,11 @@ def _draw_traffic(axes: Any, cells: Sequence[dict[str, Any]], model: CostModel) 
     axes.legend()
 
 
-def _draw_projection(axes: Any, model: CostModel) -> None:
+def _draw_projection(axes: Any, model: CostModel, cells: Sequence[dict[str, Any]]) -> None:
     workers = sorted({round(10 ** (exponent / 10)) for exponent in range(31)})
     for part_rows, color in zip(PROJECTED_PARTS, (ORANGE, GREEN), strict=True):
-        seconds = [project(model, BILLION, n, part_rows).total for n in workers]
+        adapted = _adapt(model, cells, part_rows)
+        seconds = [project(adapted, BILLION, n, part_rows).total for n in workers]
         axes.plot(workers, seconds, color=color, label=f"parts of {part_rows:,} rows")
     rows = [model.seconds_per_row * BILLION / n for n in workers]
     axes.plot(workers, rows, ":", color=PURPLE, label="the rows alone")

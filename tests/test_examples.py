@@ -85,6 +85,7 @@ def test_pictures_of_examples_exist():
     assert all((EXAMPLES.parent / "docs" / path).exists() for path in paths)
 
 
+@pytest.mark.docs
 def test_joint_learning_is_ahead_on_digits(run):
     output = run("1_quickstart/digits")
     full, default, baseline, plain = (
@@ -99,6 +100,7 @@ def test_joint_learning_is_ahead_on_digits(run):
     assert max(full, default) < min(baseline, plain)
 
 
+@pytest.mark.docs
 def test_five_atoms_make_a_digit(run):
     output = run("1_quickstart/code_of_a_digit")
     coefficients = re.findall(r"([+-]\d\.\d\d) x atom (\d+)", output)
@@ -107,6 +109,7 @@ def test_five_atoms_make_a_digit(run):
     assert 0 < left_over < 10
 
 
+@pytest.mark.docs
 def test_discriminative_codes_trade_residual_for_errors(run):
     output = run("1_quickstart/sparse_coding")
     rows = {
@@ -119,6 +122,7 @@ def test_discriminative_codes_trade_residual_for_errors(run):
     assert all(rows[loss][1] < rows["omp"][1] for loss in rows.keys() - {"omp", "ormp"})
 
 
+@pytest.mark.docs
 def test_alignment_helps_digits_out_of_place(run):
     output = run("2_understanding/misaligned_digits")
     assert "8 x 8 pixels" in output  # USPS is not found
@@ -127,12 +131,14 @@ def test_alignment_helps_digits_out_of_place(run):
     assert max(in_place for in_place, _ in errors.values()) < 5
 
 
+@pytest.mark.docs
 def test_without_faces_the_example_says_what_to_do(run):
     output = run("2_understanding/occluded_faces")
     assert output.startswith("The faces are not here.")
     assert "yaleb.npz" in output
 
 
+@pytest.mark.docs
 def test_what_is_said_of_a_model_is_true(run):
     output = run("2_understanding/understanding_a_model")
     (right,) = read_numbers(output.splitlines()[0])
@@ -192,6 +198,7 @@ def test_larger_lower_the_error(run):
         assert line.count("K = 400") == 2
 
 
+@pytest.mark.docs
 def test_labels_help_and_unlabelled_samples_do_not_matter(run):
     output = run("4_data/semi_supervised")
     pairs = re.findall(r"(-?[\d.]+) \+- ([\d.]+) %", output)  # means and standard errors
@@ -202,6 +209,7 @@ def test_labels_help_and_unlabelled_samples_do_not_matter(run):
     assert abs(gain) < 3 * errors[-1]  # chance, as the text says
 
 
+@pytest.mark.docs
 def test_codes_tell_properties_that_planes_in_pixels_cannot(run):
     output = run("4_data/multilabel")
     ours, linear, neighbour = (
@@ -212,6 +220,7 @@ def test_codes_tell_properties_that_planes_in_pixels_cannot(run):
     assert ours[0] >= max(ours[1:])  # a sample with any label wrong has at least one wrong
 
 
+@pytest.mark.docs
 def test_a_budget_mends_beats_with_a_loose_electrode(run):
     output = run("4_data/ecg_like_signals")
     linear, broken, masked, mended = (
@@ -228,6 +237,7 @@ def test_a_budget_mends_beats_with_a_loose_electrode(run):
     assert 0 < int(some) <= 0.15 * 90  # the budget is of 90 values
 
 
+@pytest.mark.docs
 def test_vectors_of_a_network_are_classified_as_well_as_by_others(run):
     output = run("4_data/embeddings")
     ours, *others = (
@@ -236,6 +246,7 @@ def test_vectors_of_a_network_are_classified_as_well_as_by_others(run):
     assert ours < min(others) + 1
 
 
+@pytest.mark.docs
 def test_dead_channels_cost_less_when_they_are_left_out(run):
     output = run("4_data/spectra")
     ours, linear, neighbour = (

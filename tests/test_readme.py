@@ -88,7 +88,11 @@ LIVE = [page for page in PAGES if "archive" not in page.parts]
 SESSIONS = [page for page in LIVE if {"python", "console"} & {block.language for block in read_blocks(page)}]
 
 
-@pytest.mark.parametrize("page", SESSIONS, ids=name_page)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=() if page.name == "README.md" else pytest.mark.docs) for page in SESSIONS],
+    ids=map(name_page, SESSIONS),
+)
 def test_a_page_runs_as_one_session(page, empty_folder):
     names: dict[str, Any] = {"__name__": page.stem}
     only_parsed = []

@@ -884,6 +884,7 @@ def test_parameters_that_would_break_a_prediction_are_refused(whole, parameters,
         ("class_cost_", -1.0, "out of range"),
         ("class_prior_", 2.0, "not probabilities"),
         ("coef_", 1e308, "out of range"),
+        ("coef_", 1e154, "out of range"),  # its square is finite, that of a score need not be
         ("components_", 1e200, "out of range"),
     ],
 )

@@ -12,7 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
+from pathlib import Path
 from typing import ClassVar
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -38,6 +40,8 @@ from ddlearn import (
     load,
     save,
 )
+from ddlearn.files.storage import find_place
+from ddlearn.fitting import steps
 from ddlearn.parallel import pair_chunks
 from ddlearn.parallel.dask import ClusterSession
 
@@ -428,7 +432,7 @@ def fit_inside(X, y):
 @pytest.mark.nightly
 def test_a_fit_inside_a_task_does_not_wait_for_itself(digits):
     with start_cluster(n_workers=1) as client:
-        model = client.submit(fit_inside, *digits).result(timeout=60)
+        model = client.submit(fit_inside, *digits).result()
         assert_same_model(model, make_model().fit(*on_dask(*digits)))
 
 
@@ -686,7 +690,7 @@ def test_a_killed_worker_does_not_change_the_model(digits, monkeypatch):
 @pytest.mark.nightly
 @pytest.mark.parametrize("fault", ["while coding", "while training", "while refining", "two at once", "one more"])
 def test_whatever_happens_to_workers_the_model_is_the_same(digits, fault, monkeypatch):
-    data, model = on_dask(*digits), make_model(max_iter=3, refine=make_refiner(2, validation_fraction=0.1))
+    data, model = on_dask(*digits), make_model(max_iter=3, refine=refine_on_workers(2, validation_fraction=0.1))
     with start_cluster(n_workers=3) as client:
         expected = clone(model).fit(*data)
         steps = {"while training": "summarise_and_expand", "while refining": "differentiate_part"}
@@ -758,7 +762,7 @@ def test_classes_that_are_absent_from_some_chunks(client, digits):
     X, y = digits
     order = np.argsort(y, kind="stable")
     X, y = X[order], y[order]  # each chunk has some of the classes
-    refined = {"refine": make_refiner(1, validation_fraction=0.1)}
+    refined = {"refine": refine_on_workers(validation_fraction=0.1)}
     here, there = make_model(**refined).fit(X, y), make_model(**refined).fit(*on_dask(X, y))
     assert there.classes_.tolist() == list(range(10))
     np.testing.assert_allclose(there.class_prior_, here.class_prior_)
@@ -785,6 +789,16 @@ def test_a_fit_on_dask_goes_on_from_its_checkpoint_on_other_workers(client, digi
         make_model(max_iter=4).set_callbacks(Checkpoint(path, resume=True)).fit(*data)
 
 
+def test_a_checkpoint_in_an_object_store_goes_on_on_other_workers(client, digits):
+    data, address = on_dask(*digits), f"memory://{uuid4().hex}/fit"  # of this process, and so of its workers
+    expected = make_model(max_iter=3).fit(*data)
+    model = make_model(max_iter=3).set_callbacks(Checkpoint(address), Disaster(2, interrupt))
+    with start_cluster(n_workers=1, processes=False), pytest.raises(KeyboardInterrupt):
+        model.fit(*data)
+    assert len(find_place(f"{address}.rows").list_folder()) == 3  # of two moments, the later one
+    assert_same_model(make_model(max_iter=3).set_callbacks(Checkpoint(address, resume=True)).fit(*data), expected)
+
+
 def test_rows_that_workers_have_written_elsewhere_are_missed(client, digits, tmp_path, monkeypatch):
     monkeypatch.setattr("ddlearn.files.rows._write_part", lambda part, files: str(tmp_path / "elsewhere"))
     with pytest.raises(FileNotFoundError, match="a folder that this process shares with all workers"):
@@ -796,23 +810,110 @@ def count_tasks(dask_scheduler):
 
 
 @pytest.mark.nightly
-def test_what_led_to_a_checkpoint_is_forgotten(client, digits, tmp_path):
+def test_what_led_to_a_checkpoint_or_to_copies_is_forgotten(client, digits, tmp_path):
     # A late loss costs no more than the iterations since, and the scheduler keeps no earlier dictionary.
     counts = {}
-    for name, callbacks in {"without": [], "with": [Checkpoint(tmp_path / "fit")]}.items():
+    for name, callbacks in {"without": [], "checkpoint": [Checkpoint(tmp_path / "fit")], "copies": []}.items():
         seen = counts[name] = []
         looks = [Disaster(n, lambda seen=seen: seen.append(client.run_on_scheduler(count_tasks))) for n in (1, 4)]
-        make_model(max_iter=5).set_callbacks(*callbacks, *looks).fit(*on_dask(*digits))
+        with dask.config.set({"ddlearn.copy-every": 1 if name == "copies" else 100}):
+            make_model(max_iter=5).set_callbacks(*callbacks, *looks).fit(*on_dask(*digits))
     assert counts["without"][1] > 1.3 * counts["without"][0]
-    assert counts["with"][1] < 1.1 * counts["with"][0]
+    assert counts["checkpoint"][1] < 1.1 * counts["checkpoint"][0]
+    assert counts["copies"][1] < 1.1 * counts["copies"][0]
+
+
+# -- copies that workers keep for each other ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def codings(monkeypatch):
+    """One entry for each time that a part was coded, by workers in threads."""
+    counted, make_coder = [], steps.DiscriminativeCoder
+
+    def count(*arguments):
+        counted.append(threading.get_ident())
+        return make_coder(*arguments)
+
+    monkeypatch.setattr(steps, "DiscriminativeCoder", count)
+    return counted
+
+
+def close_workers(client, n_workers=1):
+    with_parts = [worker for worker in client.cluster.workers.values() if worker.data]
+    for worker in with_parts[:n_workers]:
+        client.cluster.sync(worker.close)
+
+
+@pytest.mark.parametrize("every", [2, pytest.param(100, marks=pytest.mark.nightly)], ids=["copies", "none"])
+def test_a_late_loss_costs_the_iterations_since_the_last_copies(digits, codings, every):
+    data, n_iter, n_parts = on_dask(*digits, chunk=128), 7, 6
+    with dask.config.set({"ddlearn.copy-every": every}), start_cluster(n_workers=3, processes=False) as client:
+        expected = make_model(max_iter=n_iter).fit(*data)
+        n_without_loss = len(codings)
+        assert n_without_loss == n_parts * n_iter
+        model = make_model(max_iter=n_iter).set_callbacks(Disaster(4, lambda: close_workers(client)))
+        assert_same_model(model.fit(*data), expected)
+        n_again = len(codings) - 2 * n_without_loss
+    # Five iterations were done, and copies made after the fourth: a lost part needs one of them again, or all five.
+    assert 0 < n_again < n_parts if every == 2 else 5 <= n_again < 5 * n_parts
+
+
+def test_without_both_copies_the_fit_begins_again_and_callbacks_do_not_notice(digits, codings):
+    data, n_iter = on_dask(*digits, chunk=128), 4
+    with dask.config.set({"ddlearn.copy-every": 1}), start_cluster(n_workers=3, processes=False) as client:
+        expected = make_model(max_iter=n_iter).fit(*data)
+        told = []
+        callbacks = [Disaster(n, lambda n=n: told.append(n)) for n in range(n_iter)]
+        model = make_model(max_iter=n_iter).set_callbacks(*callbacks, Disaster(2, lambda: close_workers(client, 2)))
+        with pytest.warns(UserWarning, match="The fit begins again, and will end with the same model"):
+            assert_same_model(model.fit(*data), expected)
+        assert told == list(range(n_iter))
+
+
+def test_copies_are_removed_with_the_fit(digits):
+    with dask.config.set({"ddlearn.copy-every": 1}), start_cluster(processes=False) as client:
+        folders = [Path(worker.local_directory) for worker in client.cluster.workers.values()]
+        n_files = []
+
+        def look():
+            n_files.append(len([file for folder in folders for file in folder.glob("ddlearn-*/*")]))
+
+        callbacks = [Disaster(n, look) for n in range(4)]
+        make_model(max_iter=4).set_callbacks(*callbacks).fit(*on_dask(*digits))
+        n_parts = 3
+        assert n_files == [0, 2 * n_parts, 4 * n_parts, 4 * n_parts]  # those of two moments at most
+        deadline = time.monotonic() + 120
+        while any(list(folder.glob("ddlearn-*")) for folder in folders):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_a_full_disk_of_a_worker_is_told_and_harmless(client, digits, monkeypatch):
+    def fail(*arguments, **options):
+        raise OSError("No space left on device")
+
+    expected = make_model(max_iter=2).fit(*on_dask(*digits))
+    monkeypatch.setattr("pathlib.Path.write_bytes", fail)
+    with (
+        dask.config.set({"ddlearn.copy-every": 1}),
+        pytest.warns(UserWarning, match="cannot keep copies for each other.*No space left on device"),
+    ):
+        assert_same_model(make_model(max_iter=2).fit(*on_dask(*digits)), expected)
 
 
 # -- refinement --------------------------------------------------------------------------------------------------------
 
+
+def refine_on_workers(epochs=1, **parameters):
+    """Return a refiner with mini-batches of a given size, whose samples stay where they are."""
+    return make_refiner(epochs, **{"batch_size": 200} | parameters)
+
+
 REFINED = [
-    {"refine": make_refiner(2, validation_fraction=0.1, averaging=0.5)},
-    pytest.param({"refine": make_refiner(1, jitter="affine"), "image_shape": (8, 8)}, marks=pytest.mark.nightly),
-    {"refine": make_refiner(1), "class_weight": {3: 2.0}, "unlabeled": 5},
+    {"refine": refine_on_workers(2, validation_fraction=0.1, averaging=0.5)},
+    pytest.param({"refine": refine_on_workers(jitter="affine"), "image_shape": (8, 8)}, marks=pytest.mark.nightly),
+    {"refine": refine_on_workers(), "class_weight": {3: 2.0}, "unlabeled": 5},
 ]
 
 
@@ -830,15 +931,34 @@ def test_a_refined_model_is_bitwise_that_of_memory_for_the_same_parts(client, di
 def test_a_refined_elastic_net_is_that_of_memory_to_1e_8(client, digits, monkeypatch):
     # In memory, an epoch starts from the codes of the one before; on workers it does not. The minima are the same.
     monkeypatch.setattr("ddlearn.fitting.data.PART_ROWS", PART_ROWS)
-    changes = {"refine": make_refiner(2), "sparse_coder": ElasticNet(0.1, tol=1e-14), "n_nonzero_coefs": 30}
+    changes = {"refine": refine_on_workers(2), "sparse_coder": ElasticNet(0.1, tol=1e-14), "n_nonzero_coefs": 30}
     here, there = make_model(**changes).fit(*digits), make_model(**changes).fit(*on_dask(*digits))
     assert_same_model(there, here, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.parametrize("most", ["1 MiB", "10 kiB"], ids=["here", "on workers"])
+def test_samples_come_for_small_mini_batches_if_they_are_small_themselves(client, digits, most, monkeypatch):
+    monkeypatch.setattr("ddlearn.fitting.data.PART_ROWS", PART_ROWS)
+    changes = {"refine": make_refiner(2, validation_fraction=0.1), "sparse_coder": "elastic_net", "scale": "standard"}
+    steps, run = [], ClusterSession.run
+
+    def record(session, graph, keys):
+        steps.append(graph.name.split("-")[0])
+        return run(session, graph, keys)
+
+    monkeypatch.setattr(ClusterSession, "run", record)
+    with dask.config.set({"ddlearn.bring-at-most": most}):
+        there = make_model(**changes).fit(*on_dask(*digits))
+    assert ("differentiate_part" in steps) == (most == "10 kiB")
+    if most == "1 MiB":
+        assert_same_model(there, make_model(**changes).fit(*digits))
+
+
 @pytest.mark.nightly
-def test_a_refinement_on_dask_goes_on_from_its_checkpoint(client, digits, tmp_path):
+@pytest.mark.parametrize("batch_size", [200, None])  # on workers, and here
+def test_a_refinement_on_dask_goes_on_from_its_checkpoint(client, digits, tmp_path, batch_size):
     data, path = on_dask(*digits), tmp_path / "fit"
-    model = make_model(refine=make_refiner(2))
+    model = make_model(refine=make_refiner(2, batch_size=batch_size), sparse_coder="elastic_net")
     expected = clone(model).fit(*data)
     with pytest.raises(KeyboardInterrupt):
         clone(model).set_callbacks(Checkpoint(path), Disaster(2, interrupt, "epoch")).fit(*data)

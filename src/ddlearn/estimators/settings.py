@@ -297,6 +297,7 @@ def resolve_plan(
         jitter=jitter,
         image_shape=model.image_shape,
         stores_codes=mode == "memory" and not is_mapped(training.X),
+        n_jobs=model.n_jobs,
     )
 
 

@@ -64,6 +64,7 @@ from .format import (
     write_container,
 )
 from .rows import RowFiles, check_atoms, list_arrays, list_shapes, make_rows
+from .storage import find_place
 
 # Parameters on which no fit depends; max_iter only decides when the loop ends.
 _FREE_PARAMETERS = {"verbose", "n_jobs", "max_iter", "inference", "robustness", "n_views"}
@@ -82,12 +83,13 @@ class Checkpoint:
     scratch.  A fit that converged or that another callback stopped is finished.
 
     Of strategies of your own, only the parameters are restored.  Each fit needs its own path.  For a Dask array, client
-    and workers must share its folder: workers store the codes of their samples in the folder ``path.rows``.
+    and workers must share its folder: workers store the codes of their samples in the folder ``path.rows``.  An address
+    that fsspec knows, such as ``s3://bucket/fit``, is shared by all who may read and write there.
 
     Parameters
     ----------
     path : str or path-like
-        The file.  It is replaced in one step, so it is complete at every moment.
+        The file, or its address.  It is replaced in one step, so it is complete at every moment.
     every : int, default=1
         Number of iterations, or epochs of refinement, after which the file is written; it is also written at the end
         of both.
@@ -139,7 +141,7 @@ class Checkpoint:
         run: FitRun = metadata["run"]
         fingerprint = _take_fingerprint(estimator, run.training)
         self._stored = None
-        if os.path.exists(self.path):
+        if find_place(self.path).exists():
             try:
                 stored = read_container(self.path, CHECKPOINT)
             except ModelFileError as error:  # only a checkpoint may be replaced
@@ -152,6 +154,7 @@ class Checkpoint:
                 else:
                     run.rng.set_state(run.resume_from.rng.get_state())
         run.keepers.append(partial(self._keep, fingerprint))
+        run.keeps_copies = False
 
     def on_fit_task_end(self, estimator: DDLClassifier, context: CallbackContext) -> bool:
         """Do nothing: whether other callbacks stop the fit is not known yet."""
@@ -287,8 +290,8 @@ def _check_arrays(arrays: Arrays, run: FitRun, *, has_refinement: bool, has_rows
     if has_refinement:
         parameters |= {"own_coef": (n_components, n_classes), "linear_coef": (facts.n_features, n_classes)}
         shapes |= {f"refinement.{prefix}.{name}": parameters[name] for prefix in _REFINED for name in parameters}
-        are_here = run.training.parts.are_here
-        n_places = count_kept_places(settings.sparse_coder, settings.n_nonzero_coefs, run.plan.jitter, are_here)
+        how = settings.sparse_coder, settings.n_nonzero_coefs, run.plan.jitter, run.refines_here
+        n_places = count_kept_places(*how)
         shapes |= {f"refinement.codes.{name}": (n_samples, n_places) for name in RowCodes._fields}
     if set(arrays) != set(shapes):
         raise ValueError(f"it has the arrays {sorted(arrays)} instead of {sorted(shapes)}")

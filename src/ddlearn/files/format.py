@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, BinaryIO, NamedTuple
@@ -25,7 +24,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from .. import __version__
-from .atomic import write_atomically
+from .storage import find_place
 
 Json = Any
 Arrays = dict[str, NDArray[Any]]
@@ -104,7 +103,7 @@ def write_container(path: str | os.PathLike[str], kind: str, content: dict[str, 
         )
     place = data.index(_NO_DIGEST.encode())
     data[place : place + len(_NO_DIGEST)] = hashlib.sha256(data).hexdigest().encode()
-    write_atomically(path, data)
+    find_place(path).write(data)
 
 
 def read_container(
@@ -112,15 +111,16 @@ def read_container(
 ) -> Container:
     """Read a file of that kind, or raise a ModelFileError; ``upgrades`` convert the content of earlier versions."""
     upgrades = upgrades or {}
-    status = os.stat(path)
-    if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for a writer
-        raise ModelFileError(f"{os.fspath(path)} is not a file{' but a folder' * stat.S_ISDIR(status.st_mode)}.")
-    with open(path, "rb") as file, blame_file(path):
-        header = _read_header(file, status.st_size)
+    place = find_place(path)
+    found, size = place.find_kind()
+    if found != "file":  # opening a pipe would wait for a writer
+        raise ModelFileError(f"{os.fspath(path)} is not a file{' but a folder' * (found == 'directory')}.")
+    with place.open() as file, blame_file(path):
+        header = _read_header(file, size)
         entry, n_bytes = _parse_header(header)
         _check_kind(entry, kind, upgrades)
-        if status.st_size != n_bytes:
-            raise ValueError(f"it is damaged or truncated: it has {status.st_size} bytes instead of {n_bytes}")
+        if size != n_bytes:
+            raise ValueError(f"it is damaged or truncated: it has {size} bytes instead of {n_bytes}")
         file.seek(0)
         data = file.read(n_bytes)
         _check_digest(data, entry)

@@ -1,13 +1,13 @@
 """The rows of a checkpoint on a cluster: each part writes its unknowns to a file of its own, where the part is.
 
 The files are in a folder beside the checkpoint, which names them and replaces the one before in one step.  So client
-and workers must share the folder, and no sample's code comes to the client.  Parts that are read from the files do not
-depend on the steps that led there: a lost one is read again, and the scheduler forgets those steps.
+and workers must share the folder, or an object store, and no sample's code comes to the client.  Parts that are read
+from the files do not depend on the steps that led there: a lost one is read again, and the scheduler forgets those
+steps.
 """
 
 from __future__ import annotations
 
-import os
 import secrets
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from ..fitting.data import TrainingPart
 from ..fitting.steps import RowState, get_row_state, put_row_state
 from ..parallel import Parts
 from .format import ROWS, Arrays, blame_file, check_array, read_container, write_container
+from .storage import find_place, make_absolute
 
 
 class RowFiles(NamedTuple):
@@ -31,19 +32,20 @@ class RowFiles(NamedTuple):
         """Return new files, or those with a token, beside a checkpoint."""
         if token is not None and not (isinstance(token, str) and token.isalnum()):
             raise ValueError(f"the names of its parts have the token {token!r}")
-        return cls(f"{os.path.abspath(path)}.rows", token or secrets.token_hex(8))
+        return cls(f"{make_absolute(path)}.rows", token or secrets.token_hex(8))
 
     def locate(self, part: TrainingPart) -> str:
         """Return the path of a part's file."""
-        return os.path.join(self.folder, f"{self.token}-{part.first_row}.safetensors")
+        return f"{self.folder}/{self.token}-{part.first_row}.safetensors"
 
     def write(self, parts: Parts[TrainingPart]) -> None:
         """Let all parts write their files."""
-        missing = [path for path in parts.collect(_write_part, self) if not os.path.exists(path)]
+        missing = [path for path in parts.collect(_write_part, self) if not find_place(path).exists()]
         if missing:
             raise FileNotFoundError(
                 f"The workers wrote {len(missing)} parts of a checkpoint that are not here, such as {missing[0]}: "
-                "give Checkpoint a path in a folder that this process shares with all workers."
+                "give Checkpoint a path in a folder that this process shares with all workers, or an address such as "
+                "s3://bucket/fit."
             )
 
     def read(self, parts: Parts[TrainingPart], **sizes: int) -> Parts[TrainingPart]:
@@ -52,9 +54,9 @@ class RowFiles(NamedTuple):
 
     def remove_others(self) -> None:
         """Remove the files of earlier moments."""
-        for name in os.listdir(self.folder):
+        for name in find_place(self.folder).list_folder():
             if not name.startswith(self.token):
-                os.remove(os.path.join(self.folder, name))
+                find_place(f"{self.folder}/{name}").remove()
 
 
 def list_arrays(rows: RowState) -> Arrays:
@@ -84,7 +86,7 @@ def check_atoms(indices: Any, n_components: int) -> None:
 
 
 def _write_part(part: TrainingPart, files: RowFiles) -> str:
-    os.makedirs(files.folder, exist_ok=True)
+    find_place(files.folder).make_folder()
     path = files.locate(part)
     write_container(path, ROWS, {}, list_arrays(get_row_state(part)))
     return path

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from ..coding.encoder import Encoder
 from ..coding.jitter import Jitter
 from ..dictionary import draw_dictionary
 from ..objective import Priors
-from ..parallel import Parts, find_median
+from ..parallel import LostCopiesError, Parts, find_median
 from .data import Targets, TrainingPart, TrainingSet, fetch_candidates
 from .gradient import TaskGradient
 from .loop import (
@@ -29,7 +30,7 @@ from .loop import (
 from .refine import MOST_SEEDS, Refinement, RefinementProgress, Refiner
 from .search import SearchRecord
 from .size import DictionarySize, SizeSearch, choose_size
-from .steps import FitSettings
+from .steps import FitSettings, get_row_state, put_row_state
 
 Attributes = dict[str, Any]
 
@@ -49,6 +50,7 @@ class FitPlan:
     jitter: Jitter | None  # of the refiner
     image_shape: tuple[int, int] | None
     stores_codes: bool
+    n_jobs: int | None  # threads of this process, also where those of the loop are on workers
 
 
 class Snapshot(NamedTuple):
@@ -69,13 +71,20 @@ class Report:
     estimator: Any
     X: Any
     y: Any
+    answers: dict[tuple[str, int], bool] = field(default_factory=dict)  # of callbacks, by task and number
 
-    def __call__(self, task_name: str, make_attributes: Callable[[], Attributes]) -> bool:
-        """Return whether a callback asks to stop; ``make_attributes`` returns the attributes of the model so far."""
-        task = self.context.subcontext(task_name=task_name)
-        fit: dict[str, Any] = {"estimator": self.estimator, "X": self.X, "y": self.y}
-        task.call_on_fit_task_begin(**fit)
-        return task.call_on_fit_task_end(**fit, reconstruction_attributes=make_attributes)
+    def __call__(self, task_name: str, number: int, make_attributes: Callable[[], Attributes]) -> bool:
+        """Return whether a callback asks to stop; ``make_attributes`` returns the attributes of the model so far.
+
+        What had to be done again, after a loss, is not told again.
+        """
+        if (task_name, number) not in self.answers:
+            task = self.context.subcontext(task_name=task_name)
+            fit: dict[str, Any] = {"estimator": self.estimator, "X": self.X, "y": self.y}
+            task.call_on_fit_task_begin(**fit)
+            answer = task.call_on_fit_task_end(**fit, reconstruction_attributes=make_attributes)
+            self.answers[task_name, number] = answer
+        return self.answers[task_name, number]
 
 
 class FitRun:
@@ -101,20 +110,35 @@ class FitRun:
         self.resume_from: Snapshot | None = None
         # They store snapshots; parts that they return are the same ones, without the steps that led there.
         self.keepers: list[Callable[[Snapshot], Parts[TrainingPart] | None]] = []
+        self.keeps_copies = True  # whether workers do, for each other: not if a keeper returns parts
         self.sizes: list[DictionarySize] = []  # that the search has tried
         self.refinement: RefinementProgress | None = None  # to go on from
 
     def run(self) -> Attributes:
         """Fit, and return the fitted attributes."""
+        first = self.rng.get_state()
+        while True:
+            try:
+                return self._run()
+            except LostCopiesError as error:
+                warnings.warn(f"The fit begins again, and will end with the same model. {error}", stacklevel=2)
+                self.rng.set_state(first)
 
+    def _run(self) -> Attributes:
         def on_iteration(progress: FitProgress) -> FitProgress:
-            stops = self.report("iteration", lambda: {"history_": progress.history} | self._model_attributes(progress))
+            stops = self.report(
+                "iteration",
+                progress.n_iter,
+                lambda: {"history_": progress.history} | self._model_attributes(progress),
+            )
             progress = progress._replace(stopped=progress.stopped or stops)
             snapshot = Snapshot(progress, self.sizes, self.rng, is_last=progress.is_finished)
+            parts = progress.state.parts
+            if self.keeps_copies:
+                parts = parts.keep_copies(progress.n_iter, get_row_state, put_row_state)
             for keep in self.keepers:
-                if (parts := keep(snapshot)) is not None:
-                    progress = progress._replace(state=replace(progress.state, parts=parts))
-            return progress
+                parts = keep(snapshot) or parts
+            return progress._replace(state=replace(progress.state, parts=parts))
 
         # Without a name here, the first state is freed when the second is there.
         progress = refitted = run(self._begin(), self.training, on_iteration)
@@ -201,7 +225,7 @@ class FitRun:
             return self._refined_attributes(refinement, progress, refitted.priors)
 
         def on_epoch(progress: RefinementProgress) -> RefinementProgress:
-            stops = self.report("epoch", lambda: attributes | refined(progress))
+            stops = self.report("epoch", progress.n_epochs, lambda: attributes | refined(progress))
             progress = replace(progress, stopped=progress.stopped or stops)
             snapshot = end_of_loop._replace(refinement=progress, is_last=refinement.is_finished(progress))
             for keep in self.keepers:
@@ -210,17 +234,29 @@ class FitRun:
 
         return refined(refinement.run(start, on_epoch))
 
+    @property
+    def refines_here(self) -> bool:
+        """Whether refinement has all samples in this process.
+
+        The usual mini-batches are so small that to ask a cluster takes longer than to use them.
+        """
+        parts, facts = self.training.parts, self.training.facts
+        is_usual = self.plan.refiner is not None and self.plan.refiner.batch_size is None
+        n_bytes = facts.n_samples * facts.n_features * facts.dtype.itemsize
+        return parts.are_here or (is_usual and parts.may_come(n_bytes))
+
     def _prepare_refinement(self, state: FitState, settings: FitSettings) -> Refinement:
         plan = self.plan
         assert plan.refiner is not None
         class_cost = state.model.class_cost if settings.is_multilabel else np.ones_like(state.model.class_cost)
         make_cost = plan.refiner.list_costs(settings.is_multilabel)[0]
         cost = make_cost(settings.loss, class_cost, settings.classification_weight)
+        # Refinement fills missing features for itself, without the labels that the codes of the loop saw.
+        parts = self.training.parts if settings.registration is None else state.parts
         return Refinement(
             plan.refiner,
-            TaskGradient(state.encoder, cost, settings.n_jobs),
-            # Refinement fills missing features for itself, without the labels that the codes of the loop saw.
-            self.training.parts if settings.registration is None else state.parts,
+            TaskGradient(state.encoder, cost, plan.n_jobs if self.refines_here else settings.n_jobs),
+            parts.bring() if self.refines_here else parts,
             is_multilabel=settings.is_multilabel,
             fit_intercept=settings.fit_intercept,
             jitter=plan.jitter,

@@ -5,8 +5,9 @@ the order of ``parts.py``.  Arguments that all parts share are tasks too, with t
 lost, the scheduler knows everything that made its parts, from the chunks of the array on, and computes it again on
 another worker, bit for bit.  Values that were sent before are not sent again.
 
-Most steps change little of a part.  Once parts are settled, only what differs from the settled part is stored, in a
-future of its own, so that samples are in memory, and counted by Dask, once.
+Once parts are settled, only what differs from the settled part is stored, in a future of its own, so that samples are
+in memory, and counted by Dask, once.  What the tasks do is in ``tasks.py``; copies that save a lost part from being
+made again from its chunk are in ``copies.py``.
 """
 
 from __future__ import annotations
@@ -16,16 +17,17 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
-from pickle import PickleBuffer
+from dataclasses import fields
 from time import monotonic, time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 from weakref import WeakSet
 
 import numpy as np
 
-from .parts import OtherPart, Part, Parts, Result, add_in_tree, fold
+from .copies import Copies, recover, remove_copies, store
+from .parts import LocalParts, OtherPart, Part, Parts, Result, add_in_tree
+from .tasks import Layout, Packed, add_results, change_and_measure, change_part, hand_on, look_at_part, take_summand
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -33,9 +35,12 @@ if TYPE_CHECKING:
 # The values sent last stay on the cluster: settings, dictionary, classifiers, and a few more.
 _N_REMEMBERED = 32
 _SECONDS_BETWEEN_LOOKS = 5.0
-# After how long without an answer of workers there is a warning, and an error; settings of Dask, so that
-# `dask.config.set` and its files and environment variables change them.
+# Settings of Dask, so that `dask.config.set` and its files and environment variables change them: after how long
+# without an answer of workers there is a warning, and an error; how large samples may be that come to the client; and
+# after how many iterations workers keep copies for each other.
 _PATIENCE = {"ddlearn.warn-after": "1 minute", "ddlearn.give-up-after": "10 minutes"}
+_MOST_BROUGHT = "ddlearn.bring-at-most", "256 MiB"
+_COPY_EVERY = "ddlearn.copy-every", 5
 _PLAIN = (int, float, bool, str, type(None))  # as small as a reference to a value that was sent
 
 
@@ -193,105 +198,6 @@ def _accept_large_values() -> Iterator[None]:
         yield
 
 
-class Packed:
-    """A value that Dask does not look into (it takes tuples for tasks, and text for keys), pickled in one piece.
-
-    Arrays that are sent as buffers of their own arrive at odd addresses.  For unaligned arrays NumPy takes other
-    routines, which round differently, so that results would depend on where a value has been.  Unpacked where it is
-    used, not by the scheduler on the way.
-    """
-
-    def __init__(self, value: Any, data: Any = None):
-        self._value = value
-        self._data = data
-
-    @property
-    def value(self) -> Any:
-        """The value."""
-        if (data := self._data) is not None:
-            from distributed.protocol.pickle import loads
-
-            self._value = loads(data)
-            self._data = None
-        return self._value
-
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        from distributed.protocol.pickle import dumps
-
-        data = dumps(self._value) if self._data is None else bytes(self._data)
-        return Packed, (None, PickleBuffer(data) if protocol >= 5 else data)
-
-    def __sizeof__(self) -> int:
-        from dask.sizeof import sizeof
-
-        return sizeof(self._value if self._data is None else self._data)
-
-
-class Changes(NamedTuple):
-    """What a step has made of a settled part: the fields that it has replaced."""
-
-    fields: dict[str, Any]
-
-
-class PartAndSummand(NamedTuple):
-    """A part together with what it adds to a sum: to extract the part would be one more task."""
-
-    part: Any
-    summand: Any
-
-
-# How an argument is made of the values sent: None for one value as it is, or a class and the layouts of its fields.
-Layout = tuple[type, list[Any]] | None
-
-
-def _join(settled: Packed | None, packed: Packed) -> Any:
-    """Return a part."""
-    part = packed.value.part if isinstance(packed.value, PartAndSummand) else packed.value
-    return replace(settled.value, **part.fields) if settled is not None and isinstance(part, Changes) else part
-
-
-def _divide(settled: Packed | None, result: Any) -> Any:
-    """Return what must be stored of a result beside the settled part."""
-    if settled is None or type(result) is not type(settled.value):
-        return result
-    values = {field.name: getattr(result, field.name) for field in fields(result) if field.init}
-    return Changes({name: new for name, new in values.items() if new is not getattr(settled.value, name)})
-
-
-def _assemble(layout: Layout, values: Iterator[Packed]) -> Any:
-    if layout is None:
-        return next(values).value
-    kind, layouts = layout
-    return kind(*[_assemble(each, values) for each in layouts])
-
-
-def _run_step(step: Packed, settled: Packed | None, part: Packed, values: Sequence[Packed]) -> Any:
-    function, layouts = step.value
-    remaining = iter(values)
-    return function(_join(settled, part), *[_assemble(layout, remaining) for layout in layouts])
-
-
-def _call(step: Packed, settled: Packed | None, part: Packed, *values: Packed) -> Packed:
-    return Packed(_divide(settled, _run_step(step, settled, part, values)))
-
-
-def _call_and_keep(step: Packed, settled: Packed | None, part: Packed, *values: Packed) -> Packed:
-    new_part, summand = _run_step(step, settled, part, values)
-    return Packed(PartAndSummand(_divide(settled, new_part), summand))
-
-
-def _take_summand(packed: Packed) -> Packed:
-    return Packed(packed.value.summand)
-
-
-def _fold(*results: Packed) -> Packed:
-    return Packed(fold([result.value for result in results]))
-
-
-def _hand_on(value: Packed) -> Packed:
-    return value
-
-
 class _Graph:
     """The tasks of one visit to all parts, which go to the scheduler together."""
 
@@ -299,11 +205,14 @@ class _Graph:
         self.name = f"{getattr(step, '__name__', type(step).__name__)}-{uuid4().hex}"
         self.tasks: dict[str, tuple[Any, ...]] = {}
         self.shared: dict[str, Any] = {}  # the new values that all parts share, by the keys of their tasks
+        self.workers: dict[str, list[str]] = {}  # on which of these a task is to run: for all tasks, or for none
 
-    def add(self, *task: Any) -> str:
+    def add(self, *task: Any, workers: list[str] | None = None) -> str:
         """Add a function and its arguments, which may be futures or keys of other tasks; return the key."""
         key = f"{self.name}-{len(self.tasks)}"
         self.tasks[key] = task
+        if workers is not None:
+            self.workers[key] = workers
         return key
 
 
@@ -315,6 +224,7 @@ class ClusterSession:
         self.sent: deque[tuple[Any, Future]] = deque(maxlen=_N_REMEMBERED)
         self.futures: WeakSet[Future] = WeakSet()
         self.watch = _Watch(client)
+        self.copies = Copies()
 
     def share(self, value: Any, graph: _Graph) -> tuple[Layout, list[Any]]:
         """Return the layout of a value, and the references by which a task of the graph gets its fields.
@@ -335,13 +245,17 @@ class ClusterSession:
             return known[1]
         key = next((key for key, new in graph.shared.items() if new is value), None)
         if key is None:
-            key = graph.add(_hand_on, Packed(value))
+            key = graph.add(hand_on, Packed(value))
             graph.shared[key] = value
         return key
 
     def run(self, graph: _Graph, keys: Sequence[str]) -> list[Future]:
         """Submit a graph; return the futures of some keys."""
-        with _explain_loss(self.client), _accept_large_values():
+        import dask
+
+        # Where there is a choice of workers, and none of them is left, any other will do.
+        where = {"workers": graph.workers.get, "allow_other_workers": True} if graph.workers else {}
+        with _explain_loss(self.client), _accept_large_values(), dask.annotate(**where):
             futures = self.client.get(graph.tasks, [*keys, *graph.shared], sync=False)
         self.futures.update(futures)
         self.sent.extend(zip(graph.shared.values(), futures[len(keys) :], strict=True))
@@ -361,11 +275,33 @@ class ClusterSession:
                     self.watch.look()
             return [packed.value for packed in self.client.gather(futures)]
 
+    def list_workers(self) -> list[str]:
+        """Return the addresses of all workers."""
+        with _explain_loss(self.client):
+            return sorted(self.client.nthreads())
+
+    def find_holders(self, futures: Sequence[Future], workers: Sequence[str]) -> list[str]:
+        """Return a worker that has each value, or any where the value has just been lost."""
+        with _explain_loss(self.client):
+            holders = self.client.who_has(futures)
+        return [next(iter(holders[future.key]), workers[0]) for future in futures]
+
     def release(self) -> None:
         """Free all that is still on the cluster, without waiting for the garbage collector."""
         self.sent.clear()
+        if self.copies.n_made and self.client.status == "running":
+            self._remove_copies()
         for future in list(self.futures):
             future.release()
+
+    def _remove_copies(self) -> None:
+        """Remove the copies of all workers, without waiting for any of them."""
+        from distributed import fire_and_forget
+
+        graph, name = _Graph(remove_copies), Packed(self.copies.name)
+        for worker in self.list_workers():
+            graph.add(remove_copies, name, workers=[worker])
+        fire_and_forget(self.run(graph, list(graph.tasks)))
 
 
 class DaskParts(Parts[Part]):
@@ -390,13 +326,13 @@ class DaskParts(Parts[Part]):
         return DaskParts(self.session, self.settled, self.settled)
 
     def _add_calls(
-        self, graph: _Graph, step: Callable[..., Any], shared: Sequence[Any], call: Callable[..., Packed] = _call
+        self, graph: _Graph, step: Callable[..., Any], shared: Sequence[Any], run: Callable[..., Packed] = change_part
     ) -> list[str]:
         pairs = [self.session.share(value, graph) for value in shared]
         called = Packed((step, [layout for layout, _ in pairs]))
         references = [each for _, some in pairs for each in some]
         parts = zip(self.settled, self.futures, strict=True)
-        return [graph.add(call, called, *part, *references) for part in parts]
+        return [graph.add(run, called, *part, *references) for part in parts]
 
     def map(self, step: Callable[..., OtherPart], *shared: Any) -> DaskParts[OtherPart]:
         graph = _Graph(step)
@@ -406,32 +342,62 @@ class DaskParts(Parts[Part]):
     def map_each(self, step: Callable[..., OtherPart], arguments: Sequence[Any]) -> DaskParts[OtherPart]:
         graph, called = _Graph(step), Packed((step, [None]))
         parts = zip(self.settled, self.futures, map(Packed, arguments), strict=True)
-        keys = [graph.add(_call, called, *part_and_argument) for part_and_argument in parts]
+        keys = [graph.add(change_part, called, *part_and_argument) for part_and_argument in parts]
         return DaskParts(self.session, self.session.run(graph, keys), self.settled)
 
     def add_up(self, measure: Callable[..., Result], *shared: Any) -> Result:
         graph = _Graph(measure)
-        return self._finish(graph, [], self._add_calls(graph, measure, shared))[1]
+        return self._finish(graph, [], self._add_calls(graph, measure, shared, look_at_part))[1]
 
     def map_and_add_up(
         self, step: Callable[..., tuple[OtherPart, Result]], *shared: Any
     ) -> tuple[DaskParts[OtherPart], Result]:
         graph = _Graph(step)
-        parts = self._add_calls(graph, step, shared, _call_and_keep)
+        parts = self._add_calls(graph, step, shared, change_and_measure)
         # Only the summands travel to where they are added.
-        futures, total = self._finish(graph, parts, [graph.add(_take_summand, part) for part in parts])
+        futures, total = self._finish(graph, parts, [graph.add(take_summand, part) for part in parts])
         return DaskParts(self.session, futures, self.settled), total
 
     def _finish(self, graph: _Graph, parts: list[str], results: list[str]) -> tuple[list[Future], Any]:
         """Add the tree of sums to the graph, run it, and wait for the sum."""
-        root = add_in_tree(results, lambda group: graph.add(_fold, *group))
+        root = add_in_tree(results, lambda group: graph.add(add_results, *group))
         *futures, total = self.session.run(graph, [*parts, root])
         return futures, self.session.fetch([total])[0]
 
     def collect(self, look: Callable[..., Result], *shared: Any) -> list[Result]:
         graph = _Graph(look)
-        futures = self.session.run(graph, self._add_calls(graph, look, shared))
+        futures = self.session.run(graph, self._add_calls(graph, look, shared, look_at_part))
         return self.session.fetch(futures)
+
+    def keep_copies(self, n_steps: int, take: Callable[[Any], Any], put: Callable[..., Any]) -> DaskParts[Part]:
+        import dask
+
+        workers = self.session.list_workers()
+        if n_steps % dask.config.get(*_COPY_EVERY) or len(workers) < 2:
+            return self
+        copies = self.session.copies.plan_next(self.session.find_holders(self.futures, workers), workers)
+        graph, taken, stores = _Graph(take), Packed((take, [])), []
+        for part, copy in zip(zip(self.settled, self.futures, strict=True), copies, strict=True):
+            rows = graph.add(look_at_part, taken, *part, workers=copy.workers[:1])
+            stores += [graph.add(store, rows, Packed(copy), workers=[worker]) for worker in copy.workers]
+        stored = self.session.fetch(self.session.run(graph, stores))
+        problem = next((one.problem for one in stored if one.problem is not None), None)
+        if problem is not None:
+            warnings.warn(f"Workers cannot keep copies for each other, so a loss costs more: {problem}.", stacklevel=2)
+            return self
+        graph = _Graph(put)
+        for part, copy, pair in zip(self.settled, copies, zip(stored[::2], stored[1::2], strict=True), strict=True):
+            kept = copy._replace(workers=[one.worker for one in pair])
+            graph.add(recover, Packed(put), part, Packed(kept), workers=kept.workers)
+        return DaskParts(self.session, self.session.run(graph, list(graph.tasks)), self.settled)
+
+    def may_come(self, n_bytes: int) -> bool:
+        import dask
+
+        return n_bytes <= dask.utils.parse_bytes(dask.config.get(*_MOST_BROUGHT))
+
+    def bring(self) -> LocalParts[Part]:
+        return LocalParts(self.gather())
 
     def release(self) -> None:
         self.session.release()
