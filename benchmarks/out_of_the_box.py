@@ -194,7 +194,7 @@ def format_summary(results: Results, role: str) -> str:
 
 
 def format_page(results: Results) -> str:
-    """Return the tables of docs/defaults.md: sets to report, roles, and what suits logistic regression."""
+    """Return the tables of docs/defaults.md: the sets to report, each with its best peer, and a line for each role."""
     header = ["", "samples learned", "ours", "best of the others", "logistic regression", "ours / best", "fit, s"]
     rows, lines = [], []
     for role in ("choose", "report"):
@@ -222,13 +222,14 @@ def format_page(results: Results) -> str:
                 [name, str(SETS[name].n_train), ours, peer, f"{of_linear:.1f}", f"{ratio:.2f}", f"{seconds:.1f}"]
             )
     of_roles = ["sets", "number", "ours / best (geometric mean)", "our mean rank", "worst against logistic regression"]
-    return f"{format_table(header, rows)}\n\n{format_table(of_roles, lines)}\n\n{format_linear(results)}\n"
+    return f"{format_table(header, rows)}\n\n{format_table(of_roles, lines)}\n"
 
 
 def format_linear(results: Results) -> str:
     """Return our errors beside those of logistic regression on sets that suit it, raw and scaled, as Markdown."""
     rows = []
-    for name in (name for raw in LINEAR_SETS for name in (raw, f"{raw}, scaled")):
+    names = [name for raw in LINEAR_SETS for name in (raw, f"{raw}, scaled")]
+    for name in (name for name in names if {OURS, LINEAR} <= results.get(name, {}).keys()):
         ours, linear = (100 * np.array(_list(results[name][contender], "error")) for contender in (OURS, LINEAR))
         each = (ours, linear, ours - linear)
         rows.append([name, *(f"{np.mean(values):.2f} ± {_standard_error(list(values)):.2f}" for values in each)])
@@ -279,7 +280,7 @@ def main() -> None:
     if arguments.costs:
         print(format_costs(results, arguments.sets))
     elif arguments.page:
-        print(format_page(results))
+        print(format_page(results), format_linear(results), sep="\n")
     else:
         print("\n".join(format_summary(results, role) for role in ("choose", "report")))
 
