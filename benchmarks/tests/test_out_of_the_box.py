@@ -11,6 +11,7 @@ from benchmarks.out_of_the_box import (
     OURS,
     Summary,
     format_costs,
+    format_linear,
     format_page,
     format_summary,
     measure_missing,
@@ -45,7 +46,13 @@ def test_sets_of_each_kind_are_on_both_sides():
     roles = {
         kind: {other.role for other in SETS.values() if other.kind == kind} for kind in ("table", "signal", "image")
     }
-    assert all(of_kind == {"choose", "report"} for of_kind in roles.values())
+    assert all(of_kind - {"scaled"} == {"choose", "report"} for of_kind in roles.values())
+
+
+def test_scaled_sets_are_the_others_split_alike():
+    raw, scaled = (next(SETS[name].split()) for name in ("wine", "wine, scaled"))
+    np.testing.assert_array_equal(raw.y_test, scaled.y_test)
+    np.testing.assert_allclose(np.concatenate([scaled.X_train, scaled.X_test]).std(axis=0), 1)
 
 
 def test_ratios_and_ranks_follow_from_the_errors():
@@ -64,6 +71,13 @@ def test_costs_are_those_of_one_sample_and_one_model():
     table = format_costs({"iris": make_results(0.02, 0.04, 0.08)}, ["iris"])
     (row,) = [line for line in table.splitlines() if f"| {OURS} " in line]
     assert [cell.strip() for cell in row.split("|")][1:-1] == ["iris", OURS, "2.00", "1", "2", "2.5"]
+
+
+def test_errors_on_linear_sets_are_compared_split_by_split():
+    table = format_linear({"wine": make_results(0.06, 0.03, 0.08)})  # others have not been measured
+    (row,) = [line for line in table.splitlines() if line.startswith("| wine")]
+    cells = [cell.strip() for cell in row.split("|")][1:-1]
+    assert cells == ["wine", "6.00 ± 1.00", "3.00 ± 1.00", "3.00 ± 0.00"]  # as far apart in both splits
 
 
 def test_the_page_names_the_best_peer_of_each_set_to_report():

@@ -15,13 +15,13 @@ from ddlearn.fitting.gradient import REFINEMENT_COSTS
 N_SAMPLES, N_COMPONENTS, N_FEATURES, N_CLASSES = 200, 12, 5, 3
 
 
-def draw(seed=0):
+def draw(seed=0, n_features=N_FEATURES):
     """Return codes, labels of classes that depend on them, and a dictionary."""
     rng = np.random.default_rng(seed)
     codes = rng.standard_normal((N_SAMPLES, N_COMPONENTS)) * (rng.random((N_SAMPLES, N_COMPONENTS)) < 0.4)
     scores = codes @ rng.standard_normal((N_COMPONENTS, N_CLASSES)) + 0.5 * rng.standard_normal((N_SAMPLES, N_CLASSES))
     labels = np.where(scores.argmax(axis=1)[:, None] == np.arange(N_CLASSES), 1.0, -1.0)
-    return csr_array(codes), labels, normalise(rng.standard_normal((N_COMPONENTS, N_FEATURES)))
+    return csr_array(codes), labels, normalise(rng.standard_normal((N_COMPONENTS, n_features)))
 
 
 def make_cost(name="softmax", loss="logistic"):
@@ -37,8 +37,9 @@ def measure(codes, labels, fitted, cost, decays):
 @pytest.mark.parametrize(
     ("name", "loss"), [("softmax", "logistic"), ("one_vs_all", "logistic"), ("one_vs_all", "square")]
 )
-def test_no_change_of_a_variable_lowers_the_objective(name, loss):
-    codes, labels, dictionary = draw()
+@pytest.mark.parametrize("n_features", [N_FEATURES, 3 * N_COMPONENTS], ids=["few features", "many"])
+def test_no_change_of_a_variable_lowers_the_objective(name, loss, n_features):
+    codes, labels, dictionary = draw(n_features=n_features)
     cost, decays = make_cost(name, loss), Decays(0.01, 0.003)
     fitted = train_on_codes(codes, labels, dictionary, cost, decays, True)
     lowest = measure(codes, labels, fitted, cost, decays)

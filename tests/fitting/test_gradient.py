@@ -103,6 +103,15 @@ def test_one_class_cost_for_all_keeps_the_class_of_largest_score_and_makes_proba
     assert log_loss(classes, softmax(evidence, axis=1)) <= log_loss(classes, softmax(plain, axis=1)) + 1e-3
 
 
+@pytest.mark.parametrize("name", REFINEMENT_COSTS)
+def test_a_temperature_with_weights_is_that_of_repeated_samples(name):
+    cost, (scores, labels, _) = make_cost(name, "square"), draw(400, 0.5)
+    weights = np.where(scores.argmax(axis=1) == labels.argmax(axis=1), 1, 3)
+    repeated = cost.find_temperature(*(np.repeat(array, weights, axis=0) for array in (scores, labels)))
+    assert cost.find_temperature(scores, labels, weights) == pytest.approx(repeated, rel=0.01)  # they are less in doubt
+    assert cost.find_temperature(scores, labels) != pytest.approx(repeated, rel=0.01)
+
+
 def test_only_one_vs_all_takes_several_labels():
     assert {name for name, cost in REFINEMENT_COSTS.items() if cost.takes_multilabel} == {"one_vs_all"}
 

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 from conftest import make_problem, make_pursuit, make_refiner, normalise
+from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_multilabel_classification
 from sklearn.metrics import log_loss
@@ -23,6 +24,7 @@ from ddlearn.fitting.refine import (
     find_best,
     resolve_refiner,
 )
+from ddlearn.inference.calibration import measure_calibration
 from ddlearn.losses import compute_evidence, count_errors
 
 SIZES = StepSizes(dictionary=0.1, own_coef=0.02, linear_coef=0.05, intercept=0.3)
@@ -264,6 +266,30 @@ def test_the_best_epoch_on_held_out_samples_is_kept():
         round(len(held_out) * errors[refined.best_epoch]),
         len(held_out),
     )
+
+
+@pytest.mark.parametrize("part_rows", [None, 70])
+@pytest.mark.parametrize("has_weights", [False, True])
+def test_the_history_tells_what_probabilities_of_held_out_samples_are_worth(part_rows, has_weights):
+    problem, refiner = make_problem("random", seed=0, n_samples=300), Refiner(1, validation_fraction=0.3)
+    weights = np.random.default_rng(0).integers(1, 4, 300).astype(float) if has_weights else None
+    refinement = make_refinement(refiner, problem.X, problem.labels, part_rows, weights=weights)
+    refined = refine(refinement, draw_start(problem))
+    cost, record = refinement.lesson.gradient.cost, refined.history[-1]
+    held_out = [part.first_row + np.flatnonzero(part.held_out.any(axis=1)) for part in refinement.parts.parts]
+    rows = np.concatenate(held_out)
+    scores, labels = refinement.lesson.gradient.measure(refined.best, problem.X[rows]).scores, problem.labels[rows]
+    chosen = None if weights is None else weights[rows]
+    temperature = cost.find_temperature(scores, labels, chosen)
+    evidence = cost.evidence(scores) / temperature
+    probabilities = softmax(evidence, axis=1)
+    assert record.validation_log_loss == pytest.approx(
+        log_loss(labels.argmax(axis=1), probabilities, labels=range(labels.shape[1]), sample_weight=chosen)
+    )
+    largest, is_right = probabilities.max(axis=1), evidence.argmax(axis=1) == labels.argmax(axis=1)
+    expected = measure_calibration(largest, largest, is_right).calibration_error
+    assert record.validation_calibration_error == pytest.approx(expected)
+    np.testing.assert_allclose(refinement.measure(refined.best)[0], cost.set_class_cost(temperature))
 
 
 def test_held_out_labels_are_hidden_from_the_fit_too(digits):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn.datasets import load_iris
 
 from ddlearn import DDLClassifier, ElasticNet, Refiner, Standard
 from ddlearn.datasets import make_planted
+from ddlearn.fitting.search import SettingsSearch
 
 
 def find_best(tried, is_softmax=False):
@@ -53,6 +55,21 @@ def test_the_best_of_each_cost_is_refined_and_one_of_them_is_the_model(planted, 
     np.testing.assert_array_equal(given.components_, searched.components_)
     np.testing.assert_array_equal(given.coef_, searched.coef_)
     np.testing.assert_allclose(searched.class_cost_, chosen.temperature)
+
+
+def test_with_each_fold_half_of_the_refined_settings_drop_out(planted, monkeypatch):
+    n_folds = Counter()
+    score = SettingsSearch._score_refined
+
+    def count(search, fold, setting, epochs):
+        n_folds[setting] += 1
+        return score(search, fold, setting, epochs)
+
+    monkeypatch.setattr(SettingsSearch, "_score_refined", count)
+    model = DDLClassifier(refine=1, **QUICK).fit(*planted)
+    expected = {1: [4], 2: [4, 1], 3: [4, 2, 1], 4: [4, 2, 1, 1]}[len(n_folds)]
+    assert sorted(n_folds.values(), reverse=True) == expected
+    assert len([record for record in model.search_ if record.epochs]) == len(n_folds)
 
 
 def test_few_samples_of_two_round_classes_get_a_linear_classifier_without_epochs():

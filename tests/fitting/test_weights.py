@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 from conftest import make_pursuit, normalise
 from sklearn.datasets import load_digits, make_classification
-from sklearn.metrics import recall_score
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import balanced_accuracy_score, recall_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from ddlearn import (
     CLASSIFIER_TRAINERS,
@@ -14,6 +17,7 @@ from ddlearn import (
     LOSSES,
     Checkpoint,
     ConjugateScales,
+    DDLClassifier,
     ElasticNet,
     RowCodes,
     load,
@@ -198,6 +202,39 @@ def test_a_batch_with_weights_is_one_with_repetitions(digits):
     assert_same(*models, rtol=1e-6, atol=1e-7)
     again = models[0].partial_fit(X, y, sample_weight=weights)
     assert again.n_samples_seen_ == 600
+
+
+def test_a_batch_leaves_samples_of_weight_zero_out(digits):
+    X, y = digits
+    kept = np.arange(300) % 4 > 0
+    models = [make_pursuit(scale=None, init=X[:40], random_state=0) for _ in range(2)]
+    for rows in (slice(0, 150), slice(150, 300)):
+        models[0].partial_fit(X[rows], y[rows], classes=range(10), sample_weight=kept[rows].astype(float))
+        models[1].partial_fit(X[rows][kept[rows]], y[rows][kept[rows]], classes=range(10))
+    assert_same(*models, rtol=1e-9, atol=1e-10)
+    assert models[0].n_samples_seen_ == 225
+
+
+def test_a_batch_knows_weights_of_classes(digits):
+    X, y = digits
+    models = [make_pursuit(scale=None, init=X[:40], random_state=0) for _ in range(2)]
+    models[0].set_params(class_weight={3: 2.0, 8: 0.5}).partial_fit(X, y, classes=range(10))
+    weights = np.where(y == 3, 2.0, np.where(y == 8, 0.5, 1.0))
+    models[1].partial_fit(X, y, classes=range(10), sample_weight=weights)
+    assert_same(*models, rtol=1e-12)
+    with pytest.raises(ValueError, match="sees each sample once: use a dict of weights by class"):
+        models[0].set_params(class_weight="balanced").partial_fit(X, y)
+
+
+@pytest.mark.parametrize("n_samples", [1500, 5000], ids=["with cross-validation", "always refined"])
+def test_the_default_finds_a_rare_class_if_it_is_balanced(n_samples):
+    # The criterion of the search and the temperature see the weights, and the majority does not outvote them.
+    X, y = make_classification(n_samples, 20, n_informative=8, weights=[0.95], random_state=0)
+    half = n_samples // 2
+    model = DDLClassifier(100, class_weight="balanced", random_state=0).fit(X[:half], y[:half])
+    linear = make_pipeline(StandardScaler(), LogisticRegression(class_weight="balanced")).fit(X[:half], y[:half])
+    ours, theirs = (balanced_accuracy_score(y[half:], each.predict(X[half:])) for each in (model, linear))
+    assert ours > theirs - 0.05
 
 
 def test_checkpoints_know_the_weights(digits, tmp_path):

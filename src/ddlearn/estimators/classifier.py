@@ -324,11 +324,12 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         >>> from ddlearn import DDLClassifier
         >>> DDLClassifier.from_preset("fast", random_state=0)
         DDLClassifier(max_iter=0, n_components=100, random_state=0,
-                      refine=Refiner(epochs=5, linear_decay=1.0, weight_decay=0.03))
+                      refine=Refiner(cost='one_vs_all', epochs=5, linear_decay=1.0,
+                                     weight_decay=0.03))
         >>> DDLClassifier.from_preset("accurate").refine.jitter is None
         True
         >>> DDLClassifier.from_preset("accurate", image_shape=(8, 8)).refine.jitter
-        'elastic'
+        'affine'
         """
         return cls(**collect_parameters(name, overrides, cls._get_param_names()))
 

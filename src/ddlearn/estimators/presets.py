@@ -41,7 +41,8 @@ PRESETS: dict[str, Preset] = {
         {
             "n_components": 100,  # time grows with the number of atoms
             "max_iter": 0,  # atoms are samples at first
-            "refine": Refiner(5, weight_decay=0.03, linear_decay=1.0),  # only the penalty on codes is searched for
+            # Only the penalty on codes is searched for, and with this cost classifiers have a closed form.
+            "refine": Refiner(5, cost="one_vs_all", weight_decay=0.03, linear_decay=1.0),
         },
     ),
     # The lowest error that we know of, for more time.
@@ -51,7 +52,7 @@ PRESETS: dict[str, Preset] = {
             "refine": Refiner(60),
         },
         {
-            "refine": Refiner(60, jitter="elastic"),  # no distortion is used twice, so that more epochs learn more
+            "refine": Refiner(80, jitter="affine"),  # no distortion is used twice, so that more epochs learn more
             "n_views": 8,  # averages out sampling noise
         },
     ),

@@ -12,6 +12,7 @@ import os
 import warnings
 from collections.abc import Callable
 from functools import reduce
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -468,14 +469,17 @@ def _upgrade_version_3(content: Json) -> Json:
 def _upgrade_version_4(content: Json) -> Json:
     """Return the content of a file of format version 4 as version 5 has it.
 
-    Trainers say if there are intercepts, and the search what the probabilities of held-out samples are worth.
+    Trainers say if there are intercepts, search and refinement what the probabilities of held-out samples are worth.
     """
     if content["class"] != "DDLClassifier":
         return content
     attributes = dict(content["attributes"])
+    unknown = encode_float(np.nan)
     if "search_" in attributes:
-        unknown = encode_float(np.nan)
         attributes["search_"] = _insert_field(attributes["search_"], "calibration_error", "log_loss", unknown)
+    if "refinement_" in attributes:
+        for after, name in pairwise(("validation_error", "validation_log_loss", "validation_calibration_error")):
+            attributes["refinement_"] = _insert_field(attributes["refinement_"], name, after, unknown)
     content = content | {"attributes": attributes}
     parameters = content["parameters"] | {"verbose": 0}
     if parameters.pop("fit_intercept", True) is False:

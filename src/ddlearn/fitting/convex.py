@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
+from scipy.linalg import cho_factor, cho_solve, cholesky, qr, solve_triangular
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
@@ -105,7 +105,12 @@ def _descend(
     shares: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], ...]:
     """Minimise any convex cost by L-BFGS."""
-    (n_components, n_features), n_classes = atoms.shape, labels.shape[1]
+    basis, n_classes = None, labels.shape[1]
+    if len(atoms) < atoms.shape[1]:
+        # Nothing of V outside the span of the atoms lowers the cost: as many coordinates as atoms are enough.
+        basis, triangle = qr(atoms.T, mode="economic")
+        atoms = triangle.T
+    n_components, n_features = atoms.shape
     sizes = n_components * n_classes, n_features * n_classes, n_classes
     by_atom = codes.T.tocsr()
     # In units in which all penalties are alike, so that one step length suits all variables.
@@ -131,4 +136,5 @@ def _descend(
 
     options: Any = {"maxiter": _MAX_ITER, "gtol": _GRADIENT_TOL, "ftol": _DECREASE_TOL}
     found = minimize(measure, np.zeros(sum(sizes)), jac=True, method="L-BFGS-B", options=options)
-    return unpack(found.x)
+    own, linear, intercept = unpack(found.x)
+    return own, linear if basis is None else basis @ linear, intercept

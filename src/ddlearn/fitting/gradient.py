@@ -27,6 +27,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_array
 
@@ -106,11 +107,11 @@ class RefinementCost(ABC):
         largest = probabilities.max(axis=1)
         return measure_calibration(right, largest, right == largest)
 
-    def find_temperature(self, scores: Floats, labels: Floats) -> float:
+    def find_temperature(self, scores: Floats, labels: Floats, weights: NDArray[np.float64] | None = None) -> float:
         """Return by what evidence with class costs of 1 must be divided for the likeliest classes."""
         # As if there were one more sample that could be of any class: a few without error are no reason for certainty.
         doubt = 1 / (len(scores) + 1)
-        return 1 / _find_scale(lambda scale: self.log_loss(scores, labels, 1 / scale, doubt))
+        return 1 / _find_scale(lambda scale: self.log_loss(scores, labels, 1 / scale, doubt), weights)
 
     def set_class_cost(self, temperature: float | None) -> Floats:
         """Return the class costs of refined classifiers: those before, or one for all."""
@@ -176,11 +177,11 @@ def _log_sum_exp(scores: Floats) -> Floats:
     return largest + np.log(np.exp(by_class - largest).sum(axis=0))
 
 
-def _find_scale(costs_at: Callable[[float], Floats]) -> float:
+def _find_scale(costs_at: Callable[[float], Floats], weights: NDArray[np.float64] | None) -> float:
     """Return the positive factor at which the mean of the rows' costs is lowest."""
 
     def mean_cost(power: float) -> float:
-        return float(np.mean(costs_at(float(np.exp(power)))))
+        return float(np.average(costs_at(float(np.exp(power))), weights=weights))
 
     return float(np.exp(minimize_scalar(mean_cost, bounds=_SCALE_RANGE, method="bounded").x))
 

@@ -5,6 +5,7 @@ Mini-batches are drawn from each part; ``refine.py`` adds up what the parts cont
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from ..coding.missing import fill_with_codes
 from ..losses import count_errors
 from ..parallel import map_blocks, split_rows
 from .data import Census, Order, TrainingPart, sum_rows
-from .gradient import Measured, Parameters, TaskGradient
+from .gradient import Parameters, TaskGradient
 
 Rows = NDArray[np.intp]
 
@@ -216,23 +217,48 @@ def measure_energies(part: TrainingPart, stride: int) -> Floats:
     return np.vecdot(some, some)
 
 
+class ScoredSome(NamedTuple):
+    """Scores of some samples, and what they are compared with."""
+
+    scores: Floats
+    labels: Floats
+    weights: NDArray[np.float64] | None
+
+
+def join_scored(parts: Sequence[ScoredSome]) -> ScoredSome:
+    """Return the samples of all parts."""
+    scores, labels, weights = zip(*parts, strict=True)
+    has_weights = weights[0] is not None
+    return ScoredSome(np.concatenate(scores), np.concatenate(labels), np.concatenate(weights) if has_weights else None)
+
+
+def _score(part: TrainingPart, lesson: Lesson, model: Parameters, rows: Rows) -> tuple[ScoredSome, Floats]:
+    """Return the scores of samples, and their misfits."""
+    measured = lesson.gradient.measure(model, lesson.show(part, rows, model.dictionary))
+    labels = _list_labels(part)[rows].astype(part.X.dtype)
+    weights = None if part.weights is None else part.weights[rows]
+    return ScoredSome(measured.scores, labels, weights), measured.misfit
+
+
 def measure_some(
     part: TrainingPart, lesson: Lesson, model: Parameters, kind: str, stride: int
-) -> tuple[Measured, Floats]:
-    """Return scores and misfits of some samples, and their labels."""
-    rows = _spread(part, kind, stride)
-    measured = lesson.gradient.measure(model, lesson.show(part, rows, model.dictionary))
-    return measured, _list_labels(part)[rows].astype(part.X.dtype)
+) -> tuple[ScoredSome, Floats]:
+    """Return the scores of some samples, and their misfits."""
+    return _score(part, lesson, model, _spread(part, kind, stride))
 
 
-def validate(part: TrainingPart, lesson: Lesson, model: Parameters) -> tuple[float, float, float, float]:
-    """Return the cost of the held-out samples, their weight, that of misclassified ones, and of those that count."""
+def validate(
+    part: TrainingPart, lesson: Lesson, model: Parameters, stride: int
+) -> tuple[NDArray[np.float64], ScoredSome]:
+    """Return the cost of the held-out samples, their weight, that of misclassified ones, and of those that count.
+
+    And the scores of some of them, from which probabilities are judged.
+    """
     rows = _find_rows(part, "n_held_out")
-    if part.held_out is None or not len(rows):
-        return 0.0, 0.0, 0.0, 0.0
-    scores = lesson.gradient.measure(model, lesson.show(part, rows, model.dictionary)).scores
-    labels = part.held_out[rows].astype(part.X.dtype)
-    weights = None if part.weights is None else part.weights[rows]
+    scored, _ = _score(part, lesson, model, rows)
+    scores, labels, weights = scored
+    some = np.isin(rows, _spread(part, "n_held_out", stride))
     cost = sum_rows(lesson.gradient.cost.value(scores, labels), weights)
     weight = float(len(rows) if weights is None else weights.sum())
-    return cost, weight, *lesson.count_errors(scores, labels, weights)
+    sums = np.array([cost, weight, *lesson.count_errors(scores, labels, weights)])
+    return sums, ScoredSome(scores[some], labels[some], None if weights is None else weights[some])

@@ -9,9 +9,9 @@ What is done to one part of the training set is in ``lesson.py``, and the steps 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import accumulate
 from numbers import Integral, Real
 from time import perf_counter
@@ -36,9 +36,11 @@ from .lesson import (
     Batch,
     Lesson,
     Rows,
+    ScoredSome,
     differentiate_part,
     draw_order,
     encode_some,
+    join_scored,
     measure_energies,
     measure_some,
     put_census,
@@ -73,6 +75,11 @@ class EpochRecord(NamedTuple):
         Mean cost of the held-out samples after the epoch; NaN if there are none.
     validation_error : float
         Share of the held-out samples that were misclassified.
+    validation_log_loss : float
+        Mean negative logarithm of the probability of a held-out label, with the temperature that suits it best; NaN for
+        multilabel targets.
+    validation_calibration_error : float
+        Expected difference between the probability of a prediction and how often it is right; NaN likewise.
     seconds : float
         Duration of the epoch.
 
@@ -91,6 +98,8 @@ class EpochRecord(NamedTuple):
     training_error: float
     validation_cost: float
     validation_error: float
+    validation_log_loss: float
+    validation_calibration_error: float
     seconds: float
 
 
@@ -410,11 +419,24 @@ class Refinement:
         return float(np.mean(np.concatenate(self.parts.collect(measure_energies, stride)))) or 1.0
 
     def _record(self, epoch: int, model: Parameters, training: tuple[float, float], start: float) -> EpochRecord:
-        validation = float("nan"), float("nan")
+        result = calibration = float("nan"), float("nan")
         if self.census.n_held_out:
-            cost, weight, n_wrong, n_counted = self.parts.add_up(validate, self.lesson, model)
-            validation = cost / weight, n_wrong / (n_counted or 1)
-        return EpochRecord(epoch, *training, *validation, perf_counter() - start)
+            stride = _find_stride(self.census.n_held_out, _MOST_MEASURED)
+            sums, some = zip(*self.parts.collect(validate, self.lesson, model, stride), strict=True)
+            cost, weight, n_wrong, n_counted = reduce(add, sums).tolist()
+            result, calibration = (cost / weight, n_wrong / (n_counted or 1)), self._calibrate(some)
+        measured = *training, *result, *calibration, perf_counter() - start
+        return EpochRecord(epoch, *measured)
+
+    def _calibrate(self, held_out: Sequence[ScoredSome]) -> tuple[float, float]:
+        """Return log-loss and calibration error, with the temperature that suits the samples best."""
+        if self.lesson.is_multilabel:
+            return float("nan"), float("nan")
+        scores, labels, weights = join_scored(held_out)
+        cost = self.lesson.gradient.cost
+        temperature = cost.find_temperature(scores, labels, weights)
+        log_loss = float(np.average(cost.log_loss(scores, labels, temperature), weights=weights))
+        return log_loss, cost.measure_calibration(scores, labels, temperature).calibration_error
 
     def measure(self, model: Parameters) -> tuple[Floats, Floats]:
         """Return the class costs of a model and the misfits of some samples, held-out ones if there are any."""
@@ -422,14 +444,13 @@ class Refinement:
         if self.census.n_held_out:
             kind = "n_held_out"
         stride = _find_stride(getattr(self.census, kind), _MOST_MEASURED)
-        measured, labels = zip(*self.parts.collect(measure_some, self.lesson, model, kind, stride), strict=True)
+        scored, misfit = zip(*self.parts.collect(measure_some, self.lesson, model, kind, stride), strict=True)
         temperature = None
         if self.census.n_held_out and not is_multilabel:
-            scores = np.concatenate([each.scores for each in measured])
-            temperature = cost.find_temperature(scores, np.concatenate(labels))
+            temperature = cost.find_temperature(*join_scored(scored))
         elif not is_multilabel:
             temperature = self.temperature or cost.usual_temperature
-        return cost.set_class_cost(temperature), np.concatenate([each.misfit for each in measured])
+        return cost.set_class_cost(temperature), np.concatenate(misfit)
 
 
 def count_kept_places(sparse_coder: SparseCoder, n_nonzero_coefs: int, jitter: Jitter | None, are_here: bool) -> int:

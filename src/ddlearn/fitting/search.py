@@ -5,7 +5,8 @@ and codes found for each scaling and a few strengths of the penalty on codes.  T
 (:mod:`ddlearn.fitting.convex`), which is solved for one setting after the other: for each scaling, from strong to weak
 penalties on codes; then, with the best, for smaller and larger :math:`\rho` and :math:`\tau`, as long as that helps.
 The first cost of refinement decides the scaling; the rest is done for each cost, and the best of each is refined, too,
-with these :math:`\rho` and :math:`\tau` and with the usual ones, unless it is hopeless.
+with these :math:`\rho` and :math:`\tau` and with the usual ones, unless it is hopeless.  With each fold, half of the
+refined ones drop out.
 
 All are compared by one criterion, the log-loss of the samples that were left out, with the temperature that suits them
 best.  Unlike the costs themselves it has the same meaning for each of them, and a single sample far from all others
@@ -270,7 +271,8 @@ class SettingsSearch:
             start, view = perf_counter(), self.views[setting.view]
             coded = self._encode(setting)
             scores = [self._score(*pair, setting) for pair in zip(view.folds, coded, strict=True)]
-            self.tried[setting] = self._judge(setting, view.folds, scores, 0, start)
+            self.tried[setting] = self._judge(setting, view.folds, scores, 0, perf_counter() - start)
+            self.on_trial(self.tried[setting].record)
         return self.tried[setting]
 
     def _decide(self, finalists: list[tuple[_Setting, _Setting]]) -> _Trial:
@@ -282,13 +284,13 @@ class SettingsSearch:
         unrefined = [self._try(best) for _, best in finalists]
         leader = min(unrefined, key=_Trial.mean_loss)
         is_hopeless = [self.sees_all and leader.is_clearly_better(trial) for trial in unrefined]
-        best, *others = (
-            min(map(self._refine, dict.fromkeys(pair)), key=_Trial.mean_loss)
-            for pair, skips in zip(finalists, is_hopeless, strict=True)
-            if not skips
-        )
-        for other in others:
-            best = other if other.is_clearly_better(best, 0.0 if self.sees_all else 1.0) else best
+        hopeful = [pair for pair, skips in zip(finalists, is_hopeless, strict=True) if not skips]
+        if self.sees_all:
+            best = self._refine([setting for pair in hopeful for setting in pair])
+        else:
+            best, *others = map(self._refine, hopeful)
+            for other in others:
+                best = other if other.is_clearly_better(best, 1.0) else best
         if self.refiner.epochs is not None or not self.sees_all:
             return best
         n_judged = len(best.losses)
@@ -305,20 +307,32 @@ class SettingsSearch:
             own = _RANGES["weight_decay"][1]
         return _Setting(view, len(self.views[view].coders) - 1, len(self.costs) - 1, own, linear)
 
-    def _refine(self, setting: _Setting) -> _Trial:
-        """Refine with a setting, without some of the folds."""
-        start, folds = perf_counter(), self.views[setting.view].folds
+    def _refine(self, settings: Sequence[_Setting]) -> _Trial:
+        """Refine with settings, and return the best trial.
+
+        This is successive halving over some of the folds: only the better half of the settings goes on to the next.
+        """
+        folds = self.views[settings[0].view].folds
         folds = folds[: -(-_ENOUGH_REFINED // len(folds[0].labels_left_out))]
         epochs = min(self.refiner.count_epochs(), _MOST_EPOCHS)
-        decays = {"weight_decay": setting.weight_decay, "linear_decay": setting.linear_decay}
-        refiner = clone(self.refiner).set_params(epochs=epochs, **decays)
-        scores = [self._score_refined(fold, setting, refiner) for fold in folds]
-        trial = self._judge(setting, folds, scores, epochs, start)
-        self.refined.append(trial)
-        return trial
+        scores: dict[_Setting, list[Floats]] = {setting: [] for setting in settings}
+        seconds, left, trials = dict.fromkeys(scores, 0.0), list(scores), []
+        for n_seen, fold in enumerate(folds, 1):
+            for setting in left:
+                start = perf_counter()
+                scores[setting].append(self._score_refined(fold, setting, epochs))
+                seconds[setting] += perf_counter() - start
+            judged = (self._judge(key, folds[:n_seen], scores[key], epochs, seconds[key]) for key in left)
+            trials = sorted(judged, key=_Trial.mean_loss)
+            n_left = -(-len(left) // 2) if n_seen < len(folds) else 0
+            for trial in trials[n_left:]:
+                self.refined.append(trial)
+                self.on_trial(trial.record)
+            left = [trial.setting for trial in trials[:n_left]]
+        return trials[0]
 
     def _judge(
-        self, setting: _Setting, folds: list[_Fold], scores_of_folds: list[Floats], epochs: int, start: float
+        self, setting: _Setting, folds: list[_Fold], scores_of_folds: list[Floats], epochs: int, seconds: float
     ) -> _Trial:
         """Judge the scores of the samples that are left out of some folds."""
         cost, view, is_multilabel = self.costs[setting.cost], self.views[setting.view], self.settings.is_multilabel
@@ -330,7 +344,7 @@ class SettingsSearch:
         losses = costs = cost.value(scores, labels)
         temperature = log_loss = calibration_error = np.nan
         if not is_multilabel:
-            temperature = cost.find_temperature(scores, labels)
+            temperature = cost.find_temperature(scores, labels, weights)
             log_losses = cost.log_loss(scores, labels, temperature)
             log_loss = float(np.mean(log_losses * weights))
             losses = log_losses if epochs or self.sees_all else costs
@@ -347,9 +361,8 @@ class SettingsSearch:
             calibration_error,
             n_wrong / (n_counted or 1),
             temperature,
-            perf_counter() - start,
+            seconds,
         )
-        self.on_trial(record)
         return _Trial(setting, record, losses * weights)
 
     def _score(self, fold: _Fold, coded: _Coded, setting: _Setting) -> Floats:
@@ -361,8 +374,10 @@ class SettingsSearch:
         fitted = train_on_codes(*arrays, cost, decays, fit_intercept, fold.weights)
         return coded.left_out @ fitted.coef_by_atom + fitted.intercept
 
-    def _score_refined(self, fold: _Fold, setting: _Setting, refiner: Refiner) -> Floats:
+    def _score_refined(self, fold: _Fold, setting: _Setting, epochs: int) -> Floats:
         """Learn from a fold and refine, and return the scores of the samples that are left out."""
+        decays = {"weight_decay": setting.weight_decay, "linear_decay": setting.linear_decay}
+        refiner = clone(self.refiner).set_params(epochs=epochs, **decays)
         settings, coder = self.settings, self.views[setting.view].coders[setting.coder]
         encoder = Encoder.of(fold.dictionary, coder, settings.n_nonzero_coefs, settings.n_jobs)
         gradient = TaskGradient(encoder, self.costs[setting.cost], settings.n_jobs)
