@@ -171,6 +171,7 @@ def measure_on_workers(n_rows: int, n_workers: int, chunk_rows: int = CHUNK_ROWS
         base, scheduler_base, client_base = client.run(used_bytes), client.run_on_scheduler(used_bytes), used_bytes()
         data = client.persist(make_lazy_rows(make_chunk, range(len(sizes)), sizes))
         wait(data)
+        managed_before = client.run_on_scheduler(_count_managed_bytes)
         managed: list[int] = []
         moments = Moments(lambda _: managed.append(client.run_on_scheduler(_count_managed_bytes)))
         model = make_model().set_callbacks(moments).fit(*data)
@@ -180,7 +181,7 @@ def measure_on_workers(n_rows: int, n_workers: int, chunk_rows: int = CHUNK_ROWS
         return {
             "iteration_seconds": _iteration_seconds(model),
             "memory_bytes": sum(peaks.values()) - sum(base.values()),
-            "managed_bytes": max(managed),
+            "managed_bytes": max(managed) - managed_before,
             "scheduler_memory_bytes": client.run_on_scheduler(peak_bytes) - scheduler_base,
             "client_memory_bytes": peak_bytes() - client_base,
             "label_free_error": model.history_[-1].label_free_error,
@@ -312,11 +313,12 @@ def measure_keeping(n_rows: int, n_workers: int) -> dict[str, Any]:
 
 
 def measure_loss(n_rows: int, n_workers: int, n_iterations: int) -> dict[str, Any]:
-    """Kill a worker after some iterations; return how often parts were coded again, with copies and without."""
+    """Kill a worker after some iterations; return how many tasks of coding were done again, with copies and without."""
     import dask
 
     sizes = cut_evenly(n_rows, n_workers, -(-n_rows // (4 * n_workers)))
     data = make_lazy_rows(make_chunk, range(len(sizes)), sizes)
+    model = make_model(max_iter=n_iterations + 1)
     result: dict[str, Any] = {"n_parts": len(sizes), "n_again": {}}
     for name, settings in {"nothing": {"ddlearn.copy-every": n_iterations + 2}, "copies": {}}.items():
         with start_cluster(n_workers) as client, dask.config.set(settings):
@@ -325,13 +327,15 @@ def measure_loss(n_rows: int, n_workers: int, n_iterations: int) -> dict[str, An
                 if iteration == n_iterations:
                     os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
 
-            make_model(max_iter=n_iterations + 1).set_callbacks(Moments(strike)).fit(*data)
-            n_coded = client.run_on_scheduler(_count_codings)
-            result["n_again"][name] = n_coded - len(sizes) * (n_iterations + 1)
+            model.set_callbacks(Moments()).fit(*data)
+            n_without_loss = client.run_on_scheduler(_count_coding_tasks)
+            model.set_callbacks(Moments(strike)).fit(*data)
+            result["n_again"][name] = client.run_on_scheduler(_count_coding_tasks) - 2 * n_without_loss
     return result
 
 
-def _count_codings(dask_scheduler: Any) -> int:
+def _count_coding_tasks(dask_scheduler: Any) -> int:
+    """Return how many tasks of discriminative coding have been done: of parts, and of their sums."""
     return dask_scheduler.task_prefixes["code_discriminatively"].state_counts["memory"]
 
 

@@ -195,9 +195,9 @@ def _describe_loss(cell: dict[str, Any]) -> str:
     again = cell["n_again"]
     return (
         f"### A worker killed after {cell['n_iterations']} iterations\n\n{cell['n_rows']:,} rows in "
-        f"{_count(cell['n_parts'], 'part')} on {_count(cell['n_workers'], 'worker')}, and no checkpoint: parts were "
-        f"coded again **{again['copies']} times** with copies every {COPY_EVERY} iterations, {again['nothing']} times "
-        "without."
+        f"{_count(cell['n_parts'], 'part')} on {_count(cell['n_workers'], 'worker')}, and no checkpoint. With "
+        f"copies every {COPY_EVERY} iterations, **{again['copies']} tasks** of coding were done again, without "
+        f"{again['nothing']}."
     )
 
 

@@ -67,8 +67,8 @@ class Verdict:
         The ratio found.
     bound : float or None
         The ratio wanted, if any.
-    verdict : {"met", "missed", "solves less", ""}
-        Whether it is reached.
+    verdict : {"met", "missed", "out of reach", "solves less", ""}
+        Whether it is reached; out of reach is a speed that the bare product of samples and atoms has not, either.
     is_speedup : bool
         Whether the ratio should be large.
     others_cores : float or None
@@ -146,8 +146,12 @@ def _judge_one(target: Target, size: str, dtype: str, measurements: Measurements
         verdict = ""
     elif target.is_speedup and _solves_less(below["grade"], above["grade"], dtype):
         verdict = "solves less"
+    elif ratio >= bound if target.is_speedup else ratio <= bound:
+        verdict = "met"
     else:
-        verdict = "met" if (ratio >= bound if target.is_speedup else ratio <= bound) else "missed"
+        product = measurements.get(Cell(size, dtype, TARGET_THREADS, "product"))
+        is_in_reach = not target.is_speedup or product is None or above["seconds"] >= bound * product["seconds"]
+        verdict = "missed" if is_in_reach else "out of reach"
     disturbances = [cores for side in (above, below) if (cores := side["others_cores"]) is not None]
     return Verdict(target.name, size, dtype, ratio, bound, verdict, target.is_speedup, max(disturbances, default=None))
 

@@ -110,7 +110,7 @@ def draw_settings() -> None:
 # The files in the order in which `python -m benchmarks.trace` visits them.
 FIT = [
     ("DDLClassifier.fit", "estimators/classifier.py: checks X and y"),
-    ("samples in parts", "fitting/data.py: labels become -1, 0, +1"),
+    ("samples in parts", "fitting/labels.py, data.py: labels become -1, 0, +1"),
     ("settings", "estimators/settings.py: parameters to objects"),
     ("first atoms", "fitting/run.py; dictionary/initial.py"),
 ]

@@ -20,7 +20,7 @@ from ddlearn import (
     map_objective,
     sparse_encode,
 )
-from ddlearn.fitting.data import encode_labels
+from ddlearn.fitting.labels import encode_labels
 from ddlearn.objective import (
     NOISE_MODELS,
     FirstNoise,

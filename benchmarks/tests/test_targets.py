@@ -30,6 +30,16 @@ def test_a_target_is_met_only_by_the_same_work_in_less_time(spams_seconds, our_r
     assert found.ratio == spams_seconds
 
 
+@pytest.mark.parametrize(("product_seconds", "verdict"), [(0.5, "missed"), (0.9, "out of reach")])
+def test_a_speed_that_the_bare_product_has_not_is_out_of_reach(product_seconds, verdict):
+    measurements = {
+        Cell("usps-300-3", "float64", 2, "ormp"): _measured(1.0, 0.1),
+        Cell("usps-300-3", "float64", 2, "spams"): _measured(2.0, 0.1),
+        Cell("usps-300-3", "float64", 2, "product"): _measured(product_seconds, 0.1),
+    }
+    assert [found.verdict for found in judge(measurements)] == [verdict, ""]
+
+
 @pytest.mark.parametrize(
     ("our_gap", "verdict"), [(1e-8, "met"), (1e-6, "met"), (2e-6, "solves less")], ids=["smaller", "small", "larger"]
 )

@@ -1,4 +1,4 @@
-"""Targets become labels, and samples parts: views of arrays that may be on disk, and little memory for large ones."""
+"""Samples become parts: views of arrays that may be on disk, and little memory for large ones."""
 
 from __future__ import annotations
 
@@ -7,65 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from benchmarks.memory_map import measure_memory
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ddlearn.fitting.data import (
     TrainingSet,
     _list_candidates,
     cut_into_parts,
-    encode_labels,
     fetch_candidates,
-    find_labels,
 )
 from ddlearn.parallel import PART_ROWS
-
-LABELS = {
-    "integers": st.integers(-5, 5),
-    "text": st.text(max_size=3),
-    "numbers": st.integers(-5, 5).map(float),
-    "flags": st.booleans(),
-}
-
-
-@pytest.mark.parametrize("kind", LABELS)
-@given(data=st.data())
-def test_classes_and_labels_of_two_parts_are_those_of_the_whole(kind, data):
-    y = data.draw(st.lists(LABELS[kind], min_size=1, max_size=12))
-    cut = data.draw(st.integers(0, len(y)))
-    unlabeled = y[-1] if data.draw(st.booleans()) else None
-    parts = [np.array(part, dtype=object) for part in (y[:cut], y[cut:]) if part]
-    whole = find_labels(y, unlabeled)
-    found = sum((find_labels(part, unlabeled) for part in parts[1:]), start=find_labels(parts[0], unlabeled))
-    assert found.n_samples == len(y)
-    assert found.values.tolist() == whole.values.tolist() == sorted({label for label in y if label != unlabeled})
-    if found.values.size:
-        labels = np.concatenate([encode_labels(part, whole.values, unlabeled, False) for part in parts])
-        np.testing.assert_array_equal(labels, encode_labels(y, whole.values, unlabeled, False))
-        for label, row in zip(y, labels, strict=True):
-            expected = [0 if label == unlabeled else 1 if label == value else -1 for value in whole.values.tolist()]
-            assert row.tolist() == expected
-
-
-def test_types_that_differ_between_parts_are_refused():
-    both = find_labels(np.array([1, 2]), None) + find_labels(np.array(["a", "b"]), None)
-    with pytest.raises(ValueError, match=r"y mixes labels of the types \['int', 'str'\]"):
-        both.get_classes(None)
-
-
-def test_a_part_without_labels_adds_nothing():
-    some, none = find_labels(np.array([2, 1]), -1), find_labels(np.array([-1, -1]), -1)
-    for both in (some + none, none + some):
-        assert both.get_classes(-1).tolist() == [1, 2]
-    with pytest.raises(ValueError, match="All 4 samples are marked as unlabelled"):
-        (none + none).get_classes(-1)
-
-
-def test_columns_that_differ_between_parts_are_refused():
-    with pytest.raises(ValueError, match="another number of columns"):
-        find_labels(np.eye(2), None) + find_labels(np.eye(3), None)
-    with pytest.raises(ValueError, match="another number of columns"):
-        find_labels(np.eye(2), None) + find_labels(np.array([0, 1]), None)
 
 
 def test_parts_are_views_of_the_samples(tmp_path):

@@ -253,6 +253,6 @@ def test_codes_to_start_from_do_not_change_the_gradient_and_are_overwritten_by_l
     for found, wanted in zip(gradient, expected, strict=True):
         np.testing.assert_allclose(found, wanted, atol=1e-9)
     own = RowCodes.empty(200, n_places, np.float64)
-    keep_larger_half(*case.gradient.encoder.encode(case.X), *own)
+    keep_larger_half(*case.gradient.encoder.encode(case.X), case.X.shape[1], *own)
     np.testing.assert_array_equal(codes.indices, own.indices)
     np.testing.assert_allclose(codes.values, own.values, atol=1e-9)

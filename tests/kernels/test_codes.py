@@ -58,8 +58,8 @@ def test_change_rows(n_samples, n_components, n_classes, density, seed):
     np.testing.assert_allclose(size, np.sum(old_dense**2, axis=1), atol=1e-12)
 
 
-@pytest.mark.parametrize("n_places", [0, 2, 8])
-def test_the_kernel_that_keeps_the_larger_half_agrees_with_its_twin(n_places):
+@pytest.mark.parametrize(("n_places", "n_features"), [(0, 20), (2, 20), (8, 20), (8, 6)])
+def test_the_kernel_that_keeps_the_larger_half_agrees_with_its_twin(n_places, n_features):
     rng = np.random.default_rng(0)
     counts = [0, 1, 2, 7, 10]
     indices, values = np.zeros((5, 10), np.int32), np.zeros((5, 10))
@@ -67,9 +67,11 @@ def test_the_kernel_that_keeps_the_larger_half_agrees_with_its_twin(n_places):
         indices[i, :n_used] = np.sort(rng.choice(50, n_used, replace=False))
         values[i, :n_used] = rng.standard_normal(n_used)
     kept_indices, kept_values = np.full((5, n_places), 9, np.int32), np.full((5, n_places), 9.0)
-    keep_larger_half(indices, values, kept_indices, kept_values)
+    keep_larger_half(indices, values, n_features, kept_indices, kept_values)
     for i, n_used in enumerate(counts):
         order = np.argsort(-np.abs(values[i, :n_used]))[: min(-(-n_used // 2), n_places)]
+        if n_features < n_used <= n_places:
+            order = np.arange(n_used)
         assert kept_indices[i, : len(order)].tolist() == indices[i, order].tolist()
         assert kept_values[i, : len(order)].tolist() == values[i, order].tolist()
         assert not kept_indices[i, len(order) :].any()

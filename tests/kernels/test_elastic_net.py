@@ -63,14 +63,18 @@ class Rows:
         dtype = self.gram.dtype
         codes = RowCodes.empty(n_rows, budget or n_atoms, dtype) if start is None else start
         gaps = np.full(n_rows, np.nan, dtype)
-        atoms = self.atoms if features else np.empty((n_atoms, 0), dtype)
-        arguments = self.gram, self.correlations, self.coef, self.weight, self.pull, self.directions, atoms
-        arguments = *arguments, np.ascontiguousarray(atoms.T), self.energies
+        atoms = np.empty((n_atoms, 0), dtype)
+        if features:
+            atoms = np.hstack([self.atoms, np.full_like(self.coef.T, np.nan)])
+        arguments = self.gram, self.correlations, self.coef, self.weight, self.pull, self.directions
         kept = [argument.copy() for argument in arguments]  # for arrays marked as read-only it would be compiled again
         bits = np.iinfo(np.int64 if dtype == np.float64 else np.int32)
         sizes = codes.indices.shape[1], n_atoms, len(self.coef), self.n_directions, atoms.shape[1]
         solve_elastic_net_rows(
             *arguments,
+            atoms,
+            np.ascontiguousarray(atoms.T),
+            self.energies,
             dtype.type(l1),
             dtype.type(l2),
             is_positive,
@@ -130,9 +134,9 @@ def test_optimality_conditions_hold(dtype, is_positive, l2):
         assert (slope if is_positive else np.abs(slope))[~used].max() <= l1 + atol
 
 
-def make_alike(n_rows, n_atoms, n_features, rng, dtype=np.float64):
+def make_alike(n_rows, n_atoms, n_features, rng, dtype=np.float64, n_classes=0):
     """Return rows of positive samples and atoms that are alike, as spectra are: many atoms share in a code."""
-    rows = Rows(n_rows, n_atoms, n_features, 0, 0, rng, dtype)
+    rows = Rows(n_rows, n_atoms, n_features, n_classes, 0, rng, dtype)
     drawn = rng.gamma(2, 1, (n_rows + n_atoms, 3)) @ rng.uniform(0.5, 1.5, (3, n_features))
     drawn = normalise(drawn + 0.02 * drawn.mean() * rng.standard_normal(drawn.shape))
     samples, rows.atoms = drawn[:n_rows].astype(dtype), drawn[n_rows:].astype(dtype)
@@ -143,10 +147,11 @@ def make_alike(n_rows, n_atoms, n_features, rng, dtype=np.float64):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("is_positive", [False, True])
+@pytest.mark.parametrize("n_classes", [0, 3])
 @pytest.mark.parametrize("penalties", [(0.05, 0.05), (0.005, 0.005), (0.0005, 0.0005)])
-def test_in_terms_of_features_the_codes_are_the_same(penalties, is_positive, dtype):
+def test_in_terms_of_features_the_codes_are_the_same(penalties, n_classes, is_positive, dtype):
     # Coordinate descent crawled here, at 64 times the time of a homotopy: nearly all atoms are alike.
-    rows = make_alike(20, 150, 12, np.random.default_rng(0), dtype)
+    rows = make_alike(20, 150, 12, np.random.default_rng(0), dtype, n_classes)
     tol = 1e-12 if dtype == np.float64 else 1e-5
     codes, gaps = rows.solve(*penalties, is_positive, tol, features=True)
     expected, _ = rows.solve(*penalties, is_positive, tol)
@@ -158,6 +163,16 @@ def test_in_terms_of_features_the_codes_are_the_same(penalties, is_positive, dty
         np.testing.assert_array_equal(x != 0, y != 0)
     for i in range(20):
         assert measure(*rows.dense(i), x[i], *penalties) <= measure(*rows.dense(i), y[i], *penalties) + 10 * tol
+
+
+def test_in_single_precision_features_meet_the_gap_without_a_further_round():
+    # Rounded slopes made the gap of the atoms look too large, and rounds on more atoms than features followed.
+    rows = make_alike(20, 150, 12, np.random.default_rng(0), np.float32)
+    codes, _ = rows.solve(0.05, 0.05, tol=1e-5, features=True)
+    again, gaps = rows.solve(0.05, 0.05, tol=1e-5, start=codes, max_rounds=1, features=True)
+    is_in_features = np.count_nonzero(again.values, axis=1) > 12
+    assert is_in_features.any()
+    assert (gaps <= 1e-5 * rows.energies)[is_in_features].all()
 
 
 def test_a_code_that_has_no_room_is_not_found_in_terms_of_features():

@@ -50,11 +50,33 @@ def test_a_system_is_solved_on_each_support(seed, dtype, ridge):
     right_side = rng.standard_normal((n_rows, n_places)).astype(dtype)
     solution = np.full_like(right_side, np.nan)
     factor = np.full((n_places, n_places), np.nan, dtype)
-    solve_support_rows(gram, dtype(ridge), dtype(1e-6), *codes, right_side, factor, np.empty(n_places, dtype), solution)
+    workspace = factor, np.empty(n_places, dtype)
+    atoms = atoms.astype(dtype)
+    solve_support_rows(gram, atoms, dtype(ridge), dtype(1e-6), *codes, right_side, *workspace, solution)
     for i in range(n_rows):
         n_used = np.count_nonzero(codes.values[i])
         support = codes.indices[i, :n_used]
         expected = np.linalg.solve(gram[np.ix_(support, support)] + ridge * np.eye(n_used), right_side[i, :n_used])
+        np.testing.assert_allclose(solution[i, :n_used], expected, rtol=0, atol=10 * TOLERANCE[dtype])
+        assert (solution[i, n_used:] == 0).all()
+
+
+@both_dtypes
+@given(seed=seeds)
+def test_a_system_of_more_atoms_than_features_is_solved_too(seed, dtype):
+    rng = np.random.default_rng(seed)
+    n_rows, n_components, n_places, _ = draw_sizes(rng)
+    atoms = normalise(rng.standard_normal((n_components, 2))).astype(dtype)
+    gram = atoms @ atoms.T
+    codes = draw_codes(rng, n_rows, n_components, n_places, dtype)
+    right_side = rng.standard_normal((n_rows, n_places)).astype(dtype)
+    solution = np.full_like(right_side, np.nan)
+    workspace = np.full((n_places, n_places), np.nan, dtype), np.empty(n_places, dtype)
+    solve_support_rows(gram, atoms, dtype(0.3), dtype(1e-6), *codes, right_side, *workspace, solution)
+    for i in range(n_rows):
+        n_used = np.count_nonzero(codes.values[i])
+        support = codes.indices[i, :n_used]
+        expected = np.linalg.solve(gram[np.ix_(support, support)] + 0.3 * np.eye(n_used), right_side[i, :n_used])
         np.testing.assert_allclose(solution[i, :n_used], expected, rtol=0, atol=10 * TOLERANCE[dtype])
         assert (solution[i, n_used:] == 0).all()
 
@@ -71,7 +93,7 @@ def test_an_atom_that_the_ones_before_it_span_gets_nothing_and_takes_nothing(see
     right_side = rng.standard_normal((1, 5)).astype(dtype)
     solution = np.full_like(right_side, np.nan)
     workspace = np.empty((5, 5), dtype), np.empty(5, dtype)
-    solve_support_rows(gram, dtype(0), dtype(1e-4), *codes, right_side, *workspace, solution)
+    solve_support_rows(gram, atoms.astype(dtype), dtype(0), dtype(1e-4), *codes, right_side, *workspace, solution)
     independent = [0, 1, 4]
     subgram = gram[np.ix_(independent, independent)]
     assume(np.linalg.eigvalsh(subgram)[0] > 1e-3)  # otherwise the last is spanned by the others, to the tolerance

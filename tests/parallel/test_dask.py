@@ -9,8 +9,9 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from operator import attrgetter
 from pathlib import Path
 from typing import ClassVar
@@ -64,29 +65,24 @@ def start_cluster(**options):
 
 
 @pytest.fixture(scope="module")
-def cluster():
-    with start_cluster(processes=False) as client:
-        yield client
+def clients():
+    """Clients of workers in threads, which cost least, by the protocol of their cluster."""
+    with ExitStack() as running:
+        yield cache(lambda protocol: running.enter_context(start_cluster(processes=False, protocol=protocol)))
 
 
 @pytest.fixture
-def client(cluster):
-    """Workers in threads, which cost least.  Current in each test, whatever other clusters there are by now."""
-    with cluster.as_current():
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def tcp_cluster():
-    with start_cluster(processes=False, protocol="tcp") as client:
-        yield client
+def client(clients):
+    """Current in each test, whatever other clusters there are by now."""
+    with clients("inproc").as_current():
+        yield clients("inproc")
 
 
 @pytest.fixture
-def tcp_client(tcp_cluster):
-    """Workers in threads too, but what is sent to them is packed as for processes."""
-    with tcp_cluster.as_current():
-        yield tcp_cluster
+def tcp_client(clients):
+    """What is sent to these workers is packed as for processes."""
+    with clients("tcp").as_current():
+        yield clients("tcp")
 
 
 @pytest.fixture(scope="module")
@@ -348,8 +344,8 @@ def test_nothing_is_left_on_the_workers(tcp_client, digits):
     wait_until_only(tcp_client, before)
 
 
-def test_data_on_another_cluster_are_named_as_a_cause(client, tcp_cluster, digits):
-    data = tcp_cluster.persist(on_dask(digits[0] + 1, digits[1]))
+def test_data_on_another_cluster_are_named_as_a_cause(client, clients, digits):
+    data = clients("tcp").persist(on_dask(digits[0] + 1, digits[1]))
     with pytest.raises(LostClusterError, match="persisted on another cluster than that of the current client"):
         make_model().fit(*data)
 

@@ -71,7 +71,7 @@ class SparseCoder(BaseEstimator, ABC):
 
     A coder that sets ``has_penalty`` adds a penalty on the code, see :meth:`measure_penalty`.  A coder that sets
     ``starts_from_codes`` receives the current codes of the samples, and one that sets ``reads_atoms`` the atoms, where
-    the problem has no other terms.  A coder with parameters to be estimated from data implements :meth:`adapt`.
+    their products are the Gram matrix.  A coder with parameters to be estimated from data implements :meth:`adapt`.
 
     Examples
     --------

@@ -26,7 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,13 +148,8 @@ class RowProblems:
 
     def solve_parabolas(self, rows: Rows, active: Positions, weight: Floats, pull: Floats) -> RowCodes:
         """Return the coder's codes for the parabolas of active rows."""
-        encoder = self.encoder
-        start: dict[str, Any] = {}
-        if encoder.sparse_coder.starts_from_codes:
-            start = {"init_codes": RowCodes(rows.indices[active], rows.values[active])}
-        correlations = self.correlations[self.sources[active]]
-        problem = encoder.gram, correlations, self.model.coef, weight, pull
-        return encoder.sparse_coder.encode(*problem, n_nonzero_coefs=encoder.n_nonzero_coefs, **start)
+        start = RowCodes(rows.indices[active], rows.values[active])
+        return self.encoder.solve(self.correlations[self.sources[active]], self.model.coef, weight, pull, start)
 
     def search_swaps(
         self, rows: Rows, active: Positions, n_swaps: int, tol: float, *, n_kicks: int

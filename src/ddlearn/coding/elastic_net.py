@@ -163,10 +163,14 @@ class ElasticNet(KernelCoder):
             energies = _bound_energies(*problem[:2])
         rounding, largest = _find_limits(dtype)
         atoms, by_feature = np.empty((len(gram), 0), dtype), np.empty((0, len(gram)), dtype)
-        has_few_features = dictionary is not None and len(dictionary[1]) < codes.values.shape[1]
+        n_classes = sizes[2]
+        has_few_features = dictionary is not None and len(dictionary[1]) + n_classes < codes.values.shape[1]
         # In terms of features, only the ridge keeps matrices from being singular.
         if has_few_features and self.ridge > rounding * np.trace(gram):
             atoms, by_feature = dictionary  # type: ignore[misc]
+            if n_classes:
+                room = np.empty((len(gram), n_classes), dtype)
+                atoms, by_feature = np.hstack([atoms, room]), np.vstack([by_feature, room.T])
         making = make_elastic_net_workspace, *sizes[:4], len(by_feature), dtype
         workspace = take_workspace(*making)
         solve_elastic_net_rows(

@@ -163,13 +163,24 @@ class Encoder:
         """
         no_classes = np.empty((0, len(self.gram)), self.gram.dtype)
         no_terms = np.empty((len(correlations), 0), self.gram.dtype)
-        problem = self.gram, correlations, no_classes, no_terms, no_terms
-        options: dict[str, Any] = {"n_nonzero_coefs": self.n_nonzero_coefs, "energies": energies}
+        return self.solve(correlations, no_classes, no_terms, no_terms, init_codes, energies=energies)
+
+    def solve(
+        self,
+        correlations: Floats,
+        coef: Floats,
+        weight: Floats,
+        pull: Floats,
+        init_codes: RowCodes | None,
+        **options: Any,
+    ) -> RowCodes:
+        """Return the coder's codes of a block of rows with classes, see :class:`SparseCoder`."""
         if self.sparse_coder.reads_atoms:
             options["dictionary"] = self.dictionary, self.atoms_by_feature
         if self.sparse_coder.starts_from_codes:
             options["init_codes"] = init_codes
-        return self.sparse_coder.encode(*problem, **options)
+        problem = self.gram, correlations, coef, weight, pull
+        return self.sparse_coder.encode(*problem, n_nonzero_coefs=self.n_nonzero_coefs, **options)
 
     def encode(
         self, X: Floats, *, n_jobs: int | None = None, block_rows: int = TILE_ROWS, first_row: int = 0

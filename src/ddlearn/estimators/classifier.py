@@ -26,7 +26,8 @@ from ..coding.encoder import Encoder, check_finite
 from ..coding.robust import Robustness, check_mask
 from ..coding.scaling import Scaling
 from ..dictionary import DictionaryUpdate, draw_dictionary
-from ..fitting.data import Targets, TrainingSet, cut_batch, cut_into_parts, fetch_candidates, spread_over_cluster
+from ..fitting.data import TrainingSet, cut_batch, cut_into_parts, fetch_candidates, spread_over_cluster
+from ..fitting.labels import Targets
 from ..fitting.loop import begin
 from ..fitting.online import PastFit, Stream, begin_stream, learn_batch, resume_stream
 from ..fitting.refine import Refiner

@@ -290,8 +290,8 @@ def _check_arrays(arrays: Arrays, run: FitRun, *, has_refinement: bool, has_rows
     if has_refinement:
         parameters |= {"own_coef": (n_components, n_classes), "linear_coef": (facts.n_features, n_classes)}
         shapes |= {f"refinement.{prefix}.{name}": parameters[name] for prefix in _REFINED for name in parameters}
-        how = settings.sparse_coder, settings.n_nonzero_coefs, run.plan.jitter, run.refines_here
-        n_places = count_kept_places(*how)
+        budgets = settings.n_nonzero_coefs, facts.n_features
+        n_places = count_kept_places(settings.sparse_coder, *budgets, run.plan.jitter, run.refines_here)
         shapes |= {f"refinement.codes.{name}": (n_samples, n_places) for name in RowCodes._fields}
     if set(arrays) != set(shapes):
         raise ValueError(f"it has the arrays {sorted(arrays)} instead of {sorted(shapes)}")

@@ -265,13 +265,15 @@ class TaskGradient:
             coded, residuals = _encode(encoder, X[rows], start)
             if start is not None:
                 # Smaller entries may leave a code of the next dictionary, which costs more than to let them enter.
-                keep_larger_half(*coded, *start)
+                keep_larger_half(*coded, X.shape[1], *start)
             score_rows(*coded, coef_by_atom, scores[rows])
             scores[rows] += parameters.intercept
             score_gradient[rows] = self.cost.gradient(scores[rows], labels[rows]) / n_in_batch
             code_gradient, solution = np.empty((2, *coded.values.shape), dtype)
             differentiate_scores_rows(*coded, coef_by_atom, score_gradient[rows], code_gradient)
-            solve_support_rows(encoder.gram, ridge, pivot, *coded, code_gradient, *workspace, solution)
+            solve_support_rows(
+                encoder.gram, encoder.dictionary, ridge, pivot, *coded, code_gradient, *workspace, solution
+            )
             code_gradient_in_features = np.zeros_like(residuals)
             combine_rows(*coded, solution, parameters.dictionary, code_gradient_in_features)
             by_dictionary, by_coef = np.zeros_like(parameters.dictionary), np.zeros_like(coef_by_atom)

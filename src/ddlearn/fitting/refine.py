@@ -57,7 +57,7 @@ _EPOCHS = 10
 _DECAYS = (0.03, 1.0)  # where the search for better ones begins
 _MOST_MEASURED = 5000  # samples from which scales are estimated
 _MOST_STARTED = 20000  # samples on whose codes the first classifiers are trained
-_MOST_PLACES = 32  # of a code that the next epoch starts from
+_MOST_PLACES = 32  # of a code with fewer atoms than features that the next epoch starts from
 
 
 class EpochRecord(NamedTuple):
@@ -336,8 +336,9 @@ class Refinement:
         )
         record = self._record(0, model, (float("nan"), float("nan")), perf_counter())
         encoder = self.lesson.gradient.encoder
-        how = encoder.sparse_coder, encoder.n_nonzero_coefs, self.lesson.jitter, self.parts.are_here
-        kept_codes = RowCodes.empty(self.census.n_rows, count_kept_places(*how), dictionary.dtype)
+        budgets = encoder.n_nonzero_coefs, dictionary.shape[1]
+        n_places = count_kept_places(encoder.sparse_coder, *budgets, self.lesson.jitter, self.parts.are_here)
+        kept_codes = RowCodes.empty(self.census.n_rows, n_places, dictionary.dtype)
         return RefinementProgress(model, model.copy(), Moments.zero(model), model.copy(), [record], seed, kept_codes)
 
     def run(
@@ -453,14 +454,18 @@ class Refinement:
         return cost.set_class_cost(temperature), np.concatenate(misfit)
 
 
-def count_kept_places(sparse_coder: SparseCoder, n_nonzero_coefs: int, jitter: Jitter | None, are_here: bool) -> int:
+def count_kept_places(
+    sparse_coder: SparseCoder, n_nonzero_coefs: int, n_features: int, jitter: Jitter | None, are_here: bool
+) -> int:
     """Return how many places of a code the next epoch starts from.
 
     None if it sees another distortion; and none on a cluster, where parts do not change, so that a lost one has to do
     nothing again but its share of one mini-batch.
     """
-    is_of_use = sparse_coder.starts_from_codes and jitter is None and are_here
-    return min(n_nonzero_coefs, _MOST_PLACES) if is_of_use else 0
+    if not sparse_coder.starts_from_codes or jitter is not None or not are_here:
+        return 0
+    # Of more atoms than features, all are kept.
+    return n_nonzero_coefs if n_features < n_nonzero_coefs else min(n_nonzero_coefs, _MOST_PLACES)
 
 
 def find_best(history: list[EpochRecord]) -> EpochRecord:

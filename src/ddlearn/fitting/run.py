@@ -18,8 +18,9 @@ from ..coding.jitter import Jitter
 from ..dictionary import draw_dictionary
 from ..objective import Priors
 from ..parallel import LostCopiesError, Parts, find_median
-from .data import Targets, TrainingPart, TrainingSet, fetch_candidates
+from .data import TrainingPart, TrainingSet, fetch_candidates
 from .gradient import TaskGradient
+from .labels import Targets
 from .loop import (
     FitProgress,
     FitState,

@@ -36,8 +36,9 @@ from ..coding.scaling import Scaling, Standard
 from ..dictionary import draw_dictionary
 from ..losses import count_errors
 from .convex import Decays, train_on_codes
-from .data import Labels, TrainingSet, collect_labels, fetch_candidates, index_classes
+from .data import TrainingSet, collect_labels, fetch_candidates
 from .gradient import SoftmaxCost, TaskGradient
+from .labels import Labels, index_classes
 from .refine import Refinement, Refiner
 from .steps import FitSettings
 

@@ -20,7 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 from ..codes import Model
 from ..dictionary import draw_dictionary
 from ..losses import Loss
-from .data import TrainingPart, TrainingSet, collect_labels, fetch_candidates, index_classes
+from .data import TrainingPart, TrainingSet, collect_labels, fetch_candidates
+from .labels import index_classes
 from .loop import FitState, begin, refit_classifiers, run
 from .steps import FitSettings, code_label_free, count_wrong, register
 

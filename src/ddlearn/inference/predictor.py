@@ -199,7 +199,7 @@ class Predictor:
     def _average_views(self, samples: Floats, codes: RowCodes, evidence: Floats) -> Floats:
         """Return the mean evidence of images, given the codes and the evidence of the first view, and of copies."""
         start = RowCodes.empty(len(samples), -(-self.encoder.n_nonzero_coefs // 2), samples.dtype)
-        keep_larger_half(*codes, *start)  # others may not be in the codes of copies, and take time to leave
+        keep_larger_half(*codes, samples.shape[1], *start)  # others may leave the codes of copies, which takes time
         total = evidence
         for field in self.views:
             view = displace_alike(samples, field)

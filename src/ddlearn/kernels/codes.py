@@ -131,13 +131,24 @@ def store_row(i, atoms, coefficients, n_atoms, indices, values):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def keep_larger_half(indices, values, kept_indices, kept_values):
-    """Lay out the larger half of each code, rounded up, by size; fewer entries if there are not enough places."""
+def keep_larger_half(indices, values, n_features, kept_indices, kept_values):
+    """Lay out the larger half of each code, rounded up, by size; fewer entries if there are not enough places.
+
+    A code of more atoms than features is kept whole if there are enough places.
+    """
     n_places = kept_values.shape[1]
     for i in range(indices.shape[0]):
         n_used = 0
         while n_used < indices.shape[1] and values[i, n_used] != 0:
             n_used += 1
+        if n_features < n_used <= n_places:
+            for t in range(n_used):
+                kept_indices[i, t] = indices[i, t]
+                kept_values[i, t] = values[i, t]
+            for place in range(n_used, n_places):
+                kept_indices[i, place] = 0
+                kept_values[i, place] = 0
+            continue
         n_most = min((n_used + 1) // 2, n_places)
         n_kept = 0
         for t in range(n_used if n_most > 0 else 0):

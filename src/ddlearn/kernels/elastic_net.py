@@ -16,8 +16,8 @@ zero to the next, and never upwards (feature-sign search; Lee, Battle, Raina and
 other, along the dependence.  So each round ends at the minimum for a support and signs, lower than that of the round
 before, and there are finitely many.
 
-**More atoms than features.**  Where more atoms are in use than there are features, the problem is solved in terms of
-features (``features.py``).
+**More atoms than features.**  Where more atoms are in use than there are features, classes with their weights being
+features too, the problem is solved in terms of features (``features.py``).
 
 **The gap** of a round is that of the problem as |b - Ax|^2 / 2 + l1 |x|_1 with A'A = Q + l2 and A'b = c.  With the
 residual r = b - Ax scaled down by s <= 1 until it is feasible for the dual, it is
@@ -528,6 +528,26 @@ def _begin_row(terms, weight, pull, i, energy, factors, chosen, correlation):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _are_features(weight, i):
+    # Whether the classes of a row can be taken for features.
+    n_negative = 0
+    for j in range(weight.shape[1]):
+        n_negative += weight[i, j] < 0
+    return n_negative == 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _place_classes(coef, weight, i, atoms, by_feature):
+    # Classes as the last features of the atoms: Q = EE'.
+    first = atoms.shape[1] - coef.shape[0]
+    for j in range(coef.shape[0]):
+        root = np.sqrt(weight[i, j])
+        for k in range(coef.shape[1]):
+            by_feature[first + j, k] = root * coef[j, k]
+            atoms[k, first + j] = root * coef[j, k]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def solve_elastic_net_rows(
     gram,  # (n_atoms, n_atoms)
     correlations,  # (n_rows, n_atoms)
@@ -535,8 +555,8 @@ def solve_elastic_net_rows(
     weight,  # (n_rows, n_classes)
     pull,  # (n_rows, n_classes)
     directions,  # (n_rows * n_directions, n_atoms) those of the first row first
-    atoms,  # (n_atoms, n_features) whose products are the Gram matrix; without features, only that is used
-    by_feature,  # (n_features, n_atoms) the same, one row per feature
+    atoms,  # (n_atoms, n_features + n_classes) whose products are the Gram matrix; without features, only that is used
+    by_feature,  # (n_features + n_classes, n_atoms) the same, one row per feature; what is of classes is overwritten
     energies,  # (n_rows,) |y|^2
     l1,  # positive
     l2,
@@ -590,12 +610,13 @@ def solve_elastic_net_rows(
             n_active += 1
         n_factored = 0
         is_settled = False
-        uses_features = n_features > 0 and n_columns == 0
+        uses_features = n_features > 0 and n_directions == 0 and _are_features(weight, i)
         for _ in range(max_rounds):
             if uses_features and n_active > n_features:
                 for a in range(n_active):
                     free[active[a]] = high
-                n_active = solve_in_features(
+                _place_classes(coef, weight, i, atoms, by_feature)
+                n_active, gaps[i] = solve_in_features(
                     atoms,
                     by_feature,
                     workspace.features,
@@ -610,9 +631,14 @@ def solve_elastic_net_rows(
                     l2,
                     is_positive,
                     rounding,
-                    rounding * tolerances[i],
+                    tolerances[i],
                 )
+                if gaps[i] <= tolerances[i]:
+                    break
                 uses_features = False
+                if n_columns > 0:
+                    for a in range(n_active):
+                        _copy_columns(terms, a, active[a])
             elif n_active > 0:
                 _apply(gram, slope, factors, active, coefficient, applied, n_active)
                 if n_columns > 0:

@@ -75,61 +75,89 @@ def _measure_phi(v, slope, l1, l2, is_positive):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def add_outer_products(factors, chosen, n_chosen, atoms, out):
+    """Add the sum of factors[i] e_i e_i', e_i the chosen atoms, to the lower triangle of ``out``, four at a time."""
+    zero = out.dtype.type(0)
+    last = n_chosen - 1
+    for i in range(0, n_chosen, 4):
+        a = chosen[i]
+        b = chosen[min(i + 1, last)]
+        c = chosen[min(i + 2, last)]
+        d = chosen[min(i + 3, last)]
+        factor_a = factors[i]
+        factor_b = factors[i + 1] if i + 1 <= last else zero
+        factor_c = factors[i + 2] if i + 2 <= last else zero
+        factor_d = factors[i + 3] if i + 3 <= last else zero
+        for m in range(atoms.shape[1]):
+            scaled_a = factor_a * atoms[a, m]
+            scaled_b = factor_b * atoms[b, m]
+            scaled_c = factor_c * atoms[c, m]
+            scaled_d = factor_d * atoms[d, m]
+            for n in range(m + 1):
+                out[m, n] += (scaled_a * atoms[a, n] + scaled_b * atoms[b, n]) + (
+                    scaled_c * atoms[c, n] + scaled_d * atoms[d, n]
+                )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _update_hessian(atoms, slope, l1, is_positive, hessian, is_in, factors, chosen):
-    # E_S'E_S gains the atoms that come into S and loses those that leave it, four at a time. Return whether any does.
-    zero = l1 - l1
-    one = zero + 1
-    last = slope.shape[0] - 1
+    # E_S'E_S gains the atoms that come into S and loses those that leave it. Return whether any does.
+    one = l1 / l1
     n_changed = 0
-    has_changed = False
     for k in range(slope.shape[0]):
         enters = slope[k] > l1 or (slope[k] < -l1 and not is_positive)
         if enters != is_in[k]:
             is_in[k] = enters
-            has_changed = True
             factors[n_changed] = one if enters else -one
             chosen[n_changed] = k
             n_changed += 1
-        if n_changed == 4 or (n_changed > 0 and k == last):
-            for i in range(n_changed, 4):
-                factors[i] = zero
-                chosen[i] = k
-            n_changed = 0
-            a, b, c, d = chosen[0], chosen[1], chosen[2], chosen[3]
-            for m in range(atoms.shape[1]):
-                factor_a = factors[0] * atoms[a, m]
-                factor_b = factors[1] * atoms[b, m]
-                factor_c = factors[2] * atoms[c, m]
-                factor_d = factors[3] * atoms[d, m]
-                for n in range(m + 1):
-                    hessian[m, n] += (factor_a * atoms[a, n] + factor_b * atoms[b, n]) + (
-                        factor_c * atoms[c, n] + factor_d * atoms[d, n]
-                    )
-    return has_changed
+    add_outer_products(factors, chosen, n_changed, atoms, hessian)
+    return n_changed > 0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _find_newton_step(atoms, slope, features, factors, chosen, l1, l2):
-    # The excess v - E'x(v), and the step that would remove it if S stayed the same.
-    v, excess, step, is_in = features.v, features.excess, features.step, features.is_in
-    hessian, factor = features.hessian, features.factor
-    one = l1 / l1
+def _measure_excess(atoms, slope, v, l1, l2, is_positive, factors, chosen, excess):
+    # excess = v - E'x(v).
     n_chosen = 0
     for k in range(slope.shape[0]):
-        if is_in[k]:
+        if slope[k] > l1 or (slope[k] < -l1 and not is_positive):
             factors[n_chosen] = (l1 - slope[k] if slope[k] > l1 else -l1 - slope[k]) / l2
             chosen[n_chosen] = k
             n_chosen += 1
     for m in range(v.shape[0]):
         excess[m] = v[m]
     add_combination(factors, chosen, n_chosen, atoms, excess)
-    for m in range(v.shape[0]):
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _find_newton_step(hessian, excess, l2, factor, step):
+    # The step that would remove the excess if S stayed the same.
+    one = l2 / l2
+    for m in range(step.shape[0]):
         for n in range(m + 1):
             factor[m, n] = hessian[m, n]
         factor[m, m] += l2
         factor[m, m] = one / np.sqrt(eliminate_row(factor, m))
         step[m] = l2 * excess[m]
-    solve_factored(factor, step, v.shape[0])
+    solve_factored(factor, step, step.shape[0])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _begin(atoms, features, correlation, slope, active, coefficient, n_active, factors, l1, l2, is_positive, chosen):
+    # The v that is best for the support and the signs of a code. (That of its coefficients, E'x, is a worse start: what
+    # they lack in digits is multiplied by E_S'E_S / l2.)
+    v, excess, hessian = features.v, features.excess, features.hessian
+    hessian[:] = 0
+    features.is_in[:] = False
+    slope[:] = 0
+    for a in range(n_active):
+        if coefficient[a] != 0:
+            slope[active[a]] = 2 * l1 if coefficient[a] > 0 else -2 * l1
+    _update_hessian(atoms, slope, l1, is_positive, hessian, features.is_in, factors, chosen)
+    for a in range(n_active):
+        factors[a] = (correlation[active[a]] - slope[active[a]] / 2) / l2 if coefficient[a] != 0 else l1 - l1
+    _combine_atoms(atoms, active, factors, n_active, excess)
+    _find_newton_step(hessian, excess, l2, features.factor, v)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -150,23 +178,26 @@ def solve_in_features(
     rounding,
     tolerance,
 ):
-    """Minimise phi from v = E'x by Newton's method, until S does not change or nothing is left of the gap.
+    """Minimise phi from the support of a code by Newton's method, until the gap is small enough or S does not change.
 
-    The code that it finds becomes the current one if there is room for it.  Return how many atoms the code has.
+    The code that it finds becomes the current one if there is room for it.  Return how many atoms the code has, and its
+    duality gap, infinite if there was no room.
     """
     v, next_v, next_slope, step = features.v, features.next_v, features.next_slope, features.step
+    hessian, factor, excess, is_in = features.hessian, features.factor, features.excess, features.is_in
     one = l1 / l1
-    features.hessian[:] = 0
-    features.is_in[:] = False
-    _combine_atoms(atoms, active, coefficient, n_active, v)
+    _begin(atoms, features, correlation, slope, active, coefficient, n_active, factors, l1, l2, is_positive, chosen)
     _measure_slopes(by_feature, correlation, v, factors, chosen, slope)
     phi = _measure_phi(v, slope, l1, l2, is_positive)
+    gap = phi
     for _ in range(_MAX_NEWTON_STEPS):
-        if not _update_hessian(atoms, slope, l1, is_positive, features.hessian, features.is_in, factors, chosen):
+        _measure_excess(atoms, slope, v, l1, l2, is_positive, factors, chosen, excess)
+        gap = square_vector(excess) / 2
+        if gap <= tolerance:
             break
-        _find_newton_step(atoms, slope, features, factors, chosen, l1, l2)
-        if square_vector(features.excess) <= tolerance:
+        if not _update_hessian(atoms, slope, l1, is_positive, hessian, is_in, factors, chosen):
             break
+        _find_newton_step(hessian, excess, l2, factor, step)
         for m in range(v.shape[0]):
             next_v[m] = v[m] - step[m]
         _measure_slopes(by_feature, correlation, next_v, factors, chosen, next_slope)
@@ -182,7 +213,7 @@ def solve_in_features(
             for k in range(slope.shape[0]):
                 next_slope[k] = (slope[k] + next_slope[k]) / 2
             next_phi = _measure_phi(next_v, next_slope, l1, l2, is_positive)
-        if next_phi > limit:
+        if not next_phi <= limit:  # which may be NaN
             break
         phi = next_phi
         v[:] = next_v
@@ -190,13 +221,16 @@ def solve_in_features(
     n_used = 0
     for k in range(slope.shape[0]):
         n_used += slope[k] > l1 or (slope[k] < -l1 and not is_positive)
-    if n_used <= active.shape[0]:
+    if n_used > active.shape[0]:
+        gap = phi + np.inf
+    else:
         n_active = 0
         for k in range(slope.shape[0]):
             if slope[k] > l1 or (slope[k] < -l1 and not is_positive):
                 active[n_active] = k
                 coefficient[n_active] = (slope[k] - l1 if slope[k] > l1 else slope[k] + l1) / l2
                 n_active += 1
-    _combine_atoms(atoms, active, coefficient, n_active, v)
-    _measure_slopes(by_feature, correlation, v, factors, chosen, slope)
-    return n_active
+    if not gap <= tolerance:
+        _combine_atoms(atoms, active, coefficient, n_active, v)
+        _measure_slopes(by_feature, correlation, v, factors, chosen, slope)
+    return n_active, gap

@@ -4,6 +4,8 @@ import numpy as np
 
 from . import njit
 from .cholesky import eliminate_row, solve_factored
+from .codes import add_combination
+from .features import add_outer_products
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -16,14 +18,45 @@ def count_used(values, i):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def solve_support_rows(gram, ridge, smallest_pivot, indices, values, code_gradient, factor, right, solution):
+def _solve_in_features(atoms, ridge, support, n_used, factors, factor, right, solution):
+    # (E E' + ridge) solution = factors, E the atoms of the support, is solved by (factors - Ez) / ridge with
+    # (E'E + ridge) z = E' factors.
+    n_features = atoms.shape[1]
+    for m in range(n_features):
+        for n in range(m + 1):
+            factor[m, n] = 0
+    for a in range(n_used):
+        right[a] = 1
+    add_outer_products(right, support, n_used, atoms, factor)
+    z = right[:n_features]
+    z[:] = 0
+    add_combination(factors, support, n_used, atoms, z)
+    for m in range(n_features):
+        factor[m, m] += ridge
+        factor[m, m] = 1 / np.sqrt(eliminate_row(factor, m))
+    solve_factored(factor, z, n_features)
+    for a in range(n_used):
+        product = factors[a]
+        for m in range(n_features):
+            product -= atoms[support[a], m] * z[m]
+        solution[a] = product / ridge
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def solve_support_rows(gram, atoms, ridge, smallest_pivot, indices, values, code_gradient, factor, right, solution):
     """Solve (gram[S, S] + ridge) solution[i] = code_gradient[i] on the support S of each row; 0 where not used.
 
     ``factor`` of shape (budget, budget) and ``right`` of shape (budget,) are overwritten.  An atom that the others of
-    its support span has no derivative; it gets 0.
+    its support span has no derivative; it gets 0.  Where there are more atoms than features, and a ridge that keeps the
+    matrix regular, the system is solved in terms of features.
     """
     for i in range(indices.shape[0]):
         n_used = count_used(values, i)
+        for a in range(n_used, indices.shape[1]):
+            solution[i, a] = 0
+        if n_used > atoms.shape[1] and ridge > n_used * smallest_pivot:
+            _solve_in_features(atoms, ridge, indices[i], n_used, code_gradient[i], factor, right, solution[i])
+            continue
         for a in range(n_used):
             for b in range(a + 1):
                 factor[a, b] = gram[indices[i, a], indices[i, b]]
@@ -34,8 +67,6 @@ def solve_support_rows(gram, ridge, smallest_pivot, indices, values, code_gradie
         solve_factored(factor, right, n_used)  # (of a slice of the solution, references would have to be counted)
         for a in range(n_used):
             solution[i, a] = right[a]
-        for a in range(n_used, indices.shape[1]):
-            solution[i, a] = 0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -43,9 +43,6 @@ import numpy as np
 from . import njit
 from .codes import add_combination, store_row
 
-# The largest score is searched block by block: the maximum inside a block is a vector instruction, its position is
-# then looked for in one block only.
-SEARCH_BLOCK = 64
 # Each swap after a kick must make up for this share of what is still lost.  A third of all kicks go on after the first
 # one then, and these have 95 % of what all would gain.
 FAIR_SHARE = 0.2
@@ -130,6 +127,18 @@ def position_of_largest(ordered):
     return first
 
 
+@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+def _choose_classes(terms, i, factors, chosen):
+    # The classes whose term in row i is not zero, and their terms; return how many.
+    n_chosen = 0
+    for j in range(terms.shape[1]):
+        if terms[i, j] != 0:
+            chosen[n_chosen] = j
+            factors[n_chosen] = terms[i, j]
+            n_chosen += 1
+    return n_chosen
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def _solve_and_store(i, support, steps, cholesky, n_selected, indices, values):
     # Back substitution cholesky' x = steps; then the entries in order of their atoms, unused places zero.
@@ -186,20 +195,10 @@ def pursue_rows(
             norms[k] = squared_norms[k]
             inverse_norms[k] = inverse_squared_norms[k]
         first_direction = i * n_directions
-        n_weighted = 0
-        n_pulling = 0
-        for j in range(n_classes):
-            if weight[i, j] != zero:
-                weighted[n_weighted] = j
-                n_weighted += 1
-            if pull[i, j] != zero:
-                chosen[n_pulling] = j
-                factors[n_pulling] = pull[i, j]
-                n_pulling += 1
+        n_pulling = _choose_classes(pull, i, factors, chosen)
         add_combination(factors, chosen, n_pulling, coef, correlation)
+        n_weighted = _choose_classes(weight, i, factors, weighted)
         if n_weighted + n_directions > 0:
-            for a in range(n_weighted):
-                factors[a] = weight[i, weighted[a]]
             add_combination(factors, weighted, n_weighted, squared_coef, norms)
             for d in range(first_direction, first_direction + n_directions):
                 for k in range(n_atoms):
@@ -337,12 +336,9 @@ def make_replacement_workspace(budget, n_atoms, n_classes, dtype):
 @njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
 def _load_column(atom, gram, coef, weight, i, column, factors, chosen):
     # A column of Q.
-    n_chosen = 0
-    for j in range(coef.shape[0]):
-        if weight[i, j] != 0:
-            chosen[n_chosen] = j
-            factors[n_chosen] = weight[i, j] * coef[j, atom]
-            n_chosen += 1
+    n_chosen = _choose_classes(weight, i, factors, chosen)
+    for a in range(n_chosen):
+        factors[a] *= coef[chosen[a], atom]
     for k in range(column.shape[0]):
         column[k] = gram[atom, k]
     add_combination(factors, chosen, n_chosen, coef, column)
@@ -599,19 +595,9 @@ def replace_rows(
         for k in range(n_atoms):
             correlation[0, k] = correlations[sources[i], k]
             norms[0, k] = squared_norms[k]
-        n_pulling = 0
-        for j in range(n_classes):
-            if pull[i, j] != zero:
-                chosen[n_pulling] = j
-                factors[n_pulling] = pull[i, j]
-                n_pulling += 1
+        n_pulling = _choose_classes(pull, i, factors, chosen)
         add_combination(factors, chosen, n_pulling, aligned_coef, correlation[0, :n_atoms])
-        n_weighted = 0
-        for j in range(n_classes):
-            if weight[i, j] != zero:
-                chosen[n_weighted] = j
-                factors[n_weighted] = weight[i, j]
-                n_weighted += 1
+        n_weighted = _choose_classes(weight, i, factors, chosen)
         add_combination(factors, chosen, n_weighted, squared_coef, norms[0, :n_atoms])
         for k in range(n_atoms):  # what is left will be a difference of numbers this large
             smallest_norms[k] = pivot_floor * max(norms[0, k], squared_norms[k])
