@@ -15,7 +15,8 @@ from ddlearn import DDLClassifier
 # Scaling is one more step, and tries two ways on some samples before a fit.
 # The default model is refined, and settings are searched for: the search comes back to the coder for each of them, and
 # refines the last few for a trial.  Refinement has a file each for the epochs, for a part and for the steps.
-# Labels have a file of their own, beside that of the samples.  A coder takes its workspace and puts it back, so that one sample does not wait for a new one.
+# Labels have a file of their own, beside that of the samples.
+# A coder takes its workspace and puts it back, so that one sample does not wait for a new one.
 LIMITS = {"fit": (44, 171), "predict": (15, 10)}
 
 
