@@ -178,7 +178,7 @@ def solve_in_features(
     rounding,
     tolerance,
 ):
-    """Minimise phi from the support of a code by Newton's method, until the gap is small enough or S does not change.
+    """Minimise phi from the support of a code by Newton's method, until nothing is left of the gap or S does not change.
 
     The code that it finds becomes the current one if there is room for it.  Return how many atoms the code has, and its
     duality gap, infinite if there was no room.
@@ -193,7 +193,7 @@ def solve_in_features(
     for _ in range(_MAX_NEWTON_STEPS):
         _measure_excess(atoms, slope, v, l1, l2, is_positive, factors, chosen, excess)
         gap = square_vector(excess) / 2
-        if gap <= tolerance:
+        if gap <= rounding * tolerance:  # nothing is left, so that the support is that of the solution
             break
         if not _update_hessian(atoms, slope, l1, is_positive, hessian, is_in, factors, chosen):
             break
