@@ -178,7 +178,7 @@ def solve_in_features(
     rounding,
     tolerance,
 ):
-    """Minimise phi from the support of a code by Newton's method, until nothing is left of the gap or S does not change.
+    """Minimise phi from the support of a code by Newton's method, until the gap is nothing or S does not change.
 
     The code that it finds becomes the current one if there is room for it.  Return how many atoms the code has, and its
     duality gap, infinite if there was no room.
