@@ -13,7 +13,7 @@ import typer
 
 from .options import parse_number
 from .source import Source, read_source
-from .terminal import Terminal
+from .terminal import Terminal, suggest
 
 if TYPE_CHECKING:
     from ..estimators.classifier import DDLClassifier
@@ -43,7 +43,6 @@ Jobs = Annotated[int, typer.Option("--jobs", "--n-jobs", help="Number of threads
 def make_model(settings: dict[str, Any], samples: Samples, preset: str | None = None) -> DDLClassifier:
     """Make a classifier; the shape of images and the type of the unlabelled marker come from the samples."""
     from ..estimators.classifier import DDLClassifier
-    from .reading.samples import suggest
 
     nested = {name: value for name, value in settings.items() if "__" in name}
     own = {name: value for name, value in settings.items() if name not in nested}
@@ -237,8 +236,6 @@ def measure_trials(terminal: Terminal, trials: Iterable[tuple[DDLClassifier, Any
 
 def find_row(samples: Samples, row: str | None, data: str) -> int:
     """Return the number of a sample that is given by its number or the name of its file; a single one needs none."""
-    from .reading.samples import suggest
-
     n_samples, names = len(samples.X), samples.sample_names or []
     if row is None and n_samples == 1:
         return 0

@@ -20,7 +20,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from rich.markup import escape
 
-from .reading.samples import suggest
+from .terminal import suggest
 
 ALIASES = {"random_state": "seed", "n_jobs": "jobs", "refine": "epochs"}  # shorter names
 # A program usually has the machine to itself, and whoever repeats a command expects the same result.
@@ -225,7 +225,7 @@ def _read_config(path: Path) -> dict[str, Any]:
         elif key in full_names:
             settings[full_names[key]] = _check_value(parameters[full_names[key]], value, str(path))
         else:
-            from .reading.samples import suggest
+            from .terminal import suggest
 
             raise typer.BadParameter(
                 f"{path}: there is no option {key!r} among {', '.join(sorted(full_names))}{suggest(key, full_names)}"

@@ -6,6 +6,7 @@ or turn text around, so all that is printed goes through :func:`clean`.
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import os
@@ -122,3 +123,9 @@ def _to_json(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def suggest(wanted: str, known: Iterable[str]) -> str:
+    """Return the end of a message: the known name that is closest."""
+    near = difflib.get_close_matches(wanted, list(known), 1)
+    return f"; did you mean {near[0]!r}?" if near else "."

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import typer
 
-from .terminal import Terminal, escape
+from .terminal import Terminal, escape, suggest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -138,8 +138,6 @@ def list_contenders(samples: Samples, settings: dict[str, Any]) -> dict[str, Cal
 
 def choose_contenders(samples: Samples, settings: dict[str, Any], names: Iterable[str]) -> dict[str, Callable[[], Any]]:
     """Return the models of these names, or all of them; the reference is always there."""
-    from .reading.samples import suggest
-
     known = list_contenders(samples, settings)
     names = [REFERENCE, *names] if names else list(known)
     for name in names:

@@ -167,7 +167,8 @@ class ElasticNet(KernelCoder):
         has_few_features = dictionary is not None and len(dictionary[1]) + n_classes < codes.values.shape[1]
         # In terms of features, only the ridge keeps matrices from being singular.
         if has_few_features and self.ridge > rounding * np.trace(gram):
-            atoms, by_feature = dictionary  # type: ignore[misc]
+            # Classes take the place of some features; models in read-only memory are copied.
+            atoms, by_feature = (np.require(each, requirements="W") for each in dictionary)  # type: ignore[union-attr]
             if n_classes:
                 room = np.empty((len(gram), n_classes), dtype)
                 atoms, by_feature = np.hstack([atoms, room]), np.vstack([by_feature, room.T])

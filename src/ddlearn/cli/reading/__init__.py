@@ -12,13 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
+from ..terminal import suggest
 from .arrays import read_npy, read_npz
 from .columns import Wanted, refuse_columns
 from .images import IMAGE_SUFFIXES, read_images
 from .labels import read_labels
 from .parquet import read_parquet
 from .parts import PART_SUFFIXES, is_in_parts, read_parts, spread
-from .samples import DataError, Samples, as_data_error, check_regular, name_column, suggest
+from .samples import DataError, Samples, as_data_error, check_regular, name_column
 from .text_tables import SPARSE_SUFFIXES, TEXT_TABLES, read_csv, read_svmlight
 
 __all__ = ["DataError", "Samples", "read_data"]

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from .samples import DataError, list_differences, name_column, suggest
+from ..terminal import suggest
+from .samples import DataError, list_differences, name_column
 
 LABEL_COLUMNS = ("label", "labels", "class", "target", "y")  # unless another column is given
 _INDEX_NAME = re.compile(r"|Unnamed: 0(\.\d+)?|__index_level_\d+__")  # an index that pandas has written

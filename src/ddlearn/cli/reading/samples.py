@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -115,12 +114,6 @@ def check_size(place: str | Path, shape: tuple[int, ...], itemsize: int, advice:
 def name_column(column: int, names: list[str] | None) -> str:
     """Return a column's name for messages, or its number."""
     return repr(names[column]) if names else str(column)
-
-
-def suggest(wanted: str, known: Iterable[str]) -> str:
-    """Return the end of a message: the known name that is closest."""
-    near = difflib.get_close_matches(wanted, list(known), 1)
-    return f"; did you mean {near[0]!r}?" if near else "."
 
 
 def list_differences(names: Sequence[str], expected: Sequence[str]) -> str:
