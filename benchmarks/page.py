@@ -28,7 +28,7 @@ STAGES = {
     "latency": "latency",
     "fit": "fit",
 }
-WORST = 20  # rows of the grid of the elastic net
+WORST = 10  # rows of the grid of the elastic net
 ENOUGH = 2.0  # times as fast as SPAMS is what was wanted of all of them
 
 Results = dict[str, Any]
