@@ -30,15 +30,16 @@ from .coding.errors import AlternatingErrors as AlternatingErrors
 from .coding.errors import ErrorFit as ErrorFit
 from .coding.errors import ErrorSearch as ErrorSearch
 from .coding.errors import GreedyErrors as GreedyErrors
+from .coding.gradients import Gradients as Gradients
 from .coding.jitter import Jitter as Jitter
 from .coding.printed import PrintedCoding as PrintedCoding
 from .coding.robust import Robustness as Robustness
-from .coding.scaling import SCALINGS as SCALINGS
 from .coding.scaling import Scaling as Scaling
 from .coding.scaling import Standard as Standard
 from .coding.scaling import Transformed as Transformed
 from .coding.scaling import UnitNorm as UnitNorm
 from .coding.scaling import Unscaled as Unscaled
+from .coding.scalings import SCALINGS as SCALINGS
 from .dictionary import DICTIONARY_UPDATES as DICTIONARY_UPDATES
 from .dictionary import AdditiveUpdate as AdditiveUpdate
 from .dictionary import AtomUpdate as AtomUpdate

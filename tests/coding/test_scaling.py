@@ -28,7 +28,7 @@ from ddlearn import (
     load,
     save,
 )
-from ddlearn.coding.scaling import choose_scaling, fit_scaling, resolve_scaling
+from ddlearn.coding.scalings import choose_scaling, fit_scaling, resolve_scaling
 from ddlearn.fitting.data import TrainingPart
 from ddlearn.parallel import LocalParts
 
@@ -46,7 +46,7 @@ def in_parts(X, y=None, n_rows=50):
 
 
 def learn(scale, X, y=None, n_rows=50):
-    return fit_scaling(scale, in_parts(X, y, n_rows), len(X), are_images=False)
+    return fit_scaling(scale, in_parts(X, y, n_rows), len(X), image_shape=None)
 
 
 def draw_table(n_samples=200, n_features=6, dtype=np.float64):

@@ -14,6 +14,7 @@ from sklearn.metrics import log_loss
 
 from ddlearn import OMP, DDLClassifier, ElasticNet, Jitter, Logistic, Refiner, SquareLev
 from ddlearn.coding.encoder import Encoder
+from ddlearn.coding.scalings import UNSCALED
 from ddlearn.fitting.adam import Moments, StepSizes, anneal, descend
 from ddlearn.fitting.data import Order, TrainingSet
 from ddlearn.fitting.gradient import REFINEMENT_COSTS, Parameters, TaskGradient
@@ -127,7 +128,7 @@ def assert_same_model(one, other):
 def make_refinement(refiner, X, labels, part_rows=None, weights=None):
     cost = REFINEMENT_COSTS[refiner.cost or "softmax"](Logistic(), np.ones(labels.shape[1]), 1.0)
     encoder = Encoder.of(np.empty((0, X.shape[1])), OMP(), 5)  # whose dictionary is that of the start
-    options = {"is_multilabel": False, "fit_intercept": True, "jitter": None, "image_shape": None}
+    options = {"is_multilabel": False, "fit_intercept": True, "jitter": None, "image_shape": None, "scaling": UNSCALED}
     parts = TrainingSet.of_arrays(X, labels, part_rows, weights=weights).hold_out(refiner.hold_out).parts
     return Refinement(refiner, TaskGradient(encoder, cost, 1), parts, **options)
 

@@ -13,9 +13,6 @@ learned from their known features; NaN marks the others.
 for the F features that vary; the others say nothing, and are 0.  The mean of :math:`\|z\|^2` is 1.  The constant
 :math:`z_0` is there because centred samples lie on all sides of the origin: a pursuit takes y and -y for much the same,
 and a dictionary has no offset.  With a constant, atoms are points among the samples, and not only directions.
-
-"auto" takes one of the two: unit norm for images, since light and ink change the norm of an image and not its class;
-otherwise the one with which fewer of at most 1000 samples have a nearest neighbour of another class.
 """
 
 from __future__ import annotations
@@ -26,15 +23,15 @@ from dataclasses import dataclass
 from functools import reduce
 from numbers import Real
 from operator import add
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
 from ..codes import Flags, Floats
-from ..losses import check_number, resolve
-from ..parallel import LocalParts, Parts, single_threaded_blas, split_rows
+from ..losses import check_number
+from ..parallel import Parts, split_rows
 from .encoder import check_finite, measure_energies
 from .missing import fill_first, has_missing
 
@@ -43,7 +40,7 @@ _LARGEST_CONSTANT = 1e6  # beyond, nothing else would be left of a sample
 _ROUNDING_ERRORS = 100
 # A feature has outliers if its deviation is so many times what nine of ten values deviate from the median.
 _OUTLYING, _MOST_VALUES = 1e3, 0.9
-# "auto" and the search for outliers look at about this many samples.
+# The choice of a scaling and the search for outliers look at about this many samples.
 _MOST_LOOKED_AT = 1000
 # Shares of energy and the norms of samples with missing features depend on each other, and settle in so many rounds.
 _ENERGY_ROUNDS = 5
@@ -82,11 +79,16 @@ class Scaling(BaseEstimator, ABC):
     """
 
     keeps_images = True  # whether a scaled image can be distorted as the image can
+    describes_images = False  # whether it is applied to images, which are distorted before
     has_sizes = False  # whether each sample is divided by a size of its own
     sees_all = False  # whether it must see all samples at once to learn
 
     def check_parameters(self) -> None:
         """Raise an error if a parameter is invalid."""
+
+    def of_images(self, image_shape: tuple[int, int] | None) -> Scaling:
+        """Return the scaling for images of a shape, None if samples are not images; raise if it needs such."""
+        return self
 
     @abstractmethod
     def learn(self, parts: Parts[Rows]) -> Scaling:
@@ -119,6 +121,10 @@ class Scaling(BaseEstimator, ABC):
         samples = np.where(is_known, X, X.dtype.type(0))
         scaled, is_known = self.apply_to_known(samples, is_known, self.measure(samples, is_known))
         return fill_first(scaled, is_known), is_known
+
+    def to_features(self, flags: Flags, n_features: int) -> Flags:
+        """Return which features of samples are flagged, given which features of scaled samples are."""
+        return flags[:, :n_features]  # without the constant that scaling may append
 
     @abstractmethod
     def invert(self, scaled: Floats, sizes: Floats | None = None) -> Floats:
@@ -423,66 +429,6 @@ class Transformed(Scaling):
 
     def invert(self, scaled: Floats, sizes: Floats | None = None) -> Floats:
         return np.ascontiguousarray(self.transformer.inverse_transform(scaled), dtype=scaled.dtype)
-
-
-class _SomeRows(NamedTuple):
-    X: Floats
-    labels: NDArray[np.int8]
-    first_row: int = 0
-
-
-def _count_strange_neighbours(scaling: Scaling, some: LocalParts[Rows]) -> int:
-    """Return how many samples have other labels than the nearest of the other samples."""
-    (rows,) = some.gather()
-    scaled = rows.X[:0]
-    if len(rows.X) > 1:
-        scaled = scaling.learn(some).apply_and_fill(rows.X)[0].astype(np.float64)
-    with single_threaded_blas():
-        distances = np.vecdot(scaled, scaled) - 2 * scaled @ scaled.T  # less the squared norm of the sample itself
-    np.fill_diagonal(distances, np.inf)
-    nearest = distances.argmin(axis=1) if len(scaled) else []
-    return int(np.count_nonzero((rows.labels[nearest] != rows.labels[: len(scaled)]).any(axis=1)))
-
-
-UNSCALED = Unscaled()
-SCALINGS: dict[str, type[Scaling]] = {"unit": UnitNorm, "standard": Standard}
-
-
-def resolve_scaling(scale: Any) -> Scaling:
-    """Return the scaling registered under a name, the object itself, or a transformer of scikit-learn as a scaling.
-
-    Examples
-    --------
-    >>> resolve_scaling("unit"), resolve_scaling(None)
-    (UnitNorm(), Unscaled())
-    """
-    if scale is None:
-        return UNSCALED
-    if not isinstance(scale, str | type | Scaling) and hasattr(scale, "transform"):
-        scale = Transformed(scale)
-    resolved = resolve("scale", scale, SCALINGS, Scaling)
-    resolved.check_parameters()
-    return resolved
-
-
-def choose_scaling(parts: Parts[Rows], n_samples: int, are_images: bool) -> Scaling:
-    """Return the scaling that suits the samples."""
-    if are_images or n_samples == 1:
-        return UnitNorm()
-    X, labels = take_some(parts, n_samples)
-    some = LocalParts([_SomeRows(X[labels.any(axis=1)], labels[labels.any(axis=1)])])
-    rivals = UnitNorm(), Standard()
-    n_strange = [_count_strange_neighbours(scaling, some) for scaling in rivals]
-    return rivals[n_strange.index(min(n_strange))]
-
-
-def fit_scaling(scale: Any, parts: Parts[Rows], n_samples: int, are_images: bool) -> Scaling:
-    """Learn a scaling from training samples, the one that suits them if it is "auto"."""
-    is_open = isinstance(scale, str) and scale == "auto"
-    scaling = choose_scaling(parts, n_samples, are_images) if is_open else resolve_scaling(scale)
-    scaling = scaling.learn(parts)
-    scaling.warn_of_outliers(parts, n_samples)
-    return scaling
 
 
 def _find_extreme(rows: Rows, feature: int, median: float) -> tuple[float, float, int]:

@@ -87,11 +87,12 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     n_components : int, "auto" or None, default=None
         Number of atoms, the paper's K.  By default half the number of labelled samples, but at most 500; "auto" tries
         sizes up to 2000 and takes the one that predicts held-out labels best.
-    scale : {"auto", "unit", "standard"}, Scaling, transformer or None, default="auto"
+    scale : {"auto", "unit", "standard", "gradients"}, Scaling, transformer or None, default="auto"
         How samples are scaled: "unit" divides each by its norm (for images and spectra), "standard" standardises each
-        feature and appends a constant (for tables), and a scikit-learn transformer does what it does.  "auto" is "unit"
-        if ``image_shape`` is set, and otherwise the better of the two on held-out training samples (without refinement,
-        the one with which fewer nearest neighbours are of another class).
+        feature and appends a constant (for tables), "gradients" describes images by :class:`Gradients`, which makes
+        fewer errors with digits and faces but shows atoms only as sketches, and a scikit-learn transformer does what it
+        does.  "auto" is "unit" if ``image_shape`` is set, and otherwise the better of "unit" and "standard" on held-out
+        training samples (without refinement, the one with which fewer nearest neighbours are of another class).
     n_nonzero_coefs : int or None, default=None
         Most atoms in a code, the paper's T.  By default 5, for the elastic net 256, or all atoms if there are fewer.
     loss : {"square", "exponential", "logistic", "smooth_hinge", "softplus_hinge"} or Loss, default="square"
@@ -141,7 +142,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     alignment : {"translation", "euclidean", "similarity", "affine"}, Alignment or None, default=None
         How new images may be moved into place while they are coded.
     image_shape : tuple of int or None, default=None
-        Height and width of the images in the rows of X, which alignment, jitter and views need.
+        Height and width of the images in the rows of X, which alignment, jitter, views and gradients need.
     n_views : int, default=1
         Number of views of a new image whose evidence is averaged: the image itself and distorted copies, with half the
         jitter of the :class:`Refiner` (by default half of "affine").  Images with missing or wrong pixels have one.
@@ -452,7 +453,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 if found is not None:
                     settings = replace(settings, sparse_coder=found.sparse_coder)
                 scale = get_scale(self) if found is None else found.scaling
-                training = training.scale(scale, self.image_shape is not None)
+                training = training.scale(scale, self.image_shape)
                 plan = resolve_plan(self, training, n_components, refiner, found, mode)
                 n_epochs = 0 if plan.refiner is None else plan.refiner.count_epochs()
                 context = self._init_callback_context(max_subtasks=settings.max_iter + n_epochs)
@@ -546,7 +547,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 X, y, sample_weight = drop_weightless(X, y, sample_weight)
             training, targets = cut_batch(X, y, classes, self.unlabeled, known)
             training = training.weigh(sample_weight, self.class_weight, targets)
-            training = training.scale(self.scale if is_new else self.scaling_, self.image_shape is not None)
+            training = training.scale(self.scale if is_new else self.scaling_, self.image_shape)
             stream, settings, extra = self._begin_stream(training, targets) if is_new else self._go_on(training)
             stream = learn_batch(stream, training, settings, forgetting)
             attributes = stream.attributes(refits=self.refine is not None)
@@ -599,7 +600,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 self.n_components if isinstance(self.n_components, Integral) else n_components,
                 n_components,
             ),
-            ("scale", name_scaling(self.scale, self.scaling_), type(self.scaling_).__name__),
+            ("scale", name_scaling(self), type(self.scaling_).__name__),
             ("loss", type(settings.loss).__name__, type(self.loss_).__name__),
             ("sparse_coder", type(settings.sparse_coder).__name__, type(self.sparse_coder_).__name__),
         ):

@@ -27,7 +27,8 @@ from ..coding.jitter import resolve_jitter
 from ..coding.masked import MaskedCoder
 from ..coding.missing import check_training, has_missing
 from ..coding.robust import RobustCoder, Robustness
-from ..coding.scaling import Scaling, Standard, UnitNorm, resolve_scaling
+from ..coding.scaling import Scaling, Standard, UnitNorm
+from ..coding.scalings import resolve_scaling
 from ..dictionary import DICTIONARY_UPDATES, DictionaryUpdate, resolve_dictionary_update
 from ..fitting.data import TrainingFacts, TrainingSet, is_mapped
 from ..fitting.refine import CLASSIFIERS, Refiner, resolve_refiner
@@ -93,7 +94,7 @@ def resolve_robustness(robustness: float | Robustness | None) -> Robustness:
 
 # Parameters that are objects, or a shorthand for one: how the object is made.
 _OBJECTS: dict[str, Callable[[Estimator], Any]] = {
-    "scale": lambda model: resolve_scaling(model.scale),
+    "scale": lambda model: resolve_scaling(model.scale, model.image_shape),
     "loss": lambda model: resolve_loss(model.loss),
     "sparse_coder": lambda model: resolve_sparse_coder(model.sparse_coder),
     "coding": lambda model: resolve_coding(model.coding),
@@ -151,7 +152,7 @@ def check_mode(model: Estimator, mode: Mode) -> None:
         refuse("dictionary_update", f"use 'auto' or {' or '.join(fitting)}, which need only sums over samples")
     if not trainer.is_additive or (mode == "batches" and not isinstance(trainer, ClassifierTrainer)):
         refuse("classifier_trainer", "use 'auto', or derive it from ClassifierTrainer")
-    if mode == "dask" and not is_auto(model.scale) and resolve_scaling(model.scale).sees_all:
+    if mode == "dask" and not is_auto(model.scale) and resolve_scaling(model.scale, model.image_shape).sees_all:
         refuse("scale", "use 'auto', 'unit' or 'standard', which need only sums over samples")
     if mode == "dask" and searches_size(model):
         refuse("n_components", "use a number, such as that of a fit to some of them in memory")
@@ -248,9 +249,10 @@ def _resolve_jitter(model: Estimator, n_features: int) -> Any:
     return resolve_jitter("affine" if jitter is None else jitter, model.image_shape, n_features)
 
 
-def name_scaling(scale: Any, chosen: Scaling) -> str:
-    """Return the class of a scaling, and of the one that was chosen where it was left open."""
-    return type(chosen if is_auto(scale) else resolve_scaling(scale)).__name__
+def name_scaling(model: Estimator) -> str:
+    """Return the class of the scaling that is set, or of the one that was chosen where it was left open."""
+    is_open = is_auto(model.scale)
+    return type(model.scaling_ if is_open else resolve_scaling(model.scale, model.image_shape)).__name__
 
 
 def scale_atoms(model: Estimator, scaling: Scaling) -> Any:
@@ -265,16 +267,15 @@ def _check_images(model: Estimator, scaling: Scaling) -> None:
     if scaling.keeps_images:
         return
     refiner = resolve_refiner(model.refine)
-    distortions = {
-        "alignment": model.alignment is not None,
-        "n_views": model.n_views > 1,
-        "refine": refiner is not None and refiner.jitter is not None,
-    }
+    distortions = {"alignment": model.alignment is not None}
+    if not scaling.describes_images:
+        distortions["n_views"] = model.n_views > 1
+        distortions["refine"] = refiner is not None and refiner.jitter is not None
     for name, is_used in distortions.items():
         if is_used:
             raise ValueError(
-                f"{name}={getattr(model, name)!r} distorts images, but scale={model.scale!r} scales each pixel by "
-                "itself: use scale='unit'."
+                f"{name}={getattr(model, name)!r} distorts images, but after scale={model.scale!r} they are none: use "
+                "scale='unit'."
             )
 
 
@@ -367,7 +368,7 @@ def list_scalings(model: Estimator, refiner: Refiner) -> list[Scaling]:
         return [UnitNorm()] if model.image_shape is not None else [UnitNorm(), Standard()]
     has_open_decay = refiner.weight_decay is None or refiner.linear_decay is None
     has_open_penalty = not resolve_sparse_coder(model.sparse_coder).is_adapted
-    return [resolve_scaling(scale)] if has_open_decay or has_open_penalty else []
+    return [resolve_scaling(scale, model.image_shape)] if has_open_decay or has_open_penalty else []
 
 
 def searches_size(model: Estimator) -> bool:

@@ -36,7 +36,8 @@ from ..coding.encoder import SPARSE_CODERS
 from ..coding.errors import ERROR_SEARCHES
 from ..coding.jitter import Jitter
 from ..coding.robust import Robustness
-from ..coding.scaling import SCALINGS, Transformed, Unscaled
+from ..coding.scaling import Transformed, Unscaled
+from ..coding.scalings import SCALINGS
 from ..dictionary import DICTIONARY_UPDATES
 from ..fitting.refine import Refiner
 from ..inference.rules import INFERENCE_RULES

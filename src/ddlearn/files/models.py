@@ -23,7 +23,9 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from ..coding.encoder import resolve_sparse_coder
-from ..coding.scaling import Scaling, Transformed, resolve_scaling
+from ..coding.gradients import Gradients
+from ..coding.scaling import Scaling, Transformed
+from ..coding.scalings import resolve_scaling
 from ..estimators.baseline import KSVD, CodeClassifier
 from ..estimators.classifier import DDLClassifier
 from ..estimators.settings import check_fitted
@@ -325,6 +327,8 @@ def _check_scaling(scaling: Scaling, n_features: int) -> int:
                 "one of these, or pass samples that are scaled"
             )
         return scaling.count_features(n_features)
+    if isinstance(scaling, Gradients):
+        return scaling.count_features(n_features)  # raises if images of its shape have other pixels
     for name, value in scaling.get_params(deep=False).items():
         if name != "constant":
             check_array(f"{name} of scaling_", value, (n_features,), np.float64)

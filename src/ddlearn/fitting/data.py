@@ -19,7 +19,8 @@ from ..classifiers.problem import LabelledCodes, sum_weights
 from ..codes import Flags, Floats, RowCodes
 from ..coding.encoder import check_finite
 from ..coding.missing import has_missing
-from ..coding.scaling import UNSCALED, Scaling, Unscaled, fit_scaling
+from ..coding.scaling import Scaling, Unscaled
+from ..coding.scalings import UNSCALED, fit_scaling
 from ..dictionary import order_candidates
 from ..parallel import PART_ROWS, LocalParts, Parts, is_on_dask, pair_chunks, split_rows
 from .labels import Labels, LabelSet, Targets, encode_labels, find_labels, index_classes, read_targets, to_array
@@ -56,6 +57,7 @@ class TrainingPart(LabelledCodes):
     X: Floats  # the samples as they are coded: the original ones, unless they are registered
     misfits: Floats  # (n,) squared residuals plus twice the penalty on the codes
     noise_variance: Floats  # (n,)
+    images: Floats | None = None  # (n, n_features) before scaling, if the scaled samples describe images
     positions: Floats | None = None  # parameters of the maps found by registration
     first_row: int = 0  # the number of the part's first row
     is_known: Flags | None = None  # (n, n_features) where features are not missing, None if none is; X is filled there
@@ -82,7 +84,7 @@ class TrainingPart(LabelledCodes):
     def __sizeof__(self) -> int:
         # A cluster moves work to where the larger part of its data is.
         data = self.original.nbytes + (0 if self.X is self.original else self.X.nbytes) + self.labels.nbytes
-        data += sum(array.nbytes for array in (self.weights, self.held_out) if array is not None)
+        data += sum(array.nbytes for array in (self.images, self.weights, self.held_out) if array is not None)
         codes = self.codes.indices.nbytes + self.codes.values.nbytes
         codes += 0 if self.positions is None else self.positions.nbytes
         return data + codes + self.misfits.nbytes + self.noise_variance.nbytes
@@ -221,12 +223,12 @@ class TrainingSet:
         arrays = np.concatenate(X), np.concatenate(labels)
         return TrainingSet.of_arrays(*arrays, weights=np.concatenate(weights) if has_weights else None)
 
-    def scale(self, scaling: Any, are_images: bool) -> TrainingSet:
+    def scale(self, scaling: Any, image_shape: tuple[int, int] | None) -> TrainingSet:
         """Return the set with scaled samples; a scaling that is not fitted yet is fitted to them.
 
         Missing features, which were NaN, are filled.
         """
-        scaling, facts = fit_scaling(scaling, self.parts, self.facts.n_samples, are_images), self.facts
+        scaling, facts = fit_scaling(scaling, self.parts, self.facts.n_samples, image_shape), self.facts
         if self.labels is not None and has_missing(self.X):
             X, is_known = scaling.apply_and_fill(np.asarray(self.X))
             return TrainingSet.of_arrays(X, self.labels, None, scaling, self.weights, is_known, self.held_out)
@@ -235,7 +237,11 @@ class TrainingSet:
         n_features = scaling.count_features(facts.n_features)
         if self.labels is not None:
             X = _scale_rows(self.X, scaling, n_features)
-            return TrainingSet.of_arrays(X, self.labels, None, scaling, self.weights, held_out=self.held_out)
+            scaled = TrainingSet.of_arrays(X, self.labels, None, scaling, self.weights, held_out=self.held_out)
+            if not scaling.describes_images:
+                return scaled
+            images = [self.X[rows] for rows in scaled.facts.row_slices]
+            return replace(scaled, parts=scaled.parts.map_each(_put_images, images))
         parts = self.parts.map(_scale_part, scaling)
         return replace(self, parts=parts, facts=facts._replace(n_features=n_features), scaling=scaling)
 
@@ -291,7 +297,11 @@ def _scale_rows(X: Floats, scaling: Scaling, n_features: int) -> Floats:
 
 def _scale_part(part: TrainingPart, scaling: Scaling) -> TrainingPart:
     X = _scale_rows(part.X, scaling, scaling.count_features(part.X.shape[1]))
-    return replace(part, original=X, X=X)
+    return replace(part, original=X, X=X, images=part.X if scaling.describes_images else None)
+
+
+def _put_images(part: TrainingPart, images: Floats) -> TrainingPart:
+    return replace(part, images=np.asarray(images))
 
 
 def collect_labels(training: TrainingSet) -> Labels:

@@ -18,6 +18,7 @@ from ..coding.encoder import Encoder
 from ..coding.jitter import Jitter, displace
 from ..coding.masked import MaskedCoder
 from ..coding.missing import fill_with_codes
+from ..coding.scaling import Scaling
 from ..losses import count_errors
 from ..parallel import map_blocks, split_rows
 from .data import Census, Order, TrainingPart, sum_rows
@@ -32,12 +33,18 @@ class Lesson:
     """How samples are shown to a model, and its costs and gradients; the same for all mini-batches."""
 
     def __init__(
-        self, gradient: TaskGradient, is_multilabel: bool, jitter: Jitter | None, image_shape: tuple[int, int] | None
+        self,
+        gradient: TaskGradient,
+        is_multilabel: bool,
+        jitter: Jitter | None,
+        image_shape: tuple[int, int] | None,
+        scaling: Scaling,
     ):
         self.gradient = gradient
         self.is_multilabel = is_multilabel
         self.jitter = jitter
         self.image_shape = image_shape
+        self.scaling = scaling
         self._latest: tuple[Batch, Encoder] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -65,19 +72,21 @@ class Lesson:
             X[gaps] = fill_with_codes(X[gaps], is_known[gaps], codes, dictionary, n_jobs)
         return X
 
-    def distort(self, X: Floats, rng: np.random.Generator) -> Floats:
-        """Return images distorted at random."""
+    def show_distorted(self, part: TrainingPart, rows: Rows, dictionary: Floats, rng: np.random.Generator) -> Floats:
+        """Return samples of images distorted at random, before they are scaled if scaled samples only describe them."""
         if self.jitter is None or self.image_shape is None:
-            return X
-        fields = self.jitter.draw(len(X), self.image_shape, rng, X.dtype)
-        out = np.empty_like(X)
+            return self.show(part, rows, dictionary)
+        images = self.show(part, rows, dictionary) if part.images is None else np.ascontiguousarray(part.images[rows])
+        fields = self.jitter.draw(len(rows), self.image_shape, rng, images.dtype)
+        samples = np.empty((len(rows), part.X.shape[1]), images.dtype)
 
-        def work(rows: slice, _: None) -> None:
-            out[rows] = displace(X[rows], fields[rows])
+        def work(block: slice, _: None) -> None:
+            distorted = displace(images[block], fields[block])
+            samples[block] = distorted if part.images is None else self.scaling.apply(distorted)
 
-        blocks = split_rows(len(X), _BLOCK_IMAGES, unit=_BLOCK_IMAGES)
+        blocks = split_rows(len(rows), _BLOCK_IMAGES, unit=_BLOCK_IMAGES)
         map_blocks(work, blocks, lambda: None, n_jobs=self.gradient.n_jobs)
-        return out
+        return samples
 
     def count_errors(
         self, scores: Floats, labels: Floats, weights: NDArray[np.float64] | None = None
@@ -186,7 +195,7 @@ def differentiate_part(part: TrainingPart, lesson: Lesson, batch: Batch, codes: 
         return BatchSums(Parameters(*map(np.zeros_like, batch.model)), 0.0, 0.0, 0.0)
     rng = np.random.default_rng(seed_part(part.first_row, batch.seed, batch.epoch, batch.position))
     labels = part.labels[rows].astype(part.X.dtype)
-    samples = lesson.distort(lesson.show(part, rows, batch.model.dictionary), rng)
+    samples = lesson.show_distorted(part, rows, batch.model.dictionary, rng)
     own_codes = None if codes is None else codes.rows(part.first_row + rows)
     gradient, scores = lesson.gradient.differentiate(
         batch.model, samples, labels, own_codes, batch.n_samples, lesson.make_encoder(batch)

@@ -25,6 +25,7 @@ from sklearn.base import BaseEstimator
 from ..codes import Floats, RowCodes
 from ..coding.coders import SparseCoder
 from ..coding.jitter import Jitter
+from ..coding.scaling import Scaling
 from ..kernels.gradient import normalise_rows
 from ..losses import check_number
 from ..parallel import Parts, add, single_threaded_blas
@@ -310,11 +311,12 @@ class Refinement:
         fit_intercept: bool,
         jitter: Jitter | None,
         image_shape: tuple[int, int] | None,
+        scaling: Scaling,
         temperature: float | None = None,  # of evidence, as other held-out samples have told
     ):
         self.temperature = temperature
         self.refiner = refiner
-        self.lesson = Lesson(gradient, is_multilabel, jitter, image_shape)
+        self.lesson = Lesson(gradient, is_multilabel, jitter, image_shape, scaling)
         self.fit_intercept = fit_intercept
         sums = list(accumulate(parts.collect(take_census), add, initial=Census(0, 0, 0, 0, 0.0)))
         self.census: Census = sums.pop()

@@ -262,6 +262,7 @@ class FitRun:
             fit_intercept=settings.fit_intercept,
             jitter=plan.jitter,
             image_shape=plan.image_shape,
+            scaling=self.training.scaling,
             temperature=plan.temperature,
         )
 

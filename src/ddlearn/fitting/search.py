@@ -390,6 +390,7 @@ class SettingsSearch:
             fit_intercept=settings.fit_intercept,
             jitter=None,
             image_shape=None,
+            scaling=self.views[setting.view].scaling,
         )
         model = refinement.run(refinement.begin(fold.dictionary, _SEED), lambda progress: progress).best
         codes = self._encode_samples(fold.X_left_out, fold.is_known_left_out, model.dictionary, coder)

@@ -167,7 +167,7 @@ class Predictor:
         def weigh(rows: slice, _: None) -> Floats:
             samples, energies = self._scale_rows(X, rows)
             evidence, codes = self._weigh(samples, energies)
-            return self._average_views(samples, codes, evidence) if len(self.views) else evidence
+            return self._average_views(X[rows], samples, codes, evidence) if len(self.views) else evidence
 
         if len(X) == 1:  # without BLAS and threads, whose limits would take as long as the product with the atoms
             return _check_evidence(weigh(slice(0, 1), None))
@@ -196,13 +196,14 @@ class Predictor:
         codes = self.encoder.encode_block(correlations, energies, start)
         return self.rule.evidence(self.model, samples, codes, correlations=correlations), codes
 
-    def _average_views(self, samples: Floats, codes: RowCodes, evidence: Floats) -> Floats:
+    def _average_views(self, X: Floats, samples: Floats, codes: RowCodes, evidence: Floats) -> Floats:
         """Return the mean evidence of images, given the codes and the evidence of the first view, and of copies."""
+        describes = self.scaling.describes_images
         start = RowCodes.empty(len(samples), -(-self.encoder.n_nonzero_coefs // 2), samples.dtype)
         keep_larger_half(*codes, samples.shape[1], *start)  # others may leave the codes of copies, which takes time
         total = evidence
         for field in self.views:
-            view = displace_alike(samples, field)
+            view = self.scaling.apply(displace_alike(X, field)) if describes else displace_alike(samples, field)
             total = total + self._weigh(view, np.vecdot(view, view), start)[0]
         return total / (len(self.views) + 1)
 
@@ -220,20 +221,21 @@ class Predictor:
             coded, sizes = robust.code(scaled / factor, is_known), sizes * factor
         return coded, sizes
 
-    def _weigh_robustly(self, coded: CodedBlock) -> Floats:
+    def _weigh_robustly(self, X: Floats, coded: CodedBlock) -> Floats:
         """Return the evidence of a block; the fit leaves out right features too, but all that are not wrong count."""
         evidence = self.rule.evidence(self.model, coded.samples, coded.codes, coded.is_known & ~coded.is_wrong)
         if len(self.views):
             whole = np.flatnonzero(coded.is_known.all(axis=1) & ~coded.is_wrong.any(axis=1))
             if whole.size:  # images with missing or wrong pixels have one view
-                evidence[whole] = self._average_views(coded.samples[whole], coded.codes.rows(whole), evidence[whole])
+                first = coded.samples[whole], coded.codes.rows(whole), evidence[whole]
+                evidence[whole] = self._average_views(X[whole], *first)
         evidence[~coded.is_known.any(axis=1)] = self.prior_evidence
         return evidence
 
     def _evidence_robustly(self, X: Floats, mask: Flags | None) -> Floats:
         def weigh(rows: slice, _: None) -> tuple[Floats, int]:
             coded, _ = self._code_robustly(X, mask, rows)
-            return self._weigh_robustly(coded), _count_blank(coded)
+            return self._weigh_robustly(X[rows], coded), _count_blank(coded)
 
         blocks = map_blocks(weigh, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs)
         _warn_of_blank_rows(sum(n_blank for _, n_blank in blocks), n_frames=6)
@@ -244,7 +246,7 @@ class Predictor:
 
         def work(rows: slice, _: None) -> tuple[CodedBlock, Floats, Floats]:
             coded, sizes = self._code_robustly(X, mask, rows)
-            return coded, sizes, self._weigh_robustly(coded)
+            return coded, sizes, self._weigh_robustly(X[rows], coded)
 
         blocks = map_blocks(work, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs)
         coded = [block for block, _, _ in blocks]
@@ -252,12 +254,17 @@ class Predictor:
         dictionary = self.encoder.dictionary
         codes = RowCodes.join([block.codes for block in coded]).to_csr(len(dictionary))
         sizes = np.concatenate([sizes for _, sizes, _ in blocks])
-        features = slice(X.shape[1])  # without the constant that scaling may append
-        is_known = np.concatenate([block.is_known for block in coded])[:, features]
+
+        def find(name: str) -> Flags:
+            """Return which features of the samples are flagged."""
+            flags = np.concatenate([getattr(block, name) for block in coded])
+            return self.scaling.to_features(flags, X.shape[1])
+
+        is_known = find("is_known")
         samples = self.scaling.invert(np.concatenate([block.samples for block in coded]), sizes)
         samples = np.where(is_known, samples, samples.dtype.type(0))
         reconstruction = self.scaling.invert(codes @ dictionary, sizes)
-        is_wrong = np.concatenate([block.is_wrong for block in coded])[:, features]
+        is_wrong = find("is_wrong")
         parameters = np.concatenate([block.parameters for block in coded])
         return Explanation(
             samples=samples,
@@ -265,7 +272,7 @@ class Predictor:
             reconstruction=reconstruction,
             error=np.where(is_wrong, samples - reconstruction, 0),
             is_missing=~is_known,
-            is_used=np.concatenate([block.is_kept for block in coded])[:, features],
+            is_used=find("is_kept"),
             evidence=np.concatenate([evidence for _, _, evidence in blocks]),
             sizes=sizes[:, 0],
             transforms=None if self.robust is None else self.robust.to_affine(parameters),
