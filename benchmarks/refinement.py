@@ -54,7 +54,7 @@ PARTS = {
         "ddlearn.fitting.gradient.keep_larger_half",
         "ddlearn.codes.RowCodes.rows",
     ),
-    "distortion": ("ddlearn.fitting.lesson.Lesson.distort",),
+    "distortion": ("ddlearn.fitting.lesson.Lesson.show_distorted",),
     "validation": ("ddlearn.fitting.refine.Refinement._record",),
     "the rest, in Python": ("ddlearn.fitting.refine.Refinement.run_epoch",),
 }

@@ -52,7 +52,8 @@ PRESETS: dict[str, Preset] = {
             "refine": Refiner(60),
         },
         {
-            "refine": Refiner(80, jitter="affine"),  # no distortion is used twice, so that more epochs learn more
+            "scale": "gradients",  # half the errors of pixels, or fewer
+            "refine": Refiner(40, jitter="affine"),  # no distortion is used twice, so that more epochs learn more
             "n_views": 8,  # averages out sampling noise
         },
     ),

@@ -126,6 +126,8 @@ def _describe_model(model: DDLClassifier, image_shape: tuple[int, ...] | None) -
     alternating = search if isinstance(search, AlternatingErrors) else AlternatingErrors()
     budget = robustness.error_budget / (model.n_features_in_ if isinstance(robustness.error_budget, Integral) else 1)
     fitted = Model(model.components_, model.coef_, model.intercept_, model.class_cost_)
+    is_known = type(model.scaling_) in _SCALINGS
+    atoms = model.components_ if is_known else model.scaling_.show(model.components_)
     return {
         "classes": [str(name) for name in model.classes_.tolist()],
         "colors": [get_class_color(position) for position in range(len(model.classes_))],
@@ -134,11 +136,11 @@ def _describe_model(model: DDLClassifier, image_shape: tuple[int, ...] | None) -
         "feature_names": [str(name) for name in getattr(model, "feature_names_in_", [])],
         "n_features": model.n_features_in_,
         "scaling": _describe_scaling(model.scaling_, model.n_features_in_),
-        "dictionary": pack(model.components_, "f8" if 8 * model.components_.size <= _DOUBLE_BYTES else "f4"),
+        "dictionary": pack(atoms, "f8" if 8 * atoms.size <= _DOUBLE_BYTES else "f4"),
         "coef": pack(model.coef_, "f8"),
         "intercept": pack(model.intercept_, "f8"),
         "class_cost": pack(fitted.weigh_labels(model.classification_weight).class_cost, "f8"),
-        "pursuit": _describe_coder(model.sparse_coder_) if type(model.scaling_) in _SCALINGS else None,
+        "pursuit": _describe_coder(model.sparse_coder_) if is_known else None,
         "errors": {
             "budget": float(budget or _USUAL_BUDGET),
             "trim": float(alternating.trim),
