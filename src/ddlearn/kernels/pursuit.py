@@ -71,13 +71,18 @@ _CACHE_LINE = 64  # bytes
 
 
 def allocate_rows(n_rows, length, dtype):
-    """Allocate rows that start on cache lines, an odd number of lines apart.
+    """Allocate rows that start on cache lines, an odd number of lines apart, and not about a page apart.
 
     Loads then do not straddle lines, and the same atom in several rows does not compete for one set of the first-level
     cache: up to twice as fast, depending on the number of atoms.
     """
     line = _CACHE_LINE // np.dtype(dtype).itemsize
-    stride = (-(-length // line) | 1) * line
+    n_lines = -(-length // line) | 1
+    # A load waits for a store into another row where they are whole pages of 64 lines apart, and loads run a few lines
+    # ahead. Multiples of 23 lines stay clear of pages for ten rows.
+    if n_lines >= 59 and (n_lines + 5) % 64 <= 10:
+        n_lines += (23 - n_lines) % 64
+    stride = n_lines * line
     buffer = np.empty(n_rows * stride + line, dtype)
     address = buffer.__array_interface__["data"][0]
     start = -(address // buffer.itemsize) % line
