@@ -131,6 +131,28 @@ def store_row(i, atoms, coefficients, n_atoms, indices, values):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def order_rows(indices, values):
+    """Put the nonzero entries of every row in order of their atoms; what is not used becomes zero."""
+    for i in range(indices.shape[0]):
+        n_used = 0
+        for t in range(indices.shape[1]):
+            atom, value = indices[i, t], values[i, t]
+            if value == 0:
+                continue
+            place = n_used
+            while place > 0 and indices[i, place - 1] > atom:
+                indices[i, place] = indices[i, place - 1]
+                values[i, place] = values[i, place - 1]
+                place -= 1
+            indices[i, place] = atom
+            values[i, place] = value
+            n_used += 1
+        for t in range(n_used, indices.shape[1]):
+            indices[i, t] = 0
+            values[i, t] = 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def keep_larger_half(indices, values, n_features, kept_indices, kept_values):
     """Lay out the larger half of each code, rounded up, by size; fewer entries if there are not enough places.
 

@@ -41,7 +41,7 @@ from typing import NamedTuple
 import numpy as np
 
 from . import njit
-from .codes import add_combination, store_row
+from .codes import add_combination, order_rows, store_row
 
 # Each swap after a kick must make up for this share of what is still lost.  A third of all kicks go on after the first
 # one then, and these have 95 % of what all would gain.
@@ -56,14 +56,12 @@ class PursuitWorkspace(NamedTuple):
     squared_coef: np.ndarray  # (n_classes, n_atoms)
     correlation: np.ndarray  # (n_atoms,) of the atoms with the residual
     norms: np.ndarray  # (n_atoms,) squared, of the columns of Q; for ORMP of their part off the support
-    inverse_norms: np.ndarray  # (n_atoms,) 0 for an atom that cannot be selected (any more)
     score: np.ndarray  # (n_atoms,) error decrease that the atom offers
     ordered: np.ndarray  # (n_atoms,) the bits of `score` as integers
-    projection: np.ndarray  # (n_atoms,) the row of `projections` that is being built
+    column: np.ndarray  # (n_atoms,) of Q, where it is not one of the Gram matrix; less its part in the support's span
     projections: np.ndarray  # (budget, n_atoms or a few more)
     cholesky: np.ndarray  # (budget, budget)
     steps: np.ndarray  # (budget,)
-    support: np.ndarray  # (budget,) in order of selection
     weighted: np.ndarray  # (n_classes,) the classes whose weight in this row is not zero
     factors: np.ndarray  # (as many as there can be) of a combination of rows that is being added
     chosen: np.ndarray  # (the same) those rows
@@ -73,13 +71,18 @@ _CACHE_LINE = 64  # bytes
 
 
 def allocate_rows(n_rows, length, dtype):
-    """Allocate rows that start on cache lines, an odd number of lines apart.
+    """Allocate rows that start on cache lines, an odd number of lines apart, and not about a page apart.
 
     Loads then do not straddle lines, and the same atom in several rows does not compete for one set of the first-level
     cache: up to twice as fast, depending on the number of atoms.
     """
     line = _CACHE_LINE // np.dtype(dtype).itemsize
-    stride = (-(-length // line) | 1) * line
+    n_lines = -(-length // line) | 1
+    # A load waits for a store into another row where they are whole pages of 64 lines apart, and loads run a few lines
+    # ahead. Multiples of 23 lines stay clear of pages for ten rows.
+    if n_lines >= 59 and (n_lines + 5) % 64 <= 10:
+        n_lines += (23 - n_lines) % 64
+    stride = n_lines * line
     buffer = np.empty(n_rows * stride + line, dtype)
     address = buffer.__array_interface__["data"][0]
     start = -(address // buffer.itemsize) % line
@@ -89,22 +92,20 @@ def allocate_rows(n_rows, length, dtype):
 def make_pursuit_workspace(budget, n_atoms, n_classes, n_directions, dtype):
     """Allocate the workspace of one thread."""
     n_factors = max(budget, n_classes, n_directions)
-    rows = allocate_rows(7 + budget, n_atoms, dtype)
-    squared_norms, inverse_squared_norms, correlation, norms, inverse_norms, score, projection = rows[:7, :n_atoms]
+    rows = allocate_rows(6 + budget, n_atoms, dtype)
+    squared_norms, inverse_squared_norms, correlation, norms, score, column = rows[:6, :n_atoms]
     return PursuitWorkspace(
         squared_norms=squared_norms,
         inverse_squared_norms=inverse_squared_norms,
         squared_coef=np.empty((n_classes, n_atoms), dtype),
         correlation=correlation,
         norms=norms,
-        inverse_norms=inverse_norms,
         score=score,
         ordered=score.view(np.int64 if score.itemsize == 8 else np.int32),
-        projection=projection,
-        projections=rows[7:],
+        column=column,
+        projections=rows[6:],
         cholesky=np.empty((budget, budget), dtype),
         steps=np.empty(budget, dtype),
-        support=np.empty(budget, np.int32),
         weighted=np.empty(n_classes, np.int32),
         factors=np.empty(n_factors, dtype),
         chosen=np.empty(n_factors, np.int32),
@@ -139,18 +140,11 @@ def _choose_classes(terms, i, factors, chosen):
     return n_chosen
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _solve_and_store(i, support, steps, cholesky, n_selected, indices, values):
-    # Back substitution cholesky' x = steps; then the entries in order of their atoms, unused places zero.
-    for t in range(n_selected - 1, -1, -1):
-        total = steps[t]
-        for s in range(t + 1, n_selected):
-            total -= cholesky[s, t] * steps[s]
-        steps[t] = total / cholesky[t, t]
-    store_row(i, support, steps, n_selected, indices, values)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
+# Loops are written out here: each array that a helper gets costs two atomic reference counts, and seven of them took a
+# third of the time of a loop. One loop does all that a step does to an atom, and most of the division's time is hidden
+# behind its loads and stores; with the maximum in it too it would not vectorise. (Products and sums are contracted to
+# one instruction.)
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def pursue_rows(
     gram,  # (n_atoms, n_atoms)
     correlations,  # (n_rows, n_atoms)
@@ -170,14 +164,15 @@ def pursue_rows(
     """Solve the problem of the module's docstring for every row."""
     zero = gram.dtype.type(0)
     one = gram.dtype.type(1)
+    share_lost = one if is_off_support_norm else zero  # of the square of an atom's projection, by its norm
     n_rows, n_atoms = correlations.shape
     n_classes = coef.shape[0]
     n_directions = directions.shape[0] // max(n_rows, 1)
     budget = indices.shape[1]
-    correlation, norms, inverse_norms = workspace.correlation, workspace.norms, workspace.inverse_norms
+    correlation, norms = workspace.correlation, workspace.norms
     score, ordered = workspace.score, workspace.ordered
-    projection, projections = workspace.projection, workspace.projections
-    cholesky, steps, support = workspace.cholesky, workspace.steps, workspace.support
+    column, projections = workspace.column, workspace.projections
+    cholesky, steps = workspace.cholesky, workspace.steps
     squared_norms, inverse_squared_norms = workspace.squared_norms, workspace.inverse_squared_norms
     squared_coef, weighted = workspace.squared_coef, workspace.weighted
     factors, chosen = workspace.factors, workspace.chosen
@@ -193,21 +188,23 @@ def pursue_rows(
         for k in range(n_atoms):
             correlation[k] = correlations[i, k]
             norms[k] = squared_norms[k]
-            inverse_norms[k] = inverse_squared_norms[k]
+            score[k] = correlations[i, k] * correlations[i, k] * inverse_squared_norms[k]
         first_direction = i * n_directions
-        n_pulling = _choose_classes(pull, i, factors, chosen)
-        add_combination(factors, chosen, n_pulling, coef, correlation)
-        n_weighted = _choose_classes(weight, i, factors, weighted)
-        if n_weighted + n_directions > 0:
+        n_pulling = 0
+        n_weighted = 0
+        if n_classes > 0:
+            n_pulling = _choose_classes(pull, i, factors, chosen)
+            add_combination(factors, chosen, n_pulling, coef, correlation)
+            n_weighted = _choose_classes(weight, i, factors, weighted)
             add_combination(factors, weighted, n_weighted, squared_coef, norms)
+        if n_pulling + n_weighted + n_directions > 0:
             for d in range(first_direction, first_direction + n_directions):
                 for k in range(n_atoms):
                     norms[k] -= directions[d, k] * directions[d, k]
             # Of an atom that negative weights or directions take away whole, only rounding errors are left.
             for k in range(n_atoms):
-                inverse_norms[k] = one / norms[k] if norms[k] > pivot_floor * squared_norms[k] else zero
-        for k in range(n_atoms):
-            score[k] = correlation[k] * correlation[k] * inverse_norms[k]
+                is_left = norms[k] > pivot_floor * squared_norms[k]
+                score[k] = correlation[k] * correlation[k] / norms[k] if is_left else zero
 
         residual = energies[i]
         lowest = zero
@@ -238,47 +235,69 @@ def pursue_rows(
             cholesky[n_selected, n_selected] = pivot
             step = correlation[atom] / pivot
             steps[n_selected] = step
-            support[n_selected] = atom
+            indices[i, n_selected] = atom
             residual -= step * step
             norms[atom] = zero
-            inverse_norms[atom] = zero
             n_selected += 1
             if n_selected == budget:
                 break
 
-            # Build its projection (up to a sign and the pivot), then bring correlations and scores up to date.
+            # Build its projection, and bring correlations, norms and scores up to date.
             new = n_selected - 1
-            for k in range(n_atoms):
-                projection[k] = -gram[atom, k]
-            for a in range(n_weighted):
-                factors[a] = -weight[i, weighted[a]] * coef[weighted[a], atom]
-            add_combination(factors, weighted, n_weighted, coef, projection)
-            for d in range(n_directions):
-                chosen[d] = first_direction + d
-                factors[d] = directions[first_direction + d, atom]
-            add_combination(factors, chosen, n_directions, directions, projection)
-            for s in range(new):
-                chosen[s] = s
-                factors[s] = cholesky[new, s]
-            add_combination(factors, chosen, new, projections, projection)
-            scale = -one / pivot
-            if is_off_support_norm:
+            scale = one / pivot
+            if n_weighted + n_directions == 0 and 0 < new <= 4:
+                # Where there are fewer than four projections, the last one fills the gap with a factor of zero.
+                row_b, row_c, row_d = min(1, new - 1), min(2, new - 1), new - 1
+                factor_a = -scale * cholesky[new, 0]
+                factor_b = -scale * cholesky[new, 1] if new > 1 else zero
+                factor_c = -scale * cholesky[new, 2] if new > 2 else zero
+                factor_d = -scale * cholesky[new, 3] if new > 3 else zero
                 for k in range(n_atoms):
-                    p = scale * projection[k]
+                    p = (scale * gram[atom, k] + factor_a * projections[0, k]) + (
+                        (factor_b * projections[row_b, k] + factor_c * projections[row_c, k])
+                        + factor_d * projections[row_d, k]
+                    )
                     c = correlation[k] - step * p
-                    norm_left = norms[k] - p * p
+                    norm_left = norms[k] - share_lost * p * p
                     projections[new, k] = p
                     correlation[k] = c
                     norms[k] = norm_left
                     score[k] = c * c / norm_left if norm_left > pivot_floor * squared_norms[k] else zero
-            else:
-                for k in range(n_atoms):
-                    p = scale * projection[k]
-                    c = correlation[k] - step * p
-                    projections[new, k] = p
-                    correlation[k] = c
-                    score[k] = c * c * inverse_norms[k]
-        _solve_and_store(i, support, steps, cholesky, n_selected, indices, values)
+                continue
+            for k in range(n_atoms):
+                column[k] = gram[atom, k]
+            if n_weighted > 0:
+                for a in range(n_weighted):
+                    factors[a] = weight[i, weighted[a]] * coef[weighted[a], atom]
+                add_combination(factors, weighted, n_weighted, coef, column)
+            if n_directions > 0:
+                for d in range(n_directions):
+                    chosen[d] = first_direction + d
+                    factors[d] = -directions[first_direction + d, atom]
+                add_combination(factors, chosen, n_directions, directions, column)
+            if new > 0:
+                for s in range(new):
+                    chosen[s] = s
+                    factors[s] = -cholesky[new, s]
+                add_combination(factors, chosen, new, projections, column)
+            for k in range(n_atoms):
+                p = scale * column[k]
+                c = correlation[k] - step * p
+                norm_left = norms[k] - share_lost * p * p
+                projections[new, k] = p
+                correlation[k] = c
+                norms[k] = norm_left
+                score[k] = c * c / norm_left if norm_left > pivot_floor * squared_norms[k] else zero
+
+        # Back substitution cholesky' x = steps.
+        for t in range(n_selected - 1, -1, -1):
+            total = steps[t]
+            for s in range(t + 1, n_selected):
+                total -= cholesky[s, t] * values[i, s]
+            values[i, t] = total / cholesky[t, t]
+        for t in range(n_selected, budget):
+            values[i, t] = zero
+    order_rows(indices, values)
 
 
 class ReplacementWorkspace(NamedTuple):
