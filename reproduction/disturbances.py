@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
 from sklearn.datasets import load_sample_image
 
-from .images import SEED, Floats
+from ddlearn.datasets import load_yaleb
+
+from .images import SEED, Floats, Split, to_rows
 
 
 @cache
@@ -101,3 +103,12 @@ class Condition(NamedTuple):
 def list_conditions(kind: str, levels: Sequence[float]) -> list[Condition]:
     """Return what is done at each level."""
     return [Condition(kind, level) if level else Condition("none", 0.0) for level in levels]
+
+
+def load_lit_faces(lights: tuple[int, ...], hidden: float, seed: int) -> Split:
+    """Return faces of 96 x 84 pixels to learn from with light from the front, to test from aside and partly hidden."""
+    size = (96, 84)
+    load = partial(load_yaleb, size=size, split="lighting", test_lights=lights, return_X_y=True)
+    (X_train, y_train), (X_test, y_test) = (load(subset=subset) for subset in ("train", "test"))
+    images = Condition("occlusion", hidden).apply(X_test.reshape(-1, *size))
+    return Split(to_rows(X_train), y_train, to_rows(images), y_test)

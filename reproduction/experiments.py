@@ -91,7 +91,7 @@ def _shrink(
         "tuning": {"digits": digits, "other_dataset": mnist.get("dataset", "mnist")}
         | {name: mnist[name] for name in ("max_train", "max_test")},
         "beyond": {
-            "seeds": (0,),
+            "most_seeds": 1,
             "settings": dict.fromkeys(BEYOND_SETTINGS, size),
             "max_train": 500,
             "max_test": 200,

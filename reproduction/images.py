@@ -22,6 +22,7 @@ from ddlearn.datasets import (
 Floats = NDArray[np.floating]
 
 USPS_SHAPE = (16, 16)
+UNLABELED = -1
 SEED = 0
 
 
@@ -105,3 +106,28 @@ def spread(n_images: int, n_kept: int | None) -> NDArray[np.intp]:
 def to_rows(images: Floats) -> Floats:
     """Return images as rows of unit norm."""
     return normalize(images.reshape(len(images), -1))
+
+
+def load_few(n_images: int, seed: int) -> Split:
+    """Return MNIST with some of its training images, the classes in proportion, drawn by the seed."""
+    data = load_rows("mnist", SEED)
+    kept, _ = train_test_split(
+        np.arange(len(data.y_train)), train_size=n_images, stratify=data.y_train, random_state=seed
+    )
+    return data._replace(X_train=data.X_train[kept], y_train=data.y_train[kept])
+
+
+def hide_labels(y: NDArray[np.integer], share: float, rng: np.random.Generator) -> NDArray[np.integer]:
+    """Return labels of which only a share of each class, but at least two, are known."""
+    y = y.astype(np.int64)
+    is_kept = np.zeros(len(y), bool)
+    for label in np.unique(y):
+        members = rng.permutation(np.flatnonzero(y == label))
+        is_kept[members[: max(round(share * len(members)), 2)]] = True
+    return np.where(is_kept, y, UNLABELED)
+
+
+def load_few_labels(share: float, seed: int) -> Split:
+    """Return USPS with labels for a share of its training images, drawn by the seed."""
+    data = load_rows("usps", SEED)
+    return data._replace(y_train=hide_labels(data.y_train, share, np.random.default_rng(seed)))

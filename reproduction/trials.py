@@ -27,8 +27,10 @@ from .cells import (
 from .images import (
     DATASETS,
     SEED,
+    UNLABELED,
     Floats,
     Split,
+    hide_labels,
     load_rows,
     spread,
 )
@@ -42,7 +44,6 @@ from .tables import (
     RED,
 )
 
-UNLABELED = -1
 Labels = NDArray[np.integer]
 
 # DDL in the tables: the library's own defaults, but W is not trained again in the end, since the paper does not.
@@ -232,13 +233,7 @@ def _disturb_labels(y: Labels, trial: Trial) -> Labels:
     n_wrong = round(trial.flipped * len(y))
     wrong = rng.permutation(len(y))[:n_wrong]
     y[wrong] = classes[(np.searchsorted(classes, y[wrong]) + rng.integers(1, len(classes), n_wrong)) % len(classes)]
-    if trial.labelled < 1:
-        is_kept = np.zeros(len(y), bool)
-        for label in classes:  # at least two of each class
-            members = rng.permutation(np.flatnonzero(y == label))
-            is_kept[members[: max(round(trial.labelled * len(members)), 2)]] = True
-        y[~is_kept] = UNLABELED
-    return y
+    return hide_labels(y, trial.labelled, rng) if trial.labelled < 1 else y
 
 
 def _describe_fit(model: Any) -> dict[str, Any]:
