@@ -30,12 +30,12 @@ from ..parallel import Parts
 from .alignment import check_image_shape
 from .scaling import Rows, Scaling
 
-_PIXELS_PER_CELL, _MOST_CELLS = 2, 10  # along the longer side, if not said otherwise
-_MOST_DIRECTIONS = 64
+_PIXELS_PER_CELL, _USUAL_CELLS = 2, 10  # along the longer side, if not said otherwise
+_MOST_CELLS, _MOST_DIRECTIONS = 64, 64
 _LARGEST_SIDE = 4096  # of an image; of a file, it decides how much memory is used
 # The mean gradient around a pixel is taken to be at least this share of that of the image: a flat region stays flat.
 _LEAST_GRADIENT = 0.1
-_RIDGE = 0.03  # of the image with given gradients, relative to the largest eigenvalue
+_RIDGE = 0.02  # of the image with given gradients, relative to a bound of the largest eigenvalue
 
 
 class Gradients(Scaling):
@@ -84,7 +84,7 @@ class Gradients(Scaling):
         if self.n_directions < 3:
             raise ValueError(f"n_directions must be at least 3, got {self.n_directions!r}.")
         if self.n_cells is not None:
-            check_number("n_cells", self.n_cells, Integral, most=_LARGEST_SIDE)
+            check_number("n_cells", self.n_cells, Integral, most=_MOST_CELLS)
             if self.n_cells == 0:
                 raise ValueError("n_cells must be at least 1, got 0.")
 
@@ -117,7 +117,7 @@ class Gradients(Scaling):
         """Return the number of cells down and to the right."""
         height, width = self._shape
         longer = max(height, width)
-        most = min(-(-longer // _PIXELS_PER_CELL), _MOST_CELLS) if self.n_cells is None else min(self.n_cells, longer)
+        most = min(-(-longer // _PIXELS_PER_CELL), _USUAL_CELLS) if self.n_cells is None else min(self.n_cells, longer)
         return max(round(most * height / longer), 1), max(round(most * width / longer), 1)
 
     def _make_directions(self) -> Floats:
@@ -169,10 +169,16 @@ class Gradients(Scaling):
         return (along_v.T @ share @ along_u).reshape(-1, n_features) > 0.5
 
     def invert(self, scaled: Floats, sizes: Floats | None = None) -> Floats:
-        pooled = (scaled * np.abs(scaled)).reshape(len(scaled), self.n_directions, -1)
-        gradients = np.einsum("nok,od->ndk", pooled, self._make_directions().astype(scaled.dtype))
-        way_back = _make_way_back(self._shape, self._count_cells()).astype(scaled.dtype)
-        return gradients.reshape(len(scaled), -1) @ way_back
+        n_images, n_cells, dtype = len(scaled), self._count_cells(), scaled.dtype
+        pooled = (scaled * np.abs(scaled)).reshape(n_images, self.n_directions, -1)
+        gradients = np.einsum("nok,od->ndk", pooled, self._make_directions().astype(dtype))
+        operators, inverse = _find_way_back(self._shape, n_cells)
+        weights = (gradients.reshape(n_images, -1) @ inverse.astype(dtype)).reshape(n_images, 2, *n_cells)
+        images = sum(
+            down.T.astype(dtype) @ weights[:, place] @ right.astype(dtype)
+            for place, (down, right) in enumerate(operators)
+        )
+        return np.reshape(images, (n_images, -1))
 
 
 def _find_cells(side: int, n_cells: int) -> tuple[NDArray[np.intp], Floats]:
@@ -192,17 +198,24 @@ def _spread_cells(side: int, n_cells: int) -> Floats:
 
 
 @cache
-def _make_way_back(image_shape: tuple[int, int], n_cells: tuple[int, int]) -> Floats:
-    """Return the matrix that makes of the gradients of cells, those along u first, the least image that has them."""
-    smoothing, slopes, cells = [], [], [_spread_cells(*pair) for pair in zip(image_shape, n_cells, strict=True)]
-    for side in image_shape:
+def _find_way_back(
+    image_shape: tuple[int, int], n_cells: tuple[int, int]
+) -> tuple[list[tuple[Floats, Floats]], Floats]:
+    """Return what makes of the gradients of cells the least image that has them.
+
+    The gradients along u, and those along v, are the image between two matrices, here as pairs.  The image is the sum
+    of weights between the same matrices, transposed, and weights are the gradients times the other matrix.
+    """
+    smoothed: list[Floats] = []
+    sloped: list[Floats] = []
+    for side, n_along in zip(image_shape, n_cells, strict=True):
         before, after = np.maximum(np.arange(side) - 1, 0), np.minimum(np.arange(side) + 1, side - 1)
-        identity = np.eye(side)
-        smoothing.append(identity[before] + 2 * identity + identity[after])
-        slopes.append(identity[after] - identity[before])
-    along_u = np.kron(cells[0] @ smoothing[0], cells[1] @ slopes[1])
-    along_v = np.kron(cells[0] @ slopes[0], cells[1] @ smoothing[1])
-    forth = np.vstack([along_u, along_v])
-    square = forth @ forth.T
-    square[np.diag_indices_from(square)] += _RIDGE * np.linalg.eigvalsh(square)[-1]
-    return np.linalg.solve(square, forth)
+        cells, identity = _spread_cells(side, n_along), np.eye(side)
+        smoothed.append(cells @ (identity[before] + 2 * identity + identity[after]))
+        sloped.append(cells @ (identity[after] - identity[before]))
+    operators: list[tuple[Floats, Floats]] = [(smoothed[0], sloped[1]), (sloped[0], smoothed[1])]
+    square = np.block(
+        [[np.kron(down @ other.T, right @ across.T) for other, across in operators] for down, right in operators]
+    )
+    square[np.diag_indices_from(square)] += _RIDGE * np.abs(square).sum(axis=0).max()
+    return operators, np.linalg.inv(square)

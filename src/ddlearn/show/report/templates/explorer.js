@@ -20,7 +20,7 @@ function showExplorer() {
   byId("explorer-notes").replaceChildren(...model.notes.map((text) => make("p", { class: "hint", text })));
   if (!model.pursuit) {
     const text =
-      "This model codes or scales samples by an object of yours, which runs in Python only: use explain() there.";
+      "This model describes samples in a way that this page does not know: use explain() in Python.";
     byId("explorer-body").replaceChildren(make("p", { text }));
     return;
   }
