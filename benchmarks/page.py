@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .problems import SIZES
+from .refinement import MNIST_RESULTS
 from .report import (
     RESULTS,
     ROOT,
@@ -37,6 +38,9 @@ Results = dict[str, Any]
 def write_page(page: Path = PAGE, folder: Path = RESULTS) -> None:
     """Put the tables between the markers of the page."""
     results = {name: json.loads((folder / f"{name}.json").read_text()) for name in ("stages", *STAGES.values())}
+    of_mnist = folder / f"{MNIST_RESULTS}.json"
+    if of_mnist.exists():
+        results["refinement"]["fits"].append(json.loads(of_mnist.read_text()))
     for name, format_part in PARTS.items():
         put_between_markers(page, format_part(results), name)
 
