@@ -265,3 +265,14 @@ def test_the_file_of_what_was_tried_has_its_columns():
         header, *rows = csv.reader(file)
     assert header == ["data set", "settings", "held-out or test error (%)", "seconds", "note"]
     assert {len(row) for row in rows} <= {5}
+
+
+def test_the_error_is_drawn_against_the_size_when_both_methods_are_measured(tmp_path):
+    def make(method, size):
+        test = {VARIANT: {"error": 0.02, "predict_milliseconds": size / 1e6}}
+        return {"parameters": {"row": "size", "method": method}, "result": {"model_bytes": size, "test": test}}
+
+    beyond._draw_sizes(tmp_path, [make("ddl", 1000), make("ddl", 2000)])
+    assert not list(tmp_path.iterdir())
+    beyond._draw_sizes(tmp_path, [make("ddl", 1000), make("ddl", 2000), make("svc", 9000)])
+    assert {path.name for path in tmp_path.iterdir()} == {"beyond_size.png", "beyond_size.svg"}
