@@ -91,31 +91,32 @@ class Gradients(Scaling):
     def of_images(self, image_shape: tuple[int, int] | None) -> Gradients:
         if self.image_shape is not None:
             return self
-        if image_shape is None:
-            raise ValueError("scale='gradients' describes images: set image_shape=(height, width).")
-        height, width = image_shape
-        return Gradients(self.n_cells, n_directions=self.n_directions, image_shape=(height, width))
+        known = Gradients(self.n_cells, n_directions=self.n_directions, image_shape=image_shape)
+        known.get_shape()  # raises if samples are not images
+        return known
 
     def learn(self, parts: Parts[Rows]) -> Gradients:
         return self  # there is nothing to learn
 
     def count_features(self, n_features: int) -> int:
         """Return the number of features of scaled samples; raise if samples are not images of the shape."""
-        shape = self._shape
+        shape = self.get_shape()
         check_image_shape(shape, n_features)
         if max(shape) > _LARGEST_SIDE:
             raise ValueError(f"image_shape={shape} is larger than {_LARGEST_SIDE} x {_LARGEST_SIDE} pixels.")
         n_down, n_right = self._count_cells()
         return self.n_directions * n_down * n_right
 
-    @property
-    def _shape(self) -> tuple[int, int]:
-        assert self.image_shape is not None  # set by of_images
-        return self.image_shape
+    def get_shape(self) -> tuple[int, int]:
+        """Return height and width of the images."""
+        if not isinstance(self.image_shape, tuple | list) or len(self.image_shape) != 2:
+            raise ValueError("scale='gradients' describes images: set image_shape=(height, width).")
+        height, width = self.image_shape
+        return height, width
 
     def _count_cells(self) -> tuple[int, int]:
         """Return the number of cells down and to the right."""
-        height, width = self._shape
+        height, width = self.get_shape()
         longer = max(height, width)
         most = min(-(-longer // _PIXELS_PER_CELL), _USUAL_CELLS) if self.n_cells is None else min(self.n_cells, longer)
         return max(round(most * height / longer), 1), max(round(most * width / longer), 1)
@@ -127,7 +128,7 @@ class Gradients(Scaling):
 
     def apply(self, X: Floats, sizes: Floats | None = None) -> Floats:
         n_features = self.count_features(X.shape[1])  # raises if samples are not images of the shape
-        dtype, shape, n_cells = X.dtype, self._shape, self._count_cells()
+        dtype, shape, n_cells = X.dtype, self.get_shape(), self._count_cells()
         (down, share_down), (right, share_right) = map(_find_cells, shape, n_cells)
         weights = np.outer(*(_spread_cells(*pair).sum(axis=1) for pair in zip(shape, n_cells, strict=True)))
         largest = np.abs(X).max(axis=1, keepdims=True)
@@ -165,14 +166,14 @@ class Gradients(Scaling):
         """Return which pixels belong to cells where most directions are flagged."""
         n_cells = self._count_cells()
         share = flags.reshape(-1, self.n_directions, *n_cells).mean(axis=1)
-        along_v, along_u = map(_spread_cells, self._shape, n_cells)
+        along_v, along_u = map(_spread_cells, self.get_shape(), n_cells)
         return (along_v.T @ share @ along_u).reshape(-1, n_features) > 0.5
 
     def invert(self, scaled: Floats, sizes: Floats | None = None) -> Floats:
         n_images, n_cells, dtype = len(scaled), self._count_cells(), scaled.dtype
         pooled = (scaled * np.abs(scaled)).reshape(n_images, self.n_directions, -1)
         gradients = np.einsum("nok,od->ndk", pooled, self._make_directions().astype(dtype))
-        operators, inverse = _find_way_back(self._shape, n_cells)
+        operators, inverse = _find_way_back(self.get_shape(), n_cells)
         weights = (gradients.reshape(n_images, -1) @ inverse.astype(dtype)).reshape(n_images, 2, *n_cells)
         images = sum(
             down.T.astype(dtype) @ weights[:, place] @ right.astype(dtype)
