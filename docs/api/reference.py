@@ -57,6 +57,8 @@ TOPICS = (
         "Scaling, traditional and discriminative codes. See :doc:`/defaults` and :doc:`/theory`.",
         (
             "coding.scaling",
+            "coding.gradients",
+            "coding.scalings",
             "coding.coders",
             "coding.elastic_net",
             "coding.encoder",

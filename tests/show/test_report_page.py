@@ -768,9 +768,10 @@ class OwnCoder(ORMP):
     """A coder of a user, which no script of ours knows."""
 
 
-def test_a_coder_of_ones_own_is_not_imitated(open_page, tmp_path):
+@pytest.mark.parametrize("own", [{"sparse_coder": OwnCoder()}, {"scale": "gradients"}], ids=["coder", "gradients"])
+def test_what_the_page_does_not_know_is_not_imitated(open_page, tmp_path, own):
     X, y = load_digits(return_X_y=True)
-    model = make_pursuit(n_components=40, sparse_coder=OwnCoder(), max_iter=1, random_state=0).fit(X, y)
+    model = make_pursuit(n_components=40, image_shape=(8, 8), max_iter=1, random_state=0, **own).fit(X, y)
     write_report(model, tmp_path / "page.html", X, y, image_shape=(8, 8))
     page = open_page(tmp_path / "page.html")
     assert "Python only" in page.inner_text("#explorer")

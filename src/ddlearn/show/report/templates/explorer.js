@@ -20,7 +20,7 @@ function showExplorer() {
   byId("explorer-notes").replaceChildren(...model.notes.map((text) => make("p", { class: "hint", text })));
   if (!model.pursuit) {
     const text =
-      "This model describes samples in a way that this page does not know: use explain() in Python.";
+      "This model codes or describes samples in a way that runs in Python only: use explain() there.";
     byId("explorer-body").replaceChildren(make("p", { text }));
     return;
   }
