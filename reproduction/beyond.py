@@ -548,8 +548,11 @@ def _draw_sizes(output: Path, records: Sequence[Record]) -> None:
         times = [1000 * result["test"][VARIANT]["predict_milliseconds"] for result in results]
         for axes, values in ((left, sizes), (right, times)):
             axes.plot(values, errors, color=colour, marker=marker, ms=8, lw=2.5, label=label)
-    for axes, title in ((left, "Model (MB)"), (right, "One prediction (microseconds)")):
+    scales = ((left, "Model (MB)", (0.1, 0.3, 1, 3)), (right, "One prediction (microseconds)", (10, 30, 100, 300)))
+    for axes, title, ticks in scales:
         axes.set_xscale("log")
+        axes.set_xticks(ticks, map(str, ticks))
+        axes.minorticks_off()
         axes.set_xlabel(title, fontsize=15)
         axes.tick_params(labelsize=13)
         axes.grid(alpha=0.3)
