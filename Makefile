@@ -20,7 +20,7 @@ help:
 	@echo "make test    run the tests and doctests"
 	@echo "make test-kernels  test the kernels again with bounds checks, and as plain Python"
 	@echo "make test-browser  install Chromium and test the interactive report in it"
-	@echo "make nightly run the long tests: 10 000 hostile files, 20 kills of each fit, full disks, lost clusters (an hour)"
+	@echo "make nightly run the long tests: 10 000 hostile files, 20 kills of each fit, full disks, lost clusters (half an hour)"
 	@echo "make lint    check style and types"
 	@echo "make coverage  list the lines that no test reaches, kernels included"
 	@echo "make bench   measure against spams, dictlearn and scikit-learn, write docs/performance.md (FULL=1 for more; DDLEARN_DATA=folder)"
