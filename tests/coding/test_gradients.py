@@ -152,7 +152,7 @@ def test_threads_and_blocks_make_no_difference(digits):
 def test_a_cluster_learns_the_same(digits):
     X, y = digits[0][:500], digits[1][:500]
     options = {"dictionary_update": "block_coordinate", "max_iter": 1}
-    with Client(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None):
+    with Client(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"):
         there = make_model(**options).fit(da.from_array(X, chunks=(500, -1)), da.from_array(y, chunks=500))
     here = make_model(**options).fit(X, y)
     np.testing.assert_allclose(there.components_, here.components_, atol=1e-8)
