@@ -414,7 +414,7 @@ def measure_entry(entry: Entry, n_jobs: int | None) -> dict[str, Any]:
     """Choose on training images, fit to all of them, and judge on the test images."""
     row, contender = ROWS[entry.row], CONTENDERS[entry.method]
     data = _load(entry)
-    if not contender.is_random:  # DDL, too, may learn from images without label; the others cannot
+    if entry.method != "ddl":  # which alone learns from images without a label
         is_labelled = data.y_train != UNLABELED
         data = data._replace(X_train=data.X_train[is_labelled], y_train=data.y_train[is_labelled])
     searched = spread(len(data.y_train), row.max_search)
