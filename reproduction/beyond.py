@@ -180,7 +180,7 @@ ROWS = {
         partial(load_lit_faces, (4,), 0.0),
         1,
         1.0,
-        "17 (SRC, measured)",
+        "",
         (17.0, 5.0),
         methods=_OF_FACES,
     ),
