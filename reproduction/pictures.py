@@ -8,6 +8,10 @@ from typing import Any
 import numpy as np
 from scipy.ndimage import affine_transform
 
+from ddlearn import DDLClassifier
+from ddlearn.coding.scalings import resolve_scaling
+
+from .beyond import BEYOND_SETTINGS
 from .cells import Record, Runner
 from .digits import USPS_ALIGNMENT
 from .disturbances import Condition
@@ -18,6 +22,7 @@ from .images import (
     Floats,
     load_digits,
     load_faces,
+    load_rows,
     spread,
     to_rows,
 )
@@ -120,9 +125,29 @@ def _move(image: Floats, rng: np.random.Generator) -> Floats:
     return affine_transform(image, rotation, middle - rotation @ middle + rng.uniform(-1.5, 1.5, 2), order=1)
 
 
+def draw_learned_sketches(runner: Runner, *, row: str = "usps", n_atoms: int = 5) -> None:
+    """Draw sketches of the atoms of gradients that speak most for each digit, after refinement."""
+    digits, settings = load_rows(row, SEED), BEYOND_SETTINGS[row]
+    model = DDLClassifier(**settings, random_state=SEED, n_jobs=runner.n_jobs)
+    model.fit(digits.X_train, digits.y_train)
+    scaling = resolve_scaling(settings["scale"], settings["image_shape"])
+    figure = make_figure(1.1 * len(model.classes_), 1.2 * n_atoms)
+    columns = figure.subplots(n_atoms, len(model.classes_)).T
+    for label, weights, column in zip(model.classes_, model.coef_, columns, strict=True):
+        strongest = np.argsort(-weights)[:n_atoms]
+        for axes, sketch in zip(column, scaling.invert(model.components_[strongest]), strict=True):
+            limit = np.abs(sketch).max()
+            image = sketch.reshape(settings["image_shape"])
+            axes.imshow(image, cmap="gray_r", vmin=-limit, vmax=limit, interpolation="gaussian")
+            axes.set_axis_off()
+        column[0].set_title(str(label), fontsize=14)
+    save_figure(figure, runner.output, "beyond_learned")
+
+
 def draw_pictures(runner: Runner) -> list[Record]:
-    """Draw the occluded faces and the misaligned digits; there is nothing to measure."""
+    """Draw the occluded faces, the misaligned digits and what was learned; there is nothing to measure."""
     runner = runner.use_threads()
+    draw_learned_sketches(runner)
     draw_occluded_faces(runner)
     draw_misaligned_digits(runner)
     return []
