@@ -6,7 +6,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # The tests of the kernels: those in their folder, and in other folders those that name a kernel or its slow twin.
-KERNEL_FILES := tests/kernels tests/dictionary tests/classifiers tests/coding/test_jitter.py
+KERNEL_FILES := tests/kernels tests/dictionary tests/classifiers tests/describe/test_jitter.py
 KERNEL_TESTS := $(KERNEL_FILES) -k "(kernel or twin) and not float32"
 BOUNDSCHECK := NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-boundscheck
 # Two processes, each with whole files, since what a file makes for its tests is made once.

@@ -169,7 +169,8 @@ def _prepare_discriminative_encode(problem: Problem, n_threads: int) -> Run:
 
 def _prepare_traditional_step(problem: Problem, n_threads: int) -> Run:
     from ddlearn import OMP
-    from ddlearn.coding.encoder import Encoder, measure_energies
+    from ddlearn.coding.encoder import Encoder
+    from ddlearn.describe.checks import measure_energies
     from ddlearn.parallel import map_blocks, split_rows
 
     encoder = Encoder.of(problem.dictionary, OMP(n_swaps=0), problem.n_nonzero_coefs, n_threads)
@@ -185,10 +186,11 @@ def _prepare_traditional_step(problem: Problem, n_threads: int) -> Run:
 def _prepare_discriminative_step(problem: Problem, n_threads: int) -> Run:
     # The library has no public call for a single step with D^T Y given, so this uses what `encode` is made of.
     from ddlearn import OMP, PrintedCoding, RowCodes
-    from ddlearn.codes import Model
     from ddlearn.coding.discriminative import DiscriminativeCoder
-    from ddlearn.coding.encoder import Encoder, measure_energies
-    from ddlearn.losses import resolve_loss
+    from ddlearn.coding.encoder import Encoder
+    from ddlearn.describe.checks import measure_energies
+    from ddlearn.model.codes import Model
+    from ddlearn.model.losses import resolve_loss
     from ddlearn.parallel import map_blocks, split_rows
 
     given = _make_discrimination(problem, n_threads)

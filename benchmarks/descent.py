@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
 from ddlearn import CODINGS, LOSSES, DDLClassifier, FullInference, RowCodes
-from ddlearn.codes import Model
 from ddlearn.coding.descent import RowProblems, refit
 from ddlearn.coding.discriminative import DiscriminativeCoder, resolve_coding
 from ddlearn.coding.encoder import Encoder
 from ddlearn.datasets import load_usps
+from ddlearn.model.codes import Model
 
 _TINY = 1e-6  # value with which an atom enters a support, before the code is refitted
 _EXACT = 1e-10

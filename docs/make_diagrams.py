@@ -112,13 +112,13 @@ FIT = [
     ("DDLClassifier.fit", "estimators/classifier.py: checks X and y"),
     ("samples in parts", "fitting/labels.py, data.py: labels become -1, 0, +1"),
     ("settings", "estimators/settings.py: parameters to objects"),
-    ("first atoms", "fitting/run.py; dictionary/initial.py"),
+    ("first atoms", "estimators/run.py; dictionary/initial.py"),
 ]
 LOOP = [
     ("codes", "coding: discriminative.py, coders.py; kernels"),
     ("classifiers", "classifiers: trainer.py, problem.py"),
     ("dictionary", "dictionary: updates.py, upkeep.py; kernels"),
-    ("scales and objective", "objective.py"),
+    ("scales and objective", "model/objective.py"),
 ]
 AFTER = [
     ("classifiers again, or refinement", "fitting: loop.py, refine.py; on label-free codes"),
@@ -130,7 +130,7 @@ PREDICT = [
     ("blocks of rows", "parallel/threads.py"),
     ("only if set: registered, errors left out", "coding: robust.py, alignment.py, errors.py"),
     ("code without labels", "coding: encoder.py, coders.py; kernels"),
-    ("evidence for each class", "inference/rules.py: fast or full; losses.py"),
+    ("evidence for each class", "inference/rules.py: fast or full; model/losses.py"),
     ("class of largest evidence", "estimators/classifier.py: argmax, classes_"),
 ]
 LAYERS = [  # tests/test_package.py has them too, and enforces them

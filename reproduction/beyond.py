@@ -23,7 +23,7 @@ from sklearn.semi_supervised import SelfTrainingClassifier
 from sklearn.svm import SVC
 
 from ddlearn import DDLClassifier, ElasticNet, Gradients, Jitter, Refiner
-from ddlearn.coding.scalings import resolve_scaling
+from ddlearn.describe.scalings import resolve_scaling
 
 from .cells import (
     Cell,

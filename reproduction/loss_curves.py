@@ -11,7 +11,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from ddlearn import Loss
-from ddlearn.losses import resolve_loss
+from ddlearn.model.losses import resolve_loss
 
 from .cells import (
     Cell,

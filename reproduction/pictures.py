@@ -9,7 +9,7 @@ import numpy as np
 from scipy.ndimage import affine_transform
 
 from ddlearn import DDLClassifier
-from ddlearn.coding.scalings import resolve_scaling
+from ddlearn.describe.scalings import resolve_scaling
 
 from .beyond import BEYOND_SETTINGS
 from .cells import Record, Runner

@@ -13,10 +13,10 @@ from reference import dsc_objective
 from scipy.sparse import csr_array
 
 from ddlearn import ORMP, DDLClassifier, Descent, Refiner, RowCodes
-from ddlearn.codes import Model
 from ddlearn.coding.descent import refit
 from ddlearn.coding.discriminative import DiscriminativeCoder
 from ddlearn.coding.encoder import Encoder
+from ddlearn.model.codes import Model
 
 settings.register_profile("default", deadline=None, max_examples=60)  # the first example compiles
 settings.register_profile("nightly", deadline=None, max_examples=2000)

@@ -1,8 +1,25 @@
-"""Slow and plain versions of the algorithms, written from the paper, which the tests compare with."""
+"""Slow and plain versions of the algorithms, written from the paper, for comparison; and a user's loss."""
 
 from __future__ import annotations
 
 import numpy as np
+
+from ddlearn import LOSSES, Loss, SmoothHinge, SoftplusHinge
+
+EVERY_LOSS = [*(loss() for loss in LOSSES.values()), SmoothHinge(sharpness=8.0), SoftplusHinge(sharpness=0.5)]
+
+
+class SquaredHinge(Loss):
+    """A user's loss: three NumPy methods."""
+
+    def value(self, margin):
+        return np.maximum(1 - margin, 0) ** 2
+
+    def gradient(self, margin):
+        return -2 * np.maximum(1 - margin, 0)
+
+    def curvature(self, margin):
+        return 2 * (margin < 1).astype(margin.dtype)
 
 
 def pursue(Q, c, n_nonzero_coefs, *, is_off_support_norm=False):

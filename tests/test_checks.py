@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_losses import EVERY_LOSS, SquaredHinge
+from reference import EVERY_LOSS, SquaredHinge
 
 from ddlearn import (
     CLASSIFIER_TRAINERS,

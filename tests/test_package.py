@@ -20,10 +20,12 @@ SOURCE = Path(ddlearn.__file__).parent
 # From what everything stands on to what stands on it: a room imports from its own line and from those before it.
 LAYERS = [
     {"kernels", "parallel"},
-    {"codes", "losses"},
-    {"objective", "coding"},
+    {"model"},
+    {"describe"},
+    {"coding"},
     {"dictionary", "classifiers"},
     {"fitting", "inference"},
+    {"refinement"},
     {"estimators"},
     {"checks", "files", "show", "datasets", "cli"},
 ]

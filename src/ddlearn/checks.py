@@ -19,13 +19,13 @@ from sklearn.base import clone
 
 from .classifiers import CLASSIFIER_TRAINERS, ClassifierTrainer, resolve_trainer
 from .classifiers.problem import LabelledCodes
-from .codes import RowCodes
 from .coding.coders import ORMP, SparseCoder
 from .coding.encoder import Encoder, resolve_sparse_coder
 from .coding.errors import ErrorSearch, resolve_error_search
 from .coding.masked import MaskedCoder
 from .dictionary import DictionaryUpdate, UpdatedDictionary, resolve_dictionary_update
-from .losses import LOSSES, Loss, resolve, resolve_loss
+from .model.codes import RowCodes
+from .model.losses import LOSSES, Loss, resolve, resolve_loss
 from .parallel import LocalParts
 
 Array = NDArray[np.floating]

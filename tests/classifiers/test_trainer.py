@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from reference import SquaredHinge
 from scipy.sparse import csr_array
 from sklearn.linear_model import LogisticRegression, Ridge
 
@@ -17,9 +18,9 @@ from ddlearn.classifiers import (
     resolve_trainer,
 )
 from ddlearn.classifiers.problem import LabelledCodes, scale_ridge
-from ddlearn.codes import RowCodes
 from ddlearn.kernels.codes import add_gradient, add_hessian, score_class
-from ddlearn.losses import (
+from ddlearn.model.codes import RowCodes
+from ddlearn.model.losses import (
     LOSSES,
     Logistic,
     Loss,
@@ -38,19 +39,6 @@ PAIRS = [
     for loss in LOSSES
     if CLASSIFIER_TRAINERS[trainer]().supports(resolve_loss(loss))
 ]
-
-
-class SquaredHinge(Loss):
-    """A user's loss, known to no trainer."""
-
-    def value(self, margin):
-        return np.maximum(1 - margin, 0) ** 2
-
-    def gradient(self, margin):
-        return -2 * np.maximum(1 - margin, 0)
-
-    def curvature(self, margin):
-        return 2 * (margin < 1).astype(margin.dtype)
 
 
 class HalfSquare(Loss):

@@ -7,9 +7,8 @@ from dataclasses import astuple
 import numpy as np
 import pytest
 from conftest import make_problem
-from reference import dsc_objective
+from reference import SquaredHinge, dsc_objective
 from scipy.sparse import csr_array
-from test_losses import SquaredHinge
 
 from ddlearn import (
     CODINGS,

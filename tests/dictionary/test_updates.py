@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.base import clone
 
-from ddlearn.codes import RowCodes
 from ddlearn.dictionary import (
     DICTIONARY_UPDATES,
     INITIAL_DICTIONARIES,
@@ -26,6 +25,7 @@ from ddlearn.dictionary import (
 )
 from ddlearn.kernels import sweep as kernel
 from ddlearn.kernels.codes import measure_errors
+from ddlearn.model.codes import RowCodes
 
 ALL = sorted(DICTIONARY_UPDATES)
 MONOTONE = [name for name in ALL if DICTIONARY_UPDATES[name].is_monotone]

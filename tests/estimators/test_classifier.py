@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from conftest import make_pursuit, normalise
+from reference import SquaredHinge
 from scipy.sparse import csr_array
 from scipy.special import expit
 from sklearn.base import clone
@@ -19,7 +20,6 @@ from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 from sklearn.utils.validation import validate_data
-from test_losses import SquaredHinge
 
 from ddlearn import (
     LOSSES,

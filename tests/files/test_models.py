@@ -23,6 +23,7 @@ import safetensors.numpy
 from conftest import make_pursuit, make_refiner, normalise
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from reference import SquaredHinge
 from sklearn.datasets import load_digits, make_multilabel_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.preprocessing import StandardScaler
@@ -470,19 +471,6 @@ def test_the_content_of_a_file_has_the_parameters_of_this_version():
 
 
 # -- strategies of the user -------------------------------------------------------------------------------------------
-
-
-class SquaredHinge(Loss):
-    """A user's loss."""
-
-    def value(self, margin):
-        return np.maximum(1 - margin, 0) ** 2
-
-    def gradient(self, margin):
-        return -2 * np.maximum(1 - margin, 0)
-
-    def curvature(self, margin):
-        return 2 * (margin < 1).astype(margin.dtype)
 
 
 class Hinge(SquaredHinge):

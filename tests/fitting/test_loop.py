@@ -25,7 +25,6 @@ from ddlearn import (
     map_objective,
 )
 from ddlearn.classifiers import resolve_trainer
-from ddlearn.codes import RowCodes
 from ddlearn.coding import encoder
 from ddlearn.coding.encoder import resolve_sparse_coder
 from ddlearn.dictionary import draw_dictionary, resolve_dictionary_update
@@ -42,7 +41,8 @@ from ddlearn.fitting.loop import (
     update_scales,
 )
 from ddlearn.fitting.steps import FitSettings, RowState, put_row_state
-from ddlearn.objective import NOISE_MODELS
+from ddlearn.model.codes import RowCodes
+from ddlearn.model.objective import NOISE_MODELS
 from ddlearn.parallel import PART_ROWS
 
 MONOTONE_UPDATES = sorted(name for name in DICTIONARY_UPDATES if resolve_dictionary_update(name).is_monotone)

@@ -29,9 +29,9 @@ from ddlearn.classifiers.problem import (
     LabelledCodes,
     summarise_and_expand,
 )
-from ddlearn.codes import RowCodes
 from ddlearn.datasets import make_planted
-from ddlearn.losses import resolve_loss
+from ddlearn.model.codes import RowCodes
+from ddlearn.model.losses import resolve_loss
 from ddlearn.parallel import LocalParts
 
 N_COMPONENTS = 12

@@ -23,7 +23,7 @@ from ddlearn import (
     Robustness,
     sparse_encode,
 )
-from ddlearn.coding.jitter import displace, resolve_jitter
+from ddlearn.describe.jitter import displace, resolve_jitter
 from ddlearn.inference.predictor import draw_views
 
 SEARCHES = ("alternating", "greedy")

@@ -24,12 +24,12 @@ from ddlearn import (
     discriminative_encode,
     sparse_encode,
 )
-from ddlearn.codes import Model
 from ddlearn.coding.discriminative import DiscriminativeCoder
 from ddlearn.coding.encoder import Encoder
 from ddlearn.inference import rules
 from ddlearn.inference.rules import LabelModel, label_probabilities
-from ddlearn.losses import compute_evidence, count_errors
+from ddlearn.model.codes import Model
+from ddlearn.model.losses import compute_evidence, count_errors
 
 every_loss = pytest.mark.parametrize("loss", [loss_class() for loss_class in LOSSES.values()], ids=list(LOSSES))
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from ddlearn.codes import RowCodes
 from ddlearn.kernels.codes import change_rows, combine_rows, expand_square_rows, keep_larger_half, score_rows
+from ddlearn.model.codes import RowCodes
 
 shapes = given(
     n_samples=st.integers(1, 6),

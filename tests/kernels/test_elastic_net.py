@@ -8,8 +8,8 @@ from conftest import normalise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddlearn.codes import RowCodes
 from ddlearn.kernels.elastic_net import make_elastic_net_workspace, solve_elastic_net_rows
+from ddlearn.model.codes import RowCodes
 
 PIVOT_FLOOR = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddlearn import OMP, sparse_encode
-from ddlearn.codes import RowCodes
 from ddlearn.kernels.errors import pursue_with_errors
+from ddlearn.model.codes import RowCodes
 
 both_dtypes = pytest.mark.parametrize("dtype", [np.float64, np.float32])
 seeds = st.integers(0, 10_000)

@@ -8,7 +8,6 @@ from conftest import normalise
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ddlearn.codes import RowCodes
 from ddlearn.kernels.gradient import (
     add_gradient_rows,
     add_outer_rows,
@@ -18,6 +17,7 @@ from ddlearn.kernels.gradient import (
     solve_support_rows,
     step_rows,
 )
+from ddlearn.model.codes import RowCodes
 
 TOLERANCE = {np.float64: 1e-9, np.float32: 1e-3}
 both_dtypes = pytest.mark.parametrize("dtype", [np.float64, np.float32])

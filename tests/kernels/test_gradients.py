@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.ndimage import correlate1d
 
-from ddlearn.coding.gradients import _find_cells, _spread_cells
+from ddlearn.describe.gradients import _find_cells, _spread_cells
 from ddlearn.kernels.gradients import pool_gradients_rows
 
 

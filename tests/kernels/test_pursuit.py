@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference import pursue
 
-from ddlearn.codes import RowCodes
 from ddlearn.kernels.pursuit import make_pursuit_workspace, pursue_rows
+from ddlearn.model.codes import RowCodes
 
 
 def run_kernel(

@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from reference import minimum_on
 
-from ddlearn.codes import RowCodes
 from ddlearn.coding.coders import PIVOT_FLOOR
 from ddlearn.kernels.pursuit import make_replacement_workspace, replace_rows
+from ddlearn.model.codes import RowCodes
 
 both_dtypes = pytest.mark.parametrize("dtype", [np.float64, np.float32])
 SHAPES = [(6, 12, 8, 0, 3), (5, 20, 7, 3, 4), (4, 40, 10, 9, 2), (4, 5, 6, 2, 5), (6, 15, 4, 2, 1)]  # the last is T

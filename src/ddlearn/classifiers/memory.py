@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..codes import Floats
-from ..losses import Loss
+from ..model.codes import Floats
+from ..model.losses import Loss
 from ..parallel import LocalParts
 from .problem import (
     ClassifierPart,

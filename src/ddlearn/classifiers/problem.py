@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from ..codes import Flags, Floats, RowCodes
 from ..kernels.codes import add_gradient, add_hessian, score_class
-from ..losses import Loss
+from ..model.codes import Flags, Floats, RowCodes
+from ..model.losses import Loss
 from ..parallel import Parts, map_blocks, single_threaded_blas
 
 Solver = Callable[[Floats], Floats]

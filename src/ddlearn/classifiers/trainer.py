@@ -16,8 +16,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_scalar
 
-from ..codes import Floats, RowCodes
-from ..losses import Loss, resolve, resolve_loss
+from ..model.codes import Floats, RowCodes
+from ..model.losses import Loss, resolve, resolve_loss
 from ..parallel import LocalParts, Parts
 from .problem import ClassifierPart, LabelledCodes, Rounds, train_in_rounds
 
@@ -202,7 +202,7 @@ class SquareLev(ClassifierTrainer):
     >>> from scipy.sparse import csr_array
     >>> from ddlearn import Square
     >>> from ddlearn.classifiers import SquareLev
-    >>> from ddlearn.codes import RowCodes
+    >>> from ddlearn.model.codes import RowCodes
     >>> codes = RowCodes.from_csr(csr_array([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0]]), 1, float)
     >>> labels = np.array([[1.0], [-1.0], [-1.0]])
     >>> coef, intercept = SquareLev(ridge=0).train(codes, labels, Square(), np.zeros((1, 2)), np.zeros(1))

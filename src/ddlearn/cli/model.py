@@ -178,7 +178,7 @@ def summarize_fit(data: str, model: DDLClassifier, settings: dict[str, Any], sec
     if not hasattr(model, "refinement_"):  # refinement has changed the model since
         facts |= {"training_error": last.training_error, "label_free_error": last.label_free_error}
     else:
-        from ..fitting.refine import find_best
+        from ..refinement.refine import find_best
 
         best = find_best(model.refinement_)
         facts["refinement"] = {
@@ -214,7 +214,7 @@ def measure_trials(terminal: Terminal, trials: Iterable[tuple[DDLClassifier, Any
     """Return the errors of models on their samples and labels, in total and by class, and of their probabilities."""
     import numpy as np
 
-    from ..inference.calibration import measure_calibration
+    from ..model.calibration import measure_calibration
     from ..show.errors import match_types, measure_errors
 
     predictions, all_labels, of_prediction, of_label = [], [], [], []

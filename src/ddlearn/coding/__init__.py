@@ -2,5 +2,5 @@
 
 In the order of their imports: ``coders`` and ``elastic_net`` (solvers of the row problem), ``encoder`` (a dictionary
 with its Gram matrix: traditional coding), ``discriminative`` (Algorithm 1 of the paper), and for samples that are not
-as they should be ``masked``, ``errors``, ``alignment``, ``robust`` and ``jitter``.
+as they should be ``masked``, ``errors``, ``alignment`` and ``robust``.
 """

@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
-from ..codes import Flags, Floats
+from ..describe.checks import check_image_shape
 from ..kernels.warp import differentiate_rows, warp_rows
-from ..losses import check_number
+from ..model.codes import Flags, Floats
+from ..model.losses import check_number
 from ..parallel import map_blocks, split_rows
 from .coders import MOST_ROUNDS, SparseCoder
 from .masked import RowProblem, Tangents, combine
@@ -305,18 +306,3 @@ def resolve_alignment(
             "projects_directions: use sparse_coder='ormp', or alignment=None."
         )
     return Registration(alignment, image_shape)
-
-
-def check_image_shape(image_shape: tuple[int, int], n_features: int) -> None:
-    """Raise an error unless rows with this number of features can be images of this shape."""
-    is_pair = isinstance(image_shape, tuple | list) and len(image_shape) == 2
-    if not is_pair or not all(
-        isinstance(side, Integral) and type(side) is not bool and side > 0 for side in image_shape
-    ):
-        raise ValueError(f"image_shape must be a pair of positive integers (height, width), got {image_shape!r}.")
-    height, width = image_shape
-    if height * width != n_features:
-        raise ValueError(
-            f"image_shape={tuple(image_shape)} has {height} x {width} = {height * width} pixels, but X has "
-            f"{n_features} features: pass the height and width of the images in X."
-        )

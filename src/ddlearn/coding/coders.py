@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from ..codes import Floats, RowCodes
 from ..kernels.pursuit import make_pursuit_workspace, make_replacement_workspace, pursue_rows, replace_rows
-from ..losses import check_number
+from ..model.codes import Floats, RowCodes
+from ..model.losses import check_number
 
 MOST_ROUNDS = 100_000  # that a parameter may ask for, on each sample; a model file must not make a prediction endless
 # A correlation, relative to the largest one of the sample, and a squared residual, relative to the squared norm of the

@@ -32,11 +32,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from ..codes import Flags, Floats, Model, RowCodes
 from ..kernels import support as kernel
 from ..kernels.pursuit import ReplacementWorkspace, make_replacement_workspace, replace_rows
 from ..kernels.support import Rows, Shared, Steps
-from ..losses import Loss, check_number
+from ..model.codes import Flags, Floats, Model, RowCodes
+from ..model.losses import Loss, check_number
 from .coders import MOST_ROUNDS, PIVOT_FLOOR
 from .encoder import Encoder
 

@@ -33,12 +33,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 from sklearn.utils import check_array
 
-from ..codes import Floats, Model, RowCodes
-from ..losses import Loss, resolve, resolve_loss
+from ..describe.checks import measure_energies
+from ..model.codes import Floats, Model, RowCodes
+from ..model.losses import Loss, resolve, resolve_loss
 from ..parallel import TILE_ROWS, map_blocks, split_rows
 from .coders import SparseCoder, check_budget
 from .descent import STEP_KINDS, Descent, DiscriminativeCoding, RowProblems
-from .encoder import Encoder, adapt_coder, check_samples, measure_energies, resolve_sparse_coder
+from .encoder import Encoder, adapt_coder, check_samples, resolve_sparse_coder
 from .printed import PrintedCoding
 
 CODINGS: dict[str, type[DiscriminativeCoding]] = {"descent": Descent, "printed": PrintedCoding}

@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from ..codes import Floats, RowCodes
 from ..kernels.elastic_net import make_elastic_net_workspace, solve_elastic_net_rows
-from ..losses import check_number
+from ..model.codes import Floats, RowCodes
+from ..model.losses import check_number
 from .coders import (
     MOST_ROUNDS,
     PIVOT_FLOOR,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import cache, cached_property
+from functools import cached_property
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -13,9 +13,10 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from sklearn.utils import check_array
 
-from ..codes import Floats, RowCodes
+from ..describe.checks import measure_energies
 from ..kernels.codes import combine_rows
-from ..losses import resolve
+from ..model.codes import Floats, RowCodes
+from ..model.losses import resolve
 from ..parallel import TILE_ROWS, map_blocks, single_threaded_blas, split_rows
 from .coders import OMP, ORMP, SparseCoder, check_budget
 from .elastic_net import ElasticNet
@@ -51,53 +52,6 @@ def check_samples(X: ArrayLike, dictionary: ArrayLike) -> tuple[Floats, Floats]:
         )
     measure_energies(dictionary, 0, name="dictionary")
     return X, dictionary
-
-
-def measure_energies(
-    X: Floats,
-    first_row: int,
-    *,
-    name: str = "X",
-    remedy: str = "remove or impute such values",
-    original: Floats | None = None,
-) -> Floats:
-    """Return the squared norm of each row; raise an error if it is not finite or out of the range of the dtype.
-
-    An error names the value in the original rows, if these are scaled ones.
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        energies = np.vecdot(X, X)
-    smallest, largest = find_range_of_squares(X.dtype)
-    if energies.min() >= smallest and energies.max() <= largest:
-        return energies
-    check_finite(X if original is None else original, first_row, name=name, remedy=remedy)
-    for position in np.flatnonzero(~((energies >= smallest) & (energies <= largest))):
-        row = X[position]
-        if row.any():
-            raise ValueError(
-                f"Row {first_row + position} of {name} has values as large as {np.abs(row).max():.3g}, whose squares "
-                f"are out of the range of {X.dtype}: rescale the data."
-            )
-    return energies
-
-
-@cache
-def find_range_of_squares(dtype: np.dtype) -> tuple[Any, Any]:
-    """Return the smallest and largest squared norms of samples that can be coded in a precision."""
-    limits = np.finfo(dtype)
-    # Below the smallest normal number over eps, products silently lose digits.
-    return limits.tiny / limits.eps, limits.max * limits.eps
-
-
-def check_finite(X: Floats, first_row: int, *, name: str = "X", remedy: str = "remove or impute such values") -> None:
-    """Raise an error that names the first value that is not finite."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(X.sum()):  # which takes less time than to look at each value
-            return
-    rows, features = np.nonzero(~np.isfinite(X))
-    if rows.size:
-        word = "NaN" if np.isnan(X[rows[0], features[0]]) else "infinity"
-        raise ValueError(f"{name} contains {word} in row {first_row + rows[0]}, feature {features[0]}: {remedy}.")
 
 
 def compute_gram(dictionary: Floats, n_jobs: int | None = None) -> Floats:

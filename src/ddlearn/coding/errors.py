@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from sklearn.base import BaseEstimator
 
-from ..codes import Flags, Floats, RowCodes
 from ..kernels.errors import pursue_with_errors
-from ..losses import check_number, resolve
+from ..model.codes import Flags, Floats, RowCodes
+from ..model.losses import check_number, resolve
 from .coders import MOST_ROUNDS, PIVOT_FLOOR
 from .masked import MaskedCoder, MaskedFit, Tangents
 

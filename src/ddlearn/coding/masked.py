@@ -22,10 +22,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..codes import Flags, Floats, RowCodes
+from ..describe.checks import measure_energies
 from ..kernels.warp import factor_rows, pull_rows, solve_rows
+from ..model.codes import Flags, Floats, RowCodes
 from ..parallel import TILE_ROWS, map_blocks, split_rows
-from .encoder import Encoder, measure_energies
+from .encoder import Encoder
 
 
 class Tangents(NamedTuple):

@@ -12,10 +12,10 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from ..codes import RowCodes
 from ..kernels.codes import change_rows
 from ..kernels.support import Rows
-from ..losses import check_number
+from ..model.codes import RowCodes
+from ..model.losses import check_number
 from .coders import MOST_ROUNDS
 from .descent import RESELECT, DiscriminativeCoding, Moves, Positions, RowProblems, accept, begin
 

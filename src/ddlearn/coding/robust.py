@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from ..codes import Flags, Floats, RowCodes
+from ..model.codes import Flags, Floats, RowCodes
 from .alignment import Registration
 from .errors import Counts, ErrorSearch, resolve_error_search
 from .masked import MaskedCoder, MaskedFit, Tangents, trim_cost

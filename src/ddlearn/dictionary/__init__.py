@@ -7,7 +7,7 @@ Given the codes :math:`x_i` of the samples :math:`y_i`, an update lowers over th
 the dictionary's part of the MAP objective (Eq. 3).  The paper prints one sweep of approximate K-SVD, which ignores the
 :math:`\sigma_i` and changes the codes, so it can raise the objective.  Other updates use the weights, keep the codes,
 or both.  In code :math:`1/\sigma_i^2` is ``precision``, rows are samples and atoms, and codes are
-:class:`~ddlearn.codes.RowCodes`.
+:class:`~ddlearn.model.codes.RowCodes`.
 
 ``initial`` draws the first atoms, ``updates`` improves them, ``upkeep`` replaces useless ones.
 """

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..codes import Flags, Floats
+from ..model.codes import Flags, Floats
 
 # Both of NumPy's generators will do: only methods that they share are called.
 RandomNumbers = np.random.RandomState | np.random.Generator

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, eigh
 from sklearn.base import BaseEstimator
 
-from ..codes import Floats, RowCodes
 from ..kernels import sweep as kernel
-from ..losses import resolve
+from ..model.codes import Floats, RowCodes
+from ..model.losses import resolve
 from ..parallel import effective_n_jobs, map_blocks, single_threaded_blas
 from .upkeep import FindWorst, insert_samples, replace_useless
 
@@ -45,7 +45,7 @@ class UpdatedDictionary(NamedTuple):
     Examples
     --------
     >>> import numpy as np
-    >>> from ddlearn.codes import RowCodes
+    >>> from ddlearn.model.codes import RowCodes
     >>> from ddlearn.dictionary import AtomUpdate
     >>> codes = RowCodes(np.array([[0], [1]], np.int32), np.ones((2, 1)))
     >>> updated = AtomUpdate().update(np.array([[1.0, 0.0], [3.0, 4.0]]), codes, np.eye(2), np.ones(2))
@@ -206,7 +206,7 @@ class KSVDUpdate(_UpdateWithUpkeep):
     Examples
     --------
     >>> import numpy as np
-    >>> from ddlearn.codes import RowCodes
+    >>> from ddlearn.model.codes import RowCodes
     >>> codes = RowCodes(np.zeros((2, 1), np.int32), np.ones((2, 1)))
     >>> X = np.array([[3.0, 0.0], [0.0, 4.0]])
     >>> updated = KSVDUpdate().update(X, codes, np.array([[1.0, 0.0]]), np.ones(2))
@@ -439,7 +439,7 @@ class AtomUpdate(AdditiveUpdate):
     Examples
     --------
     >>> import numpy as np
-    >>> from ddlearn.codes import RowCodes
+    >>> from ddlearn.model.codes import RowCodes
     >>> codes = RowCodes(np.zeros((2, 1), np.int32), np.ones((2, 1)))
     >>> X = np.array([[3.0, 0.0], [0.0, 4.0]])
     >>> updated = AtomUpdate().update(X, codes, np.array([[1.0, 0.0]]), np.ones(2))
@@ -521,7 +521,7 @@ class MODUpdate(AdditiveUpdate):
     Examples
     --------
     >>> import numpy as np
-    >>> from ddlearn.codes import RowCodes
+    >>> from ddlearn.model.codes import RowCodes
     >>> codes = RowCodes(np.zeros((2, 1), np.int32), np.ones((2, 1)))
     >>> X = np.array([[6.0, 0.0], [0.0, 8.0]])
     >>> updated = MODUpdate().update(X, codes, np.array([[1.0, 0.0]]), np.ones(2))

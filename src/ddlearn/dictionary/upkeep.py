@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from ..codes import Floats, RowCodes
-from ..objective import measure_residuals
+from ..model.codes import Floats, RowCodes
+from ..model.objective import measure_residuals
 
 Positions = NDArray[np.intp]
 

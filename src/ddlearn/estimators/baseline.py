@@ -15,11 +15,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from ..classifiers import ClassifierTrainer, resolve_trainer
-from ..codes import Floats, Model, RowCodes, measure_residuals
 from ..coding.coders import SparseCoder, check_budget
 from ..coding.encoder import Encoder, adapt_coder, resolve_sparse_coder
 from ..dictionary import DictionaryUpdate, init_dictionary, resolve_dictionary_update
-from ..losses import Loss, check_number, resolve_loss
+from ..model.codes import Floats, Model, RowCodes, measure_residuals
+from ..model.losses import Loss, check_number, resolve_loss
 from ..parallel import refuse_dask
 from .transformer import DictionaryTransformer, check_form
 

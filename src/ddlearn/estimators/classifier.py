@@ -18,31 +18,32 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from ..classifiers import ClassifierTrainer
-from ..codes import Flags, Floats, Model, RowCodes
 from ..coding.alignment import Alignment
 from ..coding.coders import SparseCoder
 from ..coding.descent import DiscriminativeCoding
-from ..coding.encoder import Encoder, check_finite
+from ..coding.encoder import Encoder
 from ..coding.robust import Robustness, check_mask
-from ..coding.scaling import Scaling
+from ..describe.checks import check_finite
+from ..describe.scaling import Scaling
 from ..dictionary import DictionaryUpdate, draw_dictionary
 from ..fitting.data import TrainingSet, cut_batch, cut_into_parts, fetch_candidates, spread_over_cluster
 from ..fitting.labels import Targets
 from ..fitting.loop import begin
 from ..fitting.online import PastFit, Stream, begin_stream, learn_batch, resume_stream
-from ..fitting.refine import Refiner
-from ..fitting.run import Attributes, FitRun, Report, describe_settings
-from ..fitting.search import SettingsSearch
-from ..fitting.size import SizeSearch, choose_size
 from ..fitting.steps import FitSettings
 from ..inference.lazy import predict_lazily, score_lazily
 from ..inference.predictor import Explanation, Predictor
 from ..inference.rules import InferenceRule, label_probabilities
-from ..losses import Loss, check_number
-from ..objective import Scales
+from ..model.codes import Flags, Floats, Model, RowCodes
+from ..model.losses import Loss, check_number
+from ..model.objective import Scales
 from ..parallel import is_on_dask, refuse_dask
+from ..refinement.refine import Refiner
+from ..refinement.search import SettingsSearch
+from ..refinement.size import SizeSearch, choose_size
 from .presets import collect_parameters
 from .progress import describe_iteration, say, show_progress
+from .run import Attributes, FitRun, Report, describe_settings
 from .settings import (
     Mode,
     check_missing,

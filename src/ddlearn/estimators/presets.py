@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from sklearn.base import clone
 
-from ..fitting.refine import Refiner
+from ..refinement.refine import Refiner
 
 
 class Preset(NamedTuple):

@@ -10,9 +10,9 @@ from time import perf_counter
 from typing import Any
 
 from ..fitting.loop import IterationRecord
-from ..fitting.refine import EpochRecord
-from ..fitting.run import FitRun, Snapshot
-from ..fitting.search import SearchRecord
+from ..refinement.refine import EpochRecord
+from ..refinement.search import SearchRecord
+from .run import FitRun, Snapshot
 
 
 class FitProgress:

@@ -18,27 +18,28 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _check_sample_weight
 
 from ..classifiers import ClassifierTrainer, resolve_trainer
-from ..codes import Model
-from ..coding.alignment import Alignment, check_image_shape, resolve_alignment
+from ..coding.alignment import Alignment, resolve_alignment
 from ..coding.coders import check_budget
 from ..coding.discriminative import DiscriminativeCoder, resolve_coding
 from ..coding.encoder import Encoder, resolve_sparse_coder
-from ..coding.jitter import resolve_jitter
 from ..coding.masked import MaskedCoder
-from ..coding.missing import check_training, has_missing
 from ..coding.robust import RobustCoder, Robustness
-from ..coding.scaling import Scaling, Standard, UnitNorm
-from ..coding.scalings import resolve_scaling
+from ..describe.checks import check_image_shape
+from ..describe.jitter import resolve_jitter
+from ..describe.missing import check_training, has_missing
+from ..describe.scaling import Scaling, Standard, UnitNorm
+from ..describe.scalings import resolve_scaling
 from ..dictionary import DICTIONARY_UPDATES, DictionaryUpdate, resolve_dictionary_update
 from ..fitting.data import TrainingFacts, TrainingSet, is_mapped
-from ..fitting.refine import CLASSIFIERS, Refiner, resolve_refiner
-from ..fitting.run import FitPlan
-from ..fitting.search import Found
 from ..fitting.steps import FitSettings
 from ..inference.predictor import Predictor, draw_views
 from ..inference.rules import INFERENCE_RULES, InferenceRule, LabelModel
-from ..losses import check_number, resolve, resolve_loss
-from ..objective import ConjugateScales, resolve_scales
+from ..model.codes import Model
+from ..model.losses import check_number, resolve, resolve_loss
+from ..model.objective import ConjugateScales, resolve_scales
+from ..refinement.refine import CLASSIFIERS, Refiner, resolve_refiner
+from ..refinement.search import Found
+from .run import FitPlan
 
 Mode = Literal["memory", "dask", "batches"]
 Estimator = Any  # a DDLClassifier, whose file imports this one

@@ -19,10 +19,10 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from ..codes import Floats
-from ..coding.scaling import Standard, UnitNorm
-from ..fitting.refine import find_best
-from ..inference.calibration import measure_calibration
+from ..describe.scaling import Standard, UnitNorm
+from ..model.calibration import measure_calibration
+from ..model.codes import Floats
+from ..refinement.refine import find_best
 
 Fitted = Any  # a DDLClassifier, whose file imports this one
 

@@ -14,10 +14,10 @@ from sklearn.utils import check_array
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..codes import Floats, RowCodes
 from ..coding.coders import SparseCoder
 from ..coding.encoder import Encoder
 from ..inference.lazy import predict_lazily
+from ..model.codes import Floats, RowCodes
 from ..parallel import is_on_dask
 
 

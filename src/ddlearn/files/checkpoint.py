@@ -22,26 +22,26 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.callback import CallbackContext
 
-from ..codes import Model, RowCodes
 from ..coding.alignment import Alignment
 from ..coding.encoder import Encoder
 from ..estimators.classifier import DDLClassifier
-from ..fitting.adam import Moments
+from ..estimators.run import FitRun, Snapshot
 from ..fitting.data import TrainingPart, TrainingSet
-from ..fitting.gradient import Parameters
 from ..fitting.loop import FitProgress, FitState, IterationRecord
-from ..fitting.refine import (
+from ..fitting.steps import FitSettings
+from ..model.codes import Model, RowCodes
+from ..model.losses import check_number
+from ..parallel import Parts, split_rows
+from ..refinement.adam import Moments
+from ..refinement.backward import Parameters
+from ..refinement.refine import (
     MOST_SEEDS,
     EpochRecord,
     RefinementProgress,
     count_kept_places,
     resolve_refiner,
 )
-from ..fitting.run import FitRun, Snapshot
-from ..fitting.size import DictionarySize
-from ..fitting.steps import FitSettings
-from ..losses import check_number
-from ..parallel import Parts, split_rows
+from ..refinement.size import DictionarySize
 from .codec import (
     Decoder,
     check_priors,

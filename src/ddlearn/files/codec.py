@@ -34,15 +34,15 @@ from ..coding.alignment import Alignment
 from ..coding.discriminative import CODINGS
 from ..coding.encoder import SPARSE_CODERS
 from ..coding.errors import ERROR_SEARCHES
-from ..coding.jitter import Jitter
 from ..coding.robust import Robustness
-from ..coding.scaling import Transformed, Unscaled
-from ..coding.scalings import SCALINGS
+from ..describe.jitter import Jitter
+from ..describe.scaling import Transformed, Unscaled
+from ..describe.scalings import SCALINGS
 from ..dictionary import DICTIONARY_UPDATES
-from ..fitting.refine import Refiner
 from ..inference.rules import INFERENCE_RULES
-from ..losses import LOSSES
-from ..objective import SCALES, Priors
+from ..model.losses import LOSSES
+from ..model.objective import SCALES, Priors
+from ..refinement.refine import Refiner
 from .format import Arrays, Json
 
 _OPTIONS: dict[str, type] = {

@@ -23,18 +23,18 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from ..coding.encoder import resolve_sparse_coder
-from ..coding.gradients import Gradients
-from ..coding.scaling import Scaling, Transformed
-from ..coding.scalings import resolve_scaling
+from ..describe.gradients import Gradients
+from ..describe.scaling import Scaling, Transformed
+from ..describe.scalings import resolve_scaling
 from ..estimators.baseline import KSVD, CodeClassifier
 from ..estimators.classifier import DDLClassifier
 from ..estimators.settings import check_fitted
 from ..fitting.loop import IterationRecord
-from ..fitting.refine import CLASSIFIERS, EpochRecord, find_best
-from ..fitting.search import SearchRecord
-from ..fitting.size import DictionarySize
-from ..losses import resolve_loss
-from ..objective import Priors
+from ..model.losses import resolve_loss
+from ..model.objective import Priors
+from ..refinement.refine import CLASSIFIERS, EpochRecord, find_best
+from ..refinement.search import SearchRecord
+from ..refinement.size import DictionarySize
 from .codec import (
     STORABLE_SCALERS,
     Decoder,

@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, RobustScaler, StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
-from ..coding.scaling import Standard, UnitNorm, Unscaled
+from ..describe.scaling import Standard, UnitNorm, Unscaled
 from ..estimators.classifier import DDLClassifier
 
 _REMEDY = "save the classifier alone, or keep the whole pipeline with skops or joblib"

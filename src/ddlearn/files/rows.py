@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..codes import RowCodes
 from ..fitting.data import TrainingPart
 from ..fitting.steps import RowState, get_row_state, put_row_state
+from ..model.codes import RowCodes
 from ..parallel import Parts
 from .format import ROWS, Arrays, blame_file, check_array, read_container, write_container
 from .storage import find_place, make_absolute

@@ -1,5 +1,5 @@
-"""From labelled samples to a model.
+"""Algorithm 2: from labelled samples to a model.
 
-In the order of their imports: ``data`` (labels and parts), ``loop`` (Algorithm 2), ``gradient`` and ``refine``
-(task-driven refinement), ``size`` (the number of atoms), ``online`` (one batch after another), ``run`` (a whole fit).
+In the order of their imports: ``labels``, ``data`` (samples in parts), ``steps`` and ``loop`` (the four steps of an
+iteration), ``online`` (one batch after another).
 """

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..classifiers.problem import LabelledCodes, sum_weights
-from ..codes import Flags, Floats, RowCodes
-from ..coding.encoder import check_finite
-from ..coding.missing import has_missing
-from ..coding.scaling import Scaling, Unscaled
-from ..coding.scalings import UNSCALED, fit_scaling
+from ..describe.checks import check_finite
+from ..describe.missing import has_missing
+from ..describe.scaling import Scaling, Unscaled
+from ..describe.scalings import UNSCALED, fit_scaling
 from ..dictionary import order_candidates
+from ..model.codes import Flags, Floats, RowCodes
 from ..parallel import PART_ROWS, LocalParts, Parts, is_on_dask, pair_chunks, split_rows
 from .labels import Labels, LabelSet, Targets, encode_labels, find_labels, index_classes, read_targets, to_array
 

@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..classifiers.problem import scale_ridge
-from ..codes import Floats, Model, RowCodes
 from ..coding.coders import SparseCoder
 from ..coding.encoder import Encoder, count_stride
 from ..dictionary import WorstSamples, rank_of_worst
-from ..objective import FirstNoise, MapObjective, Priors, scale_classes
+from ..model.codes import Floats, Model, RowCodes
+from ..model.objective import FirstNoise, MapObjective, Priors, scale_classes
 from ..parallel import Parts, find_median, select_ranks, single_threaded_blas
 from .data import TrainingFacts, TrainingPart, TrainingSet, take_rows
 from .steps import (

@@ -27,10 +27,10 @@ from numpy.typing import NDArray
 
 from ..classifiers.memory import CostParabolas, train_with_memory
 from ..classifiers.problem import scale_ridge
-from ..codes import Floats, Model
 from ..coding.encoder import Encoder
 from ..dictionary import CodeStatistics
-from ..objective import (
+from ..model.codes import Floats, Model
+from ..model.objective import (
     FirstNoise,
     LogSums,
     MapObjective,

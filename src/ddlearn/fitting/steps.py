@@ -13,18 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..classifiers import ClassifierTrainer
-from ..codes import Flags, Floats, Model, RowCodes, measure_residuals
 from ..coding.alignment import Registration
 from ..coding.coders import SparseCoder
 from ..coding.descent import DiscriminativeCoding
 from ..coding.discriminative import CodingRecord, DiscriminativeCoder
 from ..coding.encoder import Encoder
 from ..coding.masked import MaskedCoder
-from ..coding.missing import fill_with_codes
 from ..coding.robust import RobustCoder, Robustness
+from ..describe.missing import fill_with_codes
 from ..dictionary import DictionaryUpdate, WorstSamples, count_users
-from ..losses import Loss, compute_evidence, count_errors
-from ..objective import (
+from ..model.codes import Flags, Floats, Model, RowCodes, measure_residuals
+from ..model.losses import Loss, compute_evidence, count_errors
+from ..model.objective import (
     LogSums,
     Priors,
     Scales,

@@ -1,4 +1,4 @@
-"""From new samples to evidence: scale (``coding/scaling.py``), code (``encoder.py``), apply a rule (``rules.py``).
+"""From new samples to evidence: scale (``describe/scaling.py``), code (``encoder.py``), apply a rule (``rules.py``).
 
 A predictor is made once for each fitted model and kept.  It never changes, so several threads may use it at once.
 """
@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from ..codes import Flags, Floats, RowCodes
-from ..coding.encoder import Encoder, measure_energies
-from ..coding.jitter import Jitter, displace_alike
+from ..coding.encoder import Encoder
 from ..coding.masked import MaskedCoder
 from ..coding.robust import CodedBlock, RobustCoder, Robustness
-from ..coding.scaling import Scaling
+from ..describe.checks import measure_energies
+from ..describe.jitter import Jitter, displace_alike
+from ..describe.scaling import Scaling
 from ..kernels.codes import keep_larger_half
+from ..model.codes import Flags, Floats, RowCodes
 from ..parallel import map_blocks, split_rows
 from .rules import InferenceRule, LabelModel
 

@@ -34,10 +34,10 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator
 
-from ..codes import Flags, Floats, RowCodes
 from ..coding.discriminative import DiscriminativeCoder
-from ..losses import check_number, compute_evidence
-from ..objective import Priors
+from ..model.codes import Flags, Floats, RowCodes
+from ..model.losses import check_number, compute_evidence
+from ..model.objective import Priors
 from ..parallel import split_rows
 
 # Hypotheses may use an atom only if at least this share of its squared norm lies in the features that are kept.

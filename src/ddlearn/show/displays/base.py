@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from ...coding.scalings import UNSCALED
+from ...describe.scalings import UNSCALED
 from ...estimators.classifier import DDLClassifier
 from .drawing import LABEL_SIZE, TICK_SIZE, TITLE_SIZE, Axes, Floats, ImageShape, measure_axes
 

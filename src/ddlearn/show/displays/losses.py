@@ -7,7 +7,7 @@ from itertools import cycle
 
 import numpy as np
 
-from ...losses import LOSSES, Loss, resolve_loss
+from ...model.losses import LOSSES, Loss, resolve_loss
 from .base import Axes, Display
 from .drawing import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, SKY, TICK_SIZE, to_label
 

@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.base import clone
 
-from ...codes import Model
 from ...coding.coders import OMP, ORMP, SparseCoder
 from ...coding.elastic_net import ElasticNet
 from ...coding.errors import AlternatingErrors, resolve_error_search
 from ...coding.robust import Robustness
-from ...coding.scaling import Scaling, Standard, UnitNorm, Unscaled
+from ...describe.scaling import Scaling, Standard, UnitNorm, Unscaled
 from ...estimators.classifier import DDLClassifier
 from ...estimators.settings import resolve_inference, resolve_robustness
 from ...estimators.summary import Evaluation, find_positions, is_calibrated, summarise
-from ...fitting.refine import find_best
 from ...inference.rules import FastInference
+from ...model.codes import Model
+from ...refinement.refine import find_best
 from ..colors import get_class_color
 from ..errors import match_types
 from .ink import N_LOOKED_AT, UNKNOWN_LOOK, measure_ink, measure_look, thin_out

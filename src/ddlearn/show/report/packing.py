@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...losses import Loss
+from ...model.losses import Loss
 
 Floats = NDArray[np.floating]
 Json = dict[str, Any]

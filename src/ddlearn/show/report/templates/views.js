@@ -1,4 +1,4 @@
-// Views of an image: the library's coding/jitter.py for one image. A pixel of a view shows the image at a displaced
+// Views of an image: the library's describe/jitter.py for one image. A pixel of a view shows the image at a displaced
 // place, between pixels by the cubic convolution of Keys; outside its border an image is zero.
 function displace(image, field) {
   const [height, width] = model.image_shape;

@@ -1,0 +1,290 @@
+"""One fit from the first atoms to the fitted attributes: size, loop (Algorithm 2), training on label-free codes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.callback import CallbackContext
+
+from ..coding.encoder import Encoder
+from ..describe.jitter import Jitter
+from ..dictionary import draw_dictionary
+from ..fitting.data import TrainingPart, TrainingSet, fetch_candidates
+from ..fitting.labels import Targets
+from ..fitting.loop import (
+    FitProgress,
+    FitState,
+    begin,
+    refit_classifiers,
+    run,
+)
+from ..fitting.steps import FitSettings, get_row_state, put_row_state
+from ..model.codes import Model
+from ..model.objective import Priors
+from ..parallel import LostCopiesError, Parts, find_median
+from ..refinement.backward import TaskGradient
+from ..refinement.refine import MOST_SEEDS, Refinement, RefinementProgress, Refiner
+from ..refinement.search import SearchRecord
+from ..refinement.size import DictionarySize, SizeSearch, choose_size
+
+Attributes = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FitPlan:
+    """What comes before and after the loop."""
+
+    n_components: int
+    searches_size: bool  # whether n_components is chosen by the search, if there are enough samples for one
+    searched: list[SearchRecord] | None  # settings that have been tried, if the search was not skipped
+    init: str | ArrayLike
+    warm_start: Model | None  # begin with its dictionary and classifiers
+    refits: bool  # train the classifiers on label-free codes in the end
+    refiner: Refiner | None
+    temperature: float | None  # of evidence, as samples told that the search held out
+    jitter: Jitter | None  # of the refiner
+    image_shape: tuple[int, int] | None
+    stores_codes: bool
+    n_jobs: int | None  # threads of this process, also where those of the loop are on workers
+
+
+class Snapshot(NamedTuple):
+    """Where a fit is: what a checkpoint stores, and from where a fit goes on."""
+
+    progress: FitProgress
+    sizes: list[DictionarySize]  # that the search has tried
+    rng: np.random.RandomState  # as it was at the end of the iteration
+    refinement: RefinementProgress | None = None
+    is_last: bool = False
+
+
+@dataclass(frozen=True)
+class Report:
+    """Calls the callbacks of an estimator at the end of an iteration or epoch."""
+
+    context: CallbackContext
+    estimator: Any
+    X: Any
+    y: Any
+    answers: dict[tuple[str, int], bool] = field(default_factory=dict)  # of callbacks, by task and number
+
+    def __call__(self, task_name: str, number: int, make_attributes: Callable[[], Attributes]) -> bool:
+        """Return whether a callback asks to stop; ``make_attributes`` returns the attributes of the model so far.
+
+        What had to be done again, after a loss, is not told again.
+        """
+        if (task_name, number) not in self.answers:
+            task = self.context.subcontext(task_name=task_name)
+            fit: dict[str, Any] = {"estimator": self.estimator, "X": self.X, "y": self.y}
+            task.call_on_fit_task_begin(**fit)
+            answer = task.call_on_fit_task_end(**fit, reconstruction_attributes=make_attributes)
+            self.answers[task_name, number] = answer
+        return self.answers[task_name, number]
+
+
+class FitRun:
+    """One fit.  Callbacks get it when the fit begins, and may set where to resume and what keeps snapshots."""
+
+    encoder: Encoder  # of the dictionary at the end of the loop
+
+    def __init__(
+        self,
+        training: TrainingSet,
+        targets: Targets,
+        settings: FitSettings,
+        plan: FitPlan,
+        rng: np.random.RandomState,
+        report: Report,
+    ):
+        self.training = replace(training, parts=training.parts.settle())
+        self.targets = targets
+        self.settings = settings
+        self.plan = plan
+        self.rng = rng
+        self.report = report
+        self.resume_from: Snapshot | None = None
+        # They store snapshots; parts that they return are the same ones, without the steps that led there.
+        self.keepers: list[Callable[[Snapshot], Parts[TrainingPart] | None]] = []
+        self.keeps_copies = True  # whether workers do, for each other: not if a keeper returns parts
+        self.sizes: list[DictionarySize] = []  # that the search has tried
+        self.refinement: RefinementProgress | None = None  # to go on from
+
+    def run(self) -> Attributes:
+        """Fit, and return the fitted attributes."""
+        first = self.rng.get_state()
+        while True:
+            try:
+                return self._run()
+            except LostCopiesError as error:
+                warnings.warn(f"The fit begins again, and will end with the same model. {error}", stacklevel=2)
+                self.rng.set_state(first)
+
+    def _run(self) -> Attributes:
+        def on_iteration(progress: FitProgress) -> FitProgress:
+            stops = self.report(
+                "iteration",
+                progress.n_iter,
+                lambda: {"history_": progress.history} | self._model_attributes(progress),
+            )
+            progress = progress._replace(stopped=progress.stopped or stops)
+            snapshot = Snapshot(progress, self.sizes, self.rng, is_last=progress.is_finished)
+            parts = progress.state.parts
+            if self.keeps_copies:
+                parts = parts.keep_copies(progress.n_iter, get_row_state, put_row_state)
+            for keep in self.keepers:
+                parts = keep(snapshot) or parts
+            return progress._replace(state=replace(progress.state, parts=parts))
+
+        # Without a name here, the first state is freed when the second is there.
+        progress = refitted = run(self._begin(), self.training, on_iteration)
+        if self._trains_on_label_free_codes():
+            state = refit_classifiers(progress.state, progress.settings, self.training, progress.priors)
+            refitted = progress._replace(state=state)
+        self.encoder = refitted.state.encoder
+        attributes = self._loop_attributes(progress) | self._model_attributes(refitted)
+        if self.plan.stores_codes:
+            rows = progress.state.collect_rows()
+            attributes["codes_"] = rows.codes.to_csr(len(progress.state.model.dictionary))
+            attributes["noise_variance_"] = rows.noise_variance
+        if self.plan.refiner is not None:
+            attributes |= self._refine(Snapshot(progress, self.sizes, deepcopy(self.rng)), refitted, attributes)
+        return attributes
+
+    def _trains_on_label_free_codes(self) -> bool:
+        """Whether classifiers are, after the loop.
+
+        Refinement trains its own, but keeps the class costs of these where samples may have several classes, and needs
+        images registered as new ones are.
+        """
+        refiner, settings = self.plan.refiner, self.settings
+        if refiner is None:
+            return self.plan.refits
+        return settings.is_multilabel or settings.registration is not None
+
+    def _begin(self) -> FitProgress:
+        """Return the state before the first iteration, or the one to resume from."""
+        if self.resume_from is not None:
+            snapshot, self.resume_from = self.resume_from, None
+            self.sizes, self.refinement = snapshot.sizes, snapshot.refinement
+            return snapshot.progress
+        plan, facts = self.plan, self.training.facts
+        if plan.searches_size:
+            # With random numbers of its own: the fit is the same as with this n_components given.
+            self.sizes = SizeSearch(self.training, self.settings, plan.init, deepcopy(self.rng)).run()
+        if plan.warm_start is not None:
+            past = plan.warm_start
+            return begin(self.training, self.settings, past.dictionary, past.coef, past.intercept)
+        n_components = choose_size(self.sizes, plan.n_components) if self.sizes else plan.n_components
+        batches = fetch_candidates(self.training, n_components, self.rng)
+        dictionary = draw_dictionary(plan.init, batches, n_components, facts.n_features, facts.dtype, self.rng)
+        return begin(self.training, self.settings, dictionary)
+
+    def _loop_attributes(self, progress: FitProgress) -> Attributes:
+        """Return the attributes that describe the loop."""
+        attributes: Attributes = {
+            "n_iter_": progress.n_iter,
+            "converged_": progress.converged,
+            "history_": progress.history,
+        }
+        if self.plan.searches_size:
+            attributes["dictionary_sizes_"] = self.sizes
+        if self.plan.searched is not None:
+            attributes["search_"] = self.plan.searched
+        return attributes
+
+    def _model_attributes(self, progress: FitProgress) -> Attributes:
+        """Return the attributes that prediction needs."""
+        facts, settings, model = self.training.facts, progress.settings, progress.state.model
+        parts = progress.state.parts
+        return describe_settings(settings, len(model.dictionary)) | {
+            "classes_": self.targets.classes,
+            "scaling_": self.training.scaling,
+            "class_prior_": facts.n_positive / facts.label_weight,
+            "n_samples_seen_": facts.n_samples,
+            "median_noise_variance_": find_median(parts.map_attribute("noise_variance"), facts.n_samples, facts.dtype),
+            "priors_": progress.priors,
+            "components_": model.dictionary,
+            "coef_": model.coef,
+            "intercept_": model.intercept,
+            "class_cost_": model.class_cost,
+        }
+
+    def _refine(self, end_of_loop: Snapshot, refitted: FitProgress, attributes: Attributes) -> Attributes:
+        """Refine the model, and return the attributes that this changes."""
+        refinement = self._prepare_refinement(refitted.state, refitted.settings)
+        # Drawn in any case, so that a generator of the user ends as if there had been no interruption.
+        seed = int(self.rng.randint(MOST_SEEDS))
+        start = self.refinement or refinement.begin(refitted.state.model.dictionary, seed)
+
+        def refined(progress: RefinementProgress) -> Attributes:
+            return self._refined_attributes(refinement, progress, refitted.priors)
+
+        def on_epoch(progress: RefinementProgress) -> RefinementProgress:
+            stops = self.report("epoch", progress.n_epochs, lambda: attributes | refined(progress))
+            progress = replace(progress, stopped=progress.stopped or stops)
+            snapshot = end_of_loop._replace(refinement=progress, is_last=refinement.is_finished(progress))
+            for keep in self.keepers:
+                keep(snapshot)
+            return progress
+
+        return refined(refinement.run(start, on_epoch))
+
+    @property
+    def refines_here(self) -> bool:
+        """Whether refinement has all samples in this process.
+
+        The usual mini-batches are so small that to ask a cluster takes longer than to use them.
+        """
+        parts, facts = self.training.parts, self.training.facts
+        is_usual = self.plan.refiner is not None and self.plan.refiner.batch_size is None
+        n_bytes = facts.n_samples * facts.n_features * facts.dtype.itemsize
+        return parts.are_here or (is_usual and parts.may_come(n_bytes))
+
+    def _prepare_refinement(self, state: FitState, settings: FitSettings) -> Refinement:
+        plan = self.plan
+        assert plan.refiner is not None
+        class_cost = state.model.class_cost if settings.is_multilabel else np.ones_like(state.model.class_cost)
+        make_cost = plan.refiner.list_costs(settings.is_multilabel)[0]
+        cost = make_cost(settings.loss, class_cost, settings.classification_weight)
+        # Refinement fills missing features for itself, without the labels that the codes of the loop saw.
+        parts = self.training.parts if settings.registration is None else state.parts
+        return Refinement(
+            plan.refiner,
+            TaskGradient(state.encoder, cost, plan.n_jobs if self.refines_here else settings.n_jobs),
+            parts.bring() if self.refines_here else parts,
+            is_multilabel=settings.is_multilabel,
+            fit_intercept=settings.fit_intercept,
+            jitter=plan.jitter,
+            image_shape=plan.image_shape,
+            scaling=self.training.scaling,
+            temperature=plan.temperature,
+        )
+
+    def _refined_attributes(self, refinement: Refinement, progress: RefinementProgress, priors: Priors) -> Attributes:
+        best = progress.best
+        class_cost, misfit = refinement.measure(best)
+        noise_variance = priors.estimate_noise(misfit, self.training.facts.n_known)
+        return {
+            "components_": best.dictionary,
+            "coef_": np.ascontiguousarray(best.coef_by_atom.T),
+            "intercept_": best.intercept,
+            "class_cost_": class_cost,
+            "median_noise_variance_": float(np.median(noise_variance)),
+            "refinement_": progress.history,
+        }
+
+
+def describe_settings(settings: FitSettings, n_components: int) -> Attributes:
+    """Return the attributes that hold strategies, with what was estimated from the samples."""
+    return {
+        "loss_": settings.loss,
+        "sparse_coder_": settings.sparse_coder,
+        "n_nonzero_coefs_": min(settings.n_nonzero_coefs, n_components),
+        "is_multilabel_": settings.is_multilabel,
+    }

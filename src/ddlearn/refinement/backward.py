@@ -1,0 +1,317 @@
+r"""The gradient of a classification cost through label-free codes (Mairal, Bach and Ponce, PAMI 2012).
+
+A code :math:`x` with support :math:`S`, elastic net or least squares on a support that greedy pursuit chose, satisfies
+:math:`(G_{SS} + \lambda_2 I)\, x_S = D_S y - \lambda_1 \mathrm{sign}(x_S)` with :math:`G = D D^T`, atoms as rows.
+As long as neither support nor signs change, a cost :math:`f(x, W)` has by the dictionary the derivative
+
+.. math::
+    \nabla_D f = \beta\, r^T - x\, (D^T \beta)^T, \qquad
+    (G_{SS} + \lambda_2 I)\, \beta_S = (\nabla_x f)_S, \quad r = y - D^T x,
+
+with :math:`\beta` zero outside :math:`S`.
+
+Classifiers are a sum, :math:`W = U + D V`: what each atom says by itself, and what a linear classifier :math:`V` of
+samples says of the atom.  Their scores are :math:`U^T x + V^T (D^T x) + b`, a linear classifier of the reconstruction
+and a correction by the atoms.  Since a code that is hardly penalised reconstructs its sample, linear classification of
+samples is a special case, and a penalty on :math:`U` and on :math:`V` says how far from it the model may be.
+
+The cost is a function of the scores :math:`s_j = w_j^T x + b_j`.  One-vs-all, :math:`\sum_j \Omega(l_j s_j)/\gamma_j`,
+is the classification term of Eq. 3 with label-free codes.  Softmax, :math:`-\ln\, (e^{s_y} / \sum_j e^{s_j})`, is for
+samples of one class each.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.sparse import csr_array
+
+from ..coding.coders import PIVOT_FLOOR
+from ..coding.encoder import Encoder
+from ..kernels.codes import keep_larger_half, score_rows
+from ..kernels.gradient import (
+    add_gradient_rows,
+    add_outer_rows,
+    combine_rows,
+    differentiate_scores_rows,
+    solve_support_rows,
+)
+from ..kernels.pursuit import allocate_rows
+from ..model.calibration import Calibration, measure_calibration
+from ..model.codes import Floats, RowCodes
+from ..model.losses import Loss, compute_evidence
+from ..parallel import map_blocks, split_rows
+
+# Scores, and the cost of all classes, may be multiplied by factors between these powers of e.
+_SCALE_RANGE = (-7.0, 7.0)
+
+
+class RefinementCost(ABC):
+    """A cost of scores for given labels of -1, 0 (unknown) and +1; its methods work row by row.
+
+    Class costs weigh the labels of a sample, which may be several.  Where each sample has one class they are equal, so
+    that the class of largest score has the largest evidence, and their size, the temperature, is the one that makes
+    held-out labels likeliest.
+    """
+
+    name: str  # in the registry
+    takes_multilabel = True
+
+    def __init__(self, loss: Loss, class_cost: Floats, label_weight: float):
+        self.loss = loss
+        self.class_cost = class_cost
+        self.label_weight = label_weight
+
+    @abstractmethod
+    def value(self, scores: Floats, labels: Floats) -> Floats:
+        """Return the cost of each row."""
+
+    @abstractmethod
+    def gradient(self, scores: Floats, labels: Floats) -> Floats:
+        """Return the derivative of each row's cost by its scores."""
+
+    def differentiate(self, scores: Floats, labels: Floats) -> tuple[Floats, Floats]:
+        """Return both."""
+        return self.value(scores, labels), self.gradient(scores, labels)
+
+    @property
+    @abstractmethod
+    def usual_temperature(self) -> float:
+        """The temperature of evidence where no held-out sample tells it."""
+
+    @property
+    def parabola(self) -> tuple[float, float] | None:
+        """Half the curvature by a score, and the score that a label of +1 wants, if that is the whole cost."""
+        return None
+
+    def evidence(self, scores: Floats) -> Floats:
+        """Return the evidence for each class, from which errors are counted."""
+        return compute_evidence(scores, self.loss, self.class_cost)
+
+    def log_loss(self, scores: Floats, labels: Floats, temperature: float, doubt: float = 0.0) -> Floats:
+        """Return the negative logarithm of the probability of each row's class, which may be any with some doubt."""
+        evidence = compute_evidence(scores, self.loss, np.ones(scores.shape[1])) / temperature
+        right = np.take_along_axis(evidence, labels.argmax(axis=1)[:, None], axis=1)[:, 0]
+        return _log_sum_exp(evidence) - (1 - doubt) * right - doubt * np.mean(evidence, axis=1)
+
+    def measure_calibration(self, scores: Floats, labels: Floats, temperature: float) -> Calibration:
+        """Return what the probabilities of the classes are worth."""
+        evidence = compute_evidence(scores, self.loss, np.ones(scores.shape[1])) / temperature
+        probabilities = np.exp(evidence - _log_sum_exp(evidence)[:, None])
+        right = np.take_along_axis(probabilities, labels.argmax(axis=1)[:, None], axis=1)[:, 0]
+        largest = probabilities.max(axis=1)
+        return measure_calibration(right, largest, right == largest)
+
+    def find_temperature(self, scores: Floats, labels: Floats, weights: NDArray[np.float64] | None = None) -> float:
+        """Return by what evidence with class costs of 1 must be divided for the likeliest classes."""
+        # As if there were one more sample that could be of any class: a few without error are no reason for certainty.
+        doubt = 1 / (len(scores) + 1)
+        return 1 / _find_scale(lambda scale: self.log_loss(scores, labels, 1 / scale, doubt), weights)
+
+    def set_class_cost(self, temperature: float | None) -> Floats:
+        """Return the class costs of refined classifiers: those before, or one for all."""
+        if temperature is None:
+            return self.class_cost
+        # Prediction divides class costs by the weight of the labels.
+        return np.full_like(self.class_cost, temperature) * self.label_weight
+
+
+class OneVsAllCost(RefinementCost):
+    """The classification term of Eq. 3, for any loss."""
+
+    name = "one_vs_all"
+    usual_temperature = 1.0
+
+    def __init__(self, loss: Loss, class_cost: Floats, label_weight: float):
+        super().__init__(loss, class_cost, label_weight)
+        self.weight = np.mean(class_cost) / class_cost / len(class_cost)
+
+    def value(self, scores: Floats, labels: Floats) -> Floats:
+        return np.abs(labels) * self.loss.value(labels * scores) @ self.weight.astype(scores.dtype)
+
+    def gradient(self, scores: Floats, labels: Floats) -> Floats:
+        return labels * self.loss.gradient(labels * scores) * self.weight.astype(scores.dtype)
+
+    @property
+    def parabola(self) -> tuple[float, float] | None:
+        if not self.loss.is_quadratic or np.ptp(self.weight) > 0:
+            return None
+        slope, curvature = (
+            float(derivative(np.zeros(1))[0]) for derivative in (self.loss.gradient, self.loss.curvature)
+        )
+        return float(self.weight[0]) * curvature / 2, -slope / curvature
+
+
+class SoftmaxCost(RefinementCost):
+    """The cross-entropy of one class against all others; the label rule remains that of the loss."""
+
+    name = "softmax"
+    takes_multilabel = False
+
+    def value(self, scores: Floats, labels: Floats) -> Floats:
+        return _log_sum_exp(scores) - np.einsum("ij,ij->i", scores, (labels > 0).astype(scores.dtype))
+
+    def gradient(self, scores: Floats, labels: Floats) -> Floats:
+        return self.differentiate(scores, labels)[1]
+
+    def differentiate(self, scores: Floats, labels: Floats) -> tuple[Floats, Floats]:
+        is_right, logarithms = (labels > 0).astype(scores.dtype), _log_sum_exp(scores)
+        probabilities = np.exp(scores - logarithms[:, None])
+        return logarithms - np.einsum("ij,ij->i", scores, is_right), probabilities - is_right
+
+    @property
+    def usual_temperature(self) -> float:
+        # As in training, where scores are the evidence.
+        return float(compute_evidence(np.ones(1), self.loss, np.ones(1))[0])
+
+
+def _log_sum_exp(scores: Floats) -> Floats:
+    """Return the logarithm of each row's sum of exponentials: SciPy's, without its many calls for a few numbers."""
+    by_class = np.ascontiguousarray(scores.T)  # along a few columns, NumPy's maxima and sums take thrice as long
+    largest = by_class.max(axis=0)
+    return largest + np.log(np.exp(by_class - largest).sum(axis=0))
+
+
+def _find_scale(costs_at: Callable[[float], Floats], weights: NDArray[np.float64] | None) -> float:
+    """Return the positive factor at which the mean of the rows' costs is lowest."""
+
+    def mean_cost(power: float) -> float:
+        return float(np.average(costs_at(float(np.exp(power))), weights=weights))
+
+    return float(np.exp(minimize_scalar(mean_cost, bounds=_SCALE_RANGE, method="bounded").x))
+
+
+REFINEMENT_COSTS: dict[str, type[RefinementCost]] = {cost.name: cost for cost in (OneVsAllCost, SoftmaxCost)}
+
+
+_BLOCK_ROWS = 128  # that one thread codes at a time, always the same, since products of matrices may depend on it
+
+
+class Parameters(NamedTuple):
+    """What refinement changes, and everything in its shape: D, U, V and b, gradients and their averages."""
+
+    dictionary: Floats  # (n_components, n_features) of unit norm
+    own_coef: Floats  # (n_components, n_classes) U
+    linear_coef: Floats  # (n_features, n_classes) V
+    intercept: Floats  # (n_classes,)
+
+    @property
+    def coef_by_atom(self) -> Floats:
+        """The classifiers, (n_components, n_classes)."""
+        return self.own_coef + self.dictionary @ self.linear_coef
+
+    def copy(self) -> Parameters:
+        """Return the same in other memory."""
+        return Parameters(*(array.copy() for array in self))
+
+
+class Measured(NamedTuple):
+    """What is measured on samples."""
+
+    scores: Floats  # (n_rows, n_classes)
+    misfit: Floats  # (n_rows,)
+
+
+class TaskGradient:
+    """Codes samples as new ones are coded, and differentiates the cost of their scores."""
+
+    def __init__(self, encoder: Encoder, cost: RefinementCost, n_jobs: int | None):
+        self.encoder = encoder  # of the dictionary before refinement
+        self.cost = cost
+        self.n_jobs = n_jobs
+
+    def measure(self, parameters: Parameters, X: Floats) -> Measured:
+        """Return the scores of samples, and the misfits of their codes."""
+        encoder, coef_by_atom = self.make_encoder(parameters.dictionary), parameters.coef_by_atom
+        scores = np.empty((len(X), len(parameters.intercept)), X.dtype)
+        misfit = np.empty(len(X), X.dtype)
+
+        def measure_rows(rows: slice, _: None) -> None:
+            codes, residuals = _encode(encoder, X[rows])
+            score_rows(codes.indices, codes.values, coef_by_atom, scores[rows])
+            misfit[rows] = encoder.sparse_coder.measure_misfit(np.vecdot(residuals, residuals), codes)
+
+        map_blocks(measure_rows, split_rows(len(X), _BLOCK_ROWS, unit=_BLOCK_ROWS), lambda: None, n_jobs=self.n_jobs)
+        return Measured(scores + parameters.intercept, misfit)
+
+    def differentiate(
+        self,
+        parameters: Parameters,
+        X: Floats,
+        labels: Floats,
+        codes: RowCodes | None = None,
+        n_in_batch: int | None = None,
+        encoder: Encoder | None = None,
+    ) -> tuple[Parameters, Floats]:
+        """Return the gradient of the mean cost, and the scores.
+
+        Coding starts from ``codes``, which are overwritten by the larger halves of the new ones.  The samples may be
+        some of a mini-batch, whose gradient is then the sum of such results.
+        """
+        n_rows, dtype = len(X), X.dtype
+        encoder = self.make_encoder(parameters.dictionary) if encoder is None else encoder
+        coef_by_atom, n_in_batch = parameters.coef_by_atom, n_in_batch or n_rows
+        n_places = encoder.n_nonzero_coefs
+        ridge, pivot = dtype.type(encoder.sparse_coder.ridge), dtype.type(PIVOT_FLOOR[dtype])
+        scores, score_gradient = np.empty((2, n_rows, len(parameters.intercept)), dtype)
+
+        def differentiate_rows(rows: slice, workspace: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+            start = None if codes is None else codes.rows(rows)
+            coded, residuals = _encode(encoder, X[rows], start)
+            if start is not None:
+                # Smaller entries may leave a code of the next dictionary, which costs more than to let them enter.
+                keep_larger_half(*coded, X.shape[1], *start)
+            score_rows(*coded, coef_by_atom, scores[rows])
+            scores[rows] += parameters.intercept
+            score_gradient[rows] = self.cost.gradient(scores[rows], labels[rows]) / n_in_batch
+            code_gradient, solution = np.empty((2, *coded.values.shape), dtype)
+            differentiate_scores_rows(*coded, coef_by_atom, score_gradient[rows], code_gradient)
+            solve_support_rows(
+                encoder.gram, encoder.dictionary, ridge, pivot, *coded, code_gradient, *workspace, solution
+            )
+            code_gradient_in_features = np.zeros_like(residuals)
+            combine_rows(*coded, solution, parameters.dictionary, code_gradient_in_features)
+            by_dictionary, by_coef = np.zeros_like(parameters.dictionary), np.zeros_like(coef_by_atom)
+            add_gradient_rows(*coded, solution, residuals, code_gradient_in_features, by_dictionary)
+            add_outer_rows(*coded, score_gradient[rows], by_coef)
+            return by_dictionary, by_coef
+
+        blocks = split_rows(n_rows, _BLOCK_ROWS, unit=_BLOCK_ROWS)
+
+        def make_workspace() -> tuple[Floats, Floats]:
+            return allocate_rows(n_places, n_places, dtype), np.empty(n_places, dtype)
+
+        parts = map_blocks(differentiate_rows, blocks, make_workspace, n_jobs=self.n_jobs)
+        by_dictionary, by_coef = (sum(each[1:], start=each[0]) for each in zip(*parts, strict=True))
+        by_dictionary += by_coef @ parameters.linear_coef.T
+        by_linear_coef = parameters.dictionary.T @ by_coef
+        return Parameters(by_dictionary, by_coef, by_linear_coef, score_gradient.sum(axis=0)), scores
+
+    def encode(self, dictionary: Floats, X: Floats) -> csr_array:
+        """Return label-free codes."""
+        encoder = self.make_encoder(dictionary)
+        codes = RowCodes.empty(len(X), encoder.n_nonzero_coefs, X.dtype)
+
+        def encode_rows(rows: slice, _: None) -> None:
+            codes.rows(rows).fill(_encode(encoder, X[rows])[0])
+
+        map_blocks(encode_rows, split_rows(len(X), _BLOCK_ROWS, unit=_BLOCK_ROWS), lambda: None, n_jobs=self.n_jobs)
+        return codes.to_csr(len(dictionary))
+
+    def make_encoder(self, dictionary: Floats) -> Encoder:
+        """Return an encoder with another dictionary."""
+        coder, n_nonzero_coefs = self.encoder.sparse_coder, self.encoder.n_nonzero_coefs
+        return Encoder.of(dictionary, coder, n_nonzero_coefs, self.n_jobs)
+
+
+def _encode(encoder: Encoder, X: Floats, start: RowCodes | None = None) -> tuple[RowCodes, Floats]:
+    """Return label-free codes of a block, without places that no row uses, and their residuals."""
+    codes = encoder.encode_block(X @ encoder.atoms_by_feature, np.vecdot(X, X), start).trim()
+    residuals = X.copy()
+    combine_rows(*codes, -codes.values, encoder.dictionary, residuals)
+    return codes, residuals
