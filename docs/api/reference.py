@@ -37,7 +37,7 @@ TOPICS = (
         "The classifier",
         "The whole framework as a scikit-learn classifier and transformer, the records of its iterations, and the "
         "explanation of its decisions. See :doc:`/settings` and :doc:`/theory`.",
-        ("estimators.classifier", "estimators.summary", "fitting.loop", "fitting.size", "inference.predictor"),
+        ("estimators.classifier", "estimators.summary", "fitting.loop", "refinement.size", "inference.predictor"),
     ),
     Topic(
         "plotting",
@@ -56,23 +56,23 @@ TOPICS = (
         "Sparse coding",
         "Scaling, traditional and discriminative codes. See :doc:`/defaults` and :doc:`/theory`.",
         (
-            "coding.scaling",
-            "coding.gradients",
-            "coding.scalings",
+            "describe.scaling",
+            "describe.gradients",
+            "describe.scalings",
             "coding.coders",
             "coding.elastic_net",
             "coding.encoder",
             "coding.discriminative",
             "coding.descent",
             "coding.printed",
-            "codes",
+            "model.codes",
         ),
     ),
     Topic(
         "losses",
         "Losses",
         "Convex costs of a margin.",
-        ("losses",),
+        ("model.losses",),
     ),
     Topic(
         "trainers",
@@ -91,7 +91,7 @@ TOPICS = (
         "Refinement",
         "The parameter ``refine``: after the fit, dictionary and classifiers follow the gradient of the classification "
         "cost. See :doc:`/refinement`.",
-        ("fitting.refine", "fitting.search", "coding.jitter"),
+        ("refinement.refine", "refinement.search", "describe.jitter"),
     ),
     Topic(
         "inference",
@@ -104,7 +104,7 @@ TOPICS = (
         "objective",
         "The objective",
         "The paper's MAP objective (Eq. 3), term by term, and the parameter ``scales``.",
-        ("objective",),
+        ("model.objective",),
     ),
     Topic(
         "checks",

@@ -130,6 +130,7 @@ def test_unlabelled_rows_stop_on_the_coders_tolerance_with_and_without_earlier_c
     np.testing.assert_array_equal(again.toarray(), fresh.toarray())
 
 
+@pytest.mark.bitwise
 @every_loss
 @every_coding
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

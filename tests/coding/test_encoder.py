@@ -60,6 +60,7 @@ def test_anything_finite_gives_finite_codes_of_its_dtype_that_do_not_raise_the_r
     assert (residual(X.astype(np.float64), D.astype(np.float64), codes) <= energy * (1 + slack)).all()
 
 
+@pytest.mark.bitwise
 @every_method
 @both_dtypes
 def test_bitwise_equal_for_every_number_of_threads_and_block_size(method, dtype):
@@ -199,6 +200,7 @@ def test_an_encoder_returns_the_codes_of_sparse_encode():
         np.testing.assert_array_equal(codes.toarray(), expected.toarray())
 
 
+@pytest.mark.bitwise
 @both_dtypes
 def test_a_last_row_alone_is_multiplied_the_same_in_every_block(dtype):
     # One row is multiplied without BLAS, so where a tile of one row stands must not matter.

@@ -107,6 +107,7 @@ def test_samples_without_a_residual_keep_their_few_atoms(pursuit, dtype):
     np.testing.assert_array_equal(codes != 0, planted != 0)
 
 
+@pytest.mark.bitwise
 @both
 @both_dtypes
 def test_bitwise_equal_for_every_number_of_threads_and_block_size(pursuit, dtype):

@@ -246,6 +246,7 @@ def test_scaling_the_data_scales_codes_and_noise(digits):
     np.testing.assert_allclose(scaled.codes_.toarray(), 10 * model.codes_.toarray(), atol=1e-5)
 
 
+@pytest.mark.bitwise
 @pytest.mark.parametrize("n_jobs", [2, -1])
 def test_same_seed_same_model_for_every_number_of_threads(digits, n_jobs):
     one, other = (quick(n_jobs=jobs).fit(*digits) for jobs in (None, n_jobs))

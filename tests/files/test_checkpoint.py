@@ -219,6 +219,7 @@ def test_a_resumed_fit_ends_bitwise_as_one_that_was_never_stopped(digits, path, 
     assert_same_model(resumed, expected)
 
 
+@pytest.mark.bitwise
 def test_other_samples_and_targets(digits, path):
     X, Y = make_multilabel_classification(n_samples=100, n_features=20, n_classes=4, random_state=0)
     digits_y = np.where(np.arange(150) % 3 == 0, "?", digits[1].astype(str))

@@ -64,6 +64,7 @@ def model(fitted):
     fitted.set_params(**original)
 
 
+@pytest.mark.bitwise
 def test_plain_prediction_uses_the_codes_of_sparse_encode_bitwise(model, split):
     _, _, X, _ = split
     expected = sparse_encode(X, model.components_, n_nonzero_coefs=5, method="ormp")

@@ -113,6 +113,7 @@ def assert_same_model(one, other, **tolerance):
     assert [r.n_swapped for r in one.history_] == [r.n_swapped for r in other.history_]
 
 
+@pytest.mark.bitwise
 @pytest.mark.parametrize(
     "changes",
     [
@@ -205,6 +206,7 @@ def shift_addresses(pair):
     return tuple(np.require(array, requirements="A") for array in pair)
 
 
+@pytest.mark.bitwise
 @pytest.mark.parametrize("is_scaled", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_float32_is_bitwise_that_of_memory_and_of_another_run(tcp_client, digits, is_scaled, monkeypatch):
     monkeypatch.setattr("ddlearn.fitting.data.PART_ROWS", PART_ROWS)

@@ -208,6 +208,7 @@ def test_the_history_of_the_fit_and_its_codes_are_those_without_refinement(digit
 # -- reproducible ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.bitwise
 @pytest.mark.parametrize(
     "parameters",
     [{"refine": make_refiner(2)}, jittered(2) | {"sparse_coder": ElasticNet(0.15), "n_nonzero_coefs": 20}],

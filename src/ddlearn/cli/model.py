@@ -132,11 +132,11 @@ def read_for_model(terminal: Terminal, model: DDLClassifier, source: Source) -> 
 
 def predict_in_chunks(terminal: Terminal, model: DDLClassifier, X: Any) -> Iterator[Any]:
     """Yield the probabilities of some rows after the other, with one chunk in memory at a time."""
-    from .reading.parts import iterate_chunks
+    from .reading.parts import iterate_tiles
 
     with terminal.progress("{task.completed:,}/{task.total:,}") as bar:
         task = bar.add_task("predicting", total=len(X))
-        for chunk in iterate_chunks(X):
+        for chunk in iterate_tiles(X):
             for start in range(0, len(chunk), _ROWS_AT_ONCE):
                 found = model.predict_proba(chunk[start : start + _ROWS_AT_ONCE])
                 yield found

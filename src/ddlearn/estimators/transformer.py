@@ -18,7 +18,7 @@ from ..coding.coders import SparseCoder
 from ..coding.encoder import Encoder
 from ..inference.lazy import predict_lazily
 from ..model.codes import Floats, RowCodes
-from ..parallel import is_on_dask
+from ..parallel import is_on_dask, single_threaded_blas
 
 
 def _is_fitted_attribute(name: str) -> bool:
@@ -51,10 +51,15 @@ class DictionaryTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
 
     @contextmanager
     def _unchanged_on_failure(self) -> Iterator[None]:
-        """Put the fitted attributes back to what they were if anything stops the fit, Ctrl-C included."""
+        """Put the fitted attributes back to what they were if anything stops the fit, Ctrl-C included.
+
+        All of the fit has one BLAS thread, as on the workers of a cluster: some of BLAS's kernels round the edges of
+        each thread's share differently.
+        """
         before = {name: value for name, value in vars(self).items() if _is_fitted_attribute(name)}
         try:
-            yield
+            with single_threaded_blas():
+                yield
         except BaseException:
             for name in [name for name in vars(self) if _is_fitted_attribute(name)]:
                 delattr(self, name)

@@ -11,6 +11,7 @@ from pickle import PickleBuffer
 from typing import Any, NamedTuple
 
 from .parts import fold
+from .threads import single_threaded_blas
 
 
 class Packed:
@@ -88,7 +89,8 @@ def _assemble(layout: Layout, values: Iterator[Packed]) -> Any:
 def _run_step(step: Packed, settled: Packed | None, part: Packed, values: Sequence[Packed]) -> Any:
     function, layouts = step.value
     remaining = iter(values)
-    return function(join(settled, part), *[_assemble(layout, remaining) for layout in layouts])
+    with single_threaded_blas():  # as a fit in memory has it, whatever the worker's setting
+        return function(join(settled, part), *[_assemble(layout, remaining) for layout in layouts])
 
 
 def change_part(step: Packed, settled: Packed | None, part: Packed, *values: Packed) -> Packed:

@@ -21,8 +21,10 @@ from threadpoolctl import LibController, ThreadpoolController
 Workspace = TypeVar("Workspace")
 Result = TypeVar("Result")
 
-# BLAS may round the products of a row differently depending on the rows around it. So matrix products are always made
-# of the same tiles, aligned to the first row. 256 rows keep BLAS at full speed and correlations in the L2 cache.
+# BLAS may round the products of a row differently depending on its place among the rows around it: OpenBLAS's Haswell
+# kernels do in float32, whatever the number of rows, and those of SkylakeX have another path for small products. So
+# matrix products are always made of the same tiles, aligned to the first row, and what reads rows a few at a time
+# aligns its blocks to tiles as well. 256 rows keep BLAS at full speed and correlations in the L2 cache.
 TILE_ROWS = 256
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...parallel import PART_ROWS
+from ...parallel import PART_ROWS, TILE_ROWS
 from .arrays import inspect_npy, inspect_npz, inspect_zarr, inspect_zarr_labels, to_rows
 from .columns import Wanted, refuse_columns
 from .labels import read_labels, to_labels
@@ -83,6 +83,19 @@ def iterate_chunks(array: Any) -> Iterator[NDArray[Any]]:
         return
     for chunk in range(array.numblocks[0]):
         yield array.blocks[chunk].compute(scheduler="synchronous")
+
+
+def iterate_tiles(array: Any) -> Iterator[NDArray[Any]]:
+    """Yield the chunks of an array cut where tiles of rows end, so that results are those of one file, bit for bit."""
+    rest = None
+    for chunk in iterate_chunks(array):
+        rows = chunk if rest is None else np.concatenate([rest, chunk])
+        n_whole = len(rows) - len(rows) % TILE_ROWS
+        if n_whole:
+            yield rows[:n_whole]
+        rest = rows[n_whole:]
+    if rest is not None and len(rest):
+        yield rest
 
 
 def find_empty_labels(labels: Any) -> tuple[int, int]:
