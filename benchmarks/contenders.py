@@ -162,7 +162,7 @@ def _prepare_discriminative_encode(problem: Problem, n_threads: int) -> Run:
         loss="logistic",
         n_nonzero_coefs=problem.n_nonzero_coefs,
         init_codes=given.start,
-        coding=PrintedCoding(max_iter=1),
+        label_coding=PrintedCoding(max_iter=1),
         n_jobs=n_threads,
     )[0]
 

@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-from ddlearn import CODINGS, LOSSES, DDLClassifier, FullInference, RowCodes
+from ddlearn import LABEL_CODINGS, LOSSES, DDLClassifier, FullInference, RowCodes
 from ddlearn.coding.descent import RowProblems, refit
-from ddlearn.coding.discriminative import DiscriminativeCoder, resolve_coding
+from ddlearn.coding.discriminative import DiscriminativeCoder, resolve_label_coding
 from ddlearn.coding.encoder import Encoder
 from ddlearn.datasets import load_usps
 from ddlearn.model.codes import Model
@@ -65,11 +65,11 @@ def load_images(n_rows: int) -> tuple[NDArray, NDArray]:
 
 def make_task(X: NDArray, y: NDArray, loss: str, n_components: int, n_nonzero_coefs: int) -> Task:
     """Fit one iteration, and return the coding step of the next."""
-    how = {"scale": None, "sparse_coder": "ormp", "max_iter": 1, "refine": None, "random_state": 0}
+    how = {"description": None, "sparse_coder": "ormp", "max_iter": 1, "refine": None, "random_state": 0}
     model = DDLClassifier(n_components, n_nonzero_coefs=n_nonzero_coefs, loss=loss, **how).fit(X, y)
     fitted = Model(model.components_, model.coef_, model.intercept_, model.class_cost_)
     encoder = Encoder.of(model.components_, model.sparse_coder_, n_nonzero_coefs)
-    coder = DiscriminativeCoder(encoder, fitted, model.loss_, resolve_coding("descent"))
+    coder = DiscriminativeCoder(encoder, fitted, model.loss_, resolve_label_coding("descent"))
     labels = np.where(y[:, None] == model.classes_, 1.0, -1.0)
     codes = RowCodes.from_csr(model.codes_, n_nonzero_coefs, np.float64)
     return Task(coder, X, labels, model.noise_variance_, codes)
@@ -114,8 +114,8 @@ def measure_descent(loss: str, n_nonzero_coefs: int, n_components: int, n_rows: 
     X, y = load_images(n_rows)
     task = make_task(X, y, loss, n_components, n_nonzero_coefs)
     results, seconds = {}, {}
-    for name in CODINGS:
-        coder = DiscriminativeCoder(task.coder.encoder, task.coder.model, task.coder.loss, resolve_coding(name))
+    for name in LABEL_CODINGS:
+        coder = DiscriminativeCoder(task.coder.encoder, task.coder.model, task.coder.loss, resolve_label_coding(name))
         arguments = task.X, task.labels, task.noise_variance, task.codes
         seconds[name] = np.inf
         for _ in range(_N_REPEATS):
@@ -167,8 +167,8 @@ def compare_with_enumeration(loss: str, coding: str, n_samples: int = 200) -> Co
     """Compare full inference with enumeration on digits that the model has not seen (K = 30, T = 2)."""
     X, y = load_digits(return_X_y=True)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    how = {"scale": None, "sparse_coder": "ormp", "refine": None, "random_state": 0}
-    model = DDLClassifier(30, n_nonzero_coefs=2, loss=loss, coding=coding, **how)
+    how = {"description": None, "sparse_coder": "ormp", "refine": None, "random_state": 0}
+    model = DDLClassifier(30, n_nonzero_coefs=2, loss=loss, label_coding=coding, **how)
     model.fit(X[:1000], y[:1000])
     new = X[1000 : 1000 + n_samples]
     start, found = (
@@ -176,7 +176,7 @@ def compare_with_enumeration(loss: str, coding: str, n_samples: int = 200) -> Co
     )
     fitted = Model(model.components_, model.coef_, model.intercept_, model.class_cost_)
     encoder = Encoder.of(model.components_, model.sparse_coder_, model.n_nonzero_coefs_)
-    coder = DiscriminativeCoder(encoder, fitted, model.loss_, resolve_coding(coding))
+    coder = DiscriminativeCoder(encoder, fitted, model.loss_, resolve_label_coding(coding))
     least = enumerate_hypotheses(coder, new, model.median_noise_variance_)
     return Comparison(
         float((found - least).mean() / least.mean()),
@@ -194,7 +194,7 @@ def main() -> None:
     parser.add_argument("--budgets", type=int, nargs="+", default=[3, 5])
     options = parser.parse_args()
     print("Share of the reachable decrease of F, time a row, mean F after the step")
-    print("| loss | T | " + " | ".join(CODINGS) + " |\n" + "| --- " * (2 + len(CODINGS)) + "|")
+    print("| loss | T | " + " | ".join(LABEL_CODINGS) + " |\n" + "| --- " * (2 + len(LABEL_CODINGS)) + "|")
     for n_nonzero_coefs in options.budgets:
         for loss in LOSSES:
             sizes = n_nonzero_coefs, options.components, options.rows, options.reference
@@ -202,7 +202,7 @@ def main() -> None:
     print("\nFull inference against enumeration, digits, K = 30, T = 2")
     print("| loss | coding | gap (% of F) | same label (%) | unmoved (%) |\n| --- | --- | --- | --- | --- |")
     for loss in LOSSES:
-        for coding in CODINGS:
+        for coding in LABEL_CODINGS:
             compared = compare_with_enumeration(loss, coding)
             print(f"| {loss} | {coding} | " + " | ".join(f"{100 * share:.1f}" for share in compared) + " |", flush=True)
 

@@ -29,7 +29,7 @@ DATASETS: dict[str, int | None] = {"yaleb": 20, "usps": None, "mnist": None}
 def measure(dataset: str, n_components: int | str, seed: int) -> dict[str, Any]:
     """Fit once; return the size, the test error in per cent, the processor's seconds, and the sizes that were tried."""
     data = load_rows(dataset, seed)
-    model = DDLClassifier(n_components, scale=None, n_nonzero_coefs=DATASETS[dataset], random_state=seed)
+    model = DDLClassifier(n_components, description=None, n_nonzero_coefs=DATASETS[dataset], random_state=seed)
     start = process_time()
     model.fit(data.X_train, data.y_train)
     return {

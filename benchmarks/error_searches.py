@@ -33,7 +33,7 @@ def main() -> None:
     lights = {"train_lights": (1,), "test_lights": (2,)}
     X, y = load_yaleb(size=SIZE, split="lighting", subset="train", **lights, return_X_y=True)
     X_test, y_test = (a[::3] for a in load_yaleb(size=SIZE, split="lighting", subset="test", **lights, return_X_y=True))
-    fitted = DDLClassifier(200, scale=None, n_nonzero_coefs=20, random_state=0, n_jobs=-1).fit(normalize(X), y)
+    fitted = DDLClassifier(200, description=None, n_nonzero_coefs=20, random_state=0, n_jobs=-1).fit(normalize(X), y)
     disturbed = [
         normalize(condition.apply(X_test.reshape(-1, *SIZE)).reshape(len(X_test), -1)) for condition in CONDITIONS
     ]

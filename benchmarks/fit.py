@@ -30,7 +30,7 @@ N_REPEATS = 3
 SIZES = {"usps-300-3": ("usps", 300, 3), "mnist-500-5": ("mnist", 500, 5), "yale-600-20": ("yale", 600, 20)}
 SCALING_ROWS = (5_000, 50_000, 500_000)
 # The models of the paper: joint learning with codes of T atoms.
-JOINT: dict[str, Any] = {"scale": None, "sparse_coder": "ormp", "refine": None, "tol": 0, "random_state": 0}
+JOINT: dict[str, Any] = {"description": None, "sparse_coder": "ormp", "refine": None, "tol": 0, "random_state": 0}
 
 
 def _fit_ddlearn(data: Labelled, n_components: int, n_nonzero_coefs: int, max_iter: int, **settings: Any) -> None:

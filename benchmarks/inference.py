@@ -19,7 +19,7 @@ from ddlearn.datasets import load_usps
 
 N_REPEATS = 15
 SIZES = {"K=300, T=3": (300, 3), "K=500, T=5": (500, 5)}
-JOINT = {"scale": None, "sparse_coder": "ormp", "refine": None, "max_iter": 10, "random_state": 0}
+JOINT = {"description": None, "sparse_coder": "ormp", "refine": None, "max_iter": 10, "random_state": 0}
 TRANSFORMS = ("translation", "euclidean", "similarity", "affine")
 WAYS: dict[str, dict] = {
     "fast": {},

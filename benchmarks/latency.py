@@ -79,7 +79,7 @@ def measure_pursuit(dtype: np.dtype) -> dict[str, float]:
     """Return what one sample costs, without replacement of atoms (the kernel alone) and with it."""
     X, y = make_images(dtype)
     x = X[:1]
-    settings: dict[str, Any] = {"scale": None, "refine": None, "max_iter": 1, "random_state": 0}
+    settings: dict[str, Any] = {"description": None, "refine": None, "max_iter": 1, "random_state": 0}
     plain, replacing = (
         DDLClassifier(N_COMPONENTS, sparse_coder=ORMP(n_swaps=n_swaps), **settings).fit(X, y) for n_swaps in (0, 10)
     )
@@ -98,7 +98,7 @@ def measure_elastic_net(dtype: np.dtype) -> dict[str, float]:
     X, y = make_images(dtype)
     settings: dict[str, Any] = {
         "sparse_coder": ElasticNet(0.1, l1_ratio=0.5),
-        "scale": None,
+        "description": None,
         "refine": None,
         "max_iter": 1,
     }

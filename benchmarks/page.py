@@ -185,7 +185,7 @@ def format_memory(results: Results) -> str:
     return format_table(["", "data (MB)", "beyond data and codes"], rows)
 
 
-def format_scaling(results: Results) -> str:
+def format_description(results: Results) -> str:
     rows = [[f"{int(n):,}", f"{1e6 * seconds:.1f}"] for n, seconds in results["fit"].get("scaling", {}).items()]
     if not rows:
         return "Measured by `make bench FULL=1` only."
@@ -217,5 +217,5 @@ PARTS: dict[str, Callable[[Results], str]] = {
     "prediction": format_prediction,
     "iterations": format_iterations,
     "memory": format_memory,
-    "scaling": format_scaling,
+    "scaling": format_description,
 }

@@ -145,7 +145,7 @@ def make_fit(name: str, n_components: int, distorts: bool) -> Callable[[int], DD
     """Return a function that refines a dictionary of samples for so many epochs."""
     data = load(name).head(MOST_SAMPLES)
     jitter = Jitter(0.7, linear=0.84, elastic=0.3) if distorts else None
-    options: dict[str, Any] = {"scale": None, "max_iter": 0, "n_jobs": 1, "random_state": 0}
+    options: dict[str, Any] = {"description": None, "max_iter": 0, "n_jobs": 1, "random_state": 0}
     if distorts:
         options["image_shape"] = DATASETS[name].image_shape
 
@@ -182,7 +182,7 @@ def measure_fits() -> Iterator[dict[str, Any]]:
     plain = {"n_components": 500, "sparse_coder": ElasticNet(0.1, l1_ratio=0.5), "max_iter": 3, "refine": refiner}
     common: dict[str, Any] = {"n_jobs": 1, "random_state": 0}
     for name in ("usps", "spectra"):
-        yield measure_fit(name, "K=500, 20 epochs", 4, DDLClassifier(scale=None, **plain, **common))
+        yield measure_fit(name, "K=500, 20 epochs", 4, DDLClassifier(description=None, **plain, **common))
         yield measure_fit(name, "default", None, DDLClassifier(**common))
     accurate = DDLClassifier.from_preset("accurate", image_shape=(16, 16), **common)
     yield measure_fit("usps", "accurate, image_shape=(16, 16)", 30, accurate)

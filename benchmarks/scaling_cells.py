@@ -36,7 +36,7 @@ TILE_ROWS = 256  # chunks of whole tiles give bitwise the results of memory
 N_ITERATIONS = 4  # the first is not counted
 N_REPEATS = 3
 SETTINGS: dict[str, Any] = {
-    "scale": None,
+    "description": None,
     "sparse_coder": "ormp",
     "tol": 0,
     "refine": None,

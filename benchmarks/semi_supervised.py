@@ -27,7 +27,7 @@ def measure(share: float, n_components: int | None, seed: int) -> tuple[float, f
     partly[hidden] = UNLABELED
     fits = ((X_train, partly), (X_train[labelled], y_train[labelled]), (X_train, y_train))
     models = [
-        DDLClassifier(n_components, scale=None, unlabeled=UNLABELED, n_jobs=-1, random_state=seed).fit(*data)
+        DDLClassifier(n_components, description=None, unlabeled=UNLABELED, n_jobs=-1, random_state=seed).fit(*data)
         for data in fits
     ]
     return tuple(model.score(X_test, y_test) for model in models)

@@ -41,7 +41,7 @@ FITS: dict[str, dict[str, Any]] = {
     'refine="classifiers"': {"refine": "classifiers"},
     "refine=None": {"refine": None},
     "refine=40": {"refine": 40},
-    'scale="gradients"': {"scale": "gradients"},
+    'description="gradients"': {"description": "gradients"},
 }
 MISSING = 0.3, 0.5  # shares of the values of new samples
 MASK = Robustness(missing="mask")

@@ -69,7 +69,7 @@ def make_model(seed: int, **parameters: object) -> DDLClassifier:
     """Return a model of the size that is compared."""
     # With the weight that was the default when the tables were made.
     return DDLClassifier(
-        N_COMPONENTS, scale=None, classification_weight=1.0, n_jobs=-1, random_state=seed, **parameters
+        N_COMPONENTS, description=None, classification_weight=1.0, n_jobs=-1, random_state=seed, **parameters
     )
 
 

@@ -66,7 +66,7 @@ def judge(data: Labelled, trial: str, fit: str, fold: int) -> dict[str, dict[str
     train, test = list(StratifiedKFold(N_FOLDS, shuffle=True, random_state=0).split(data.X, data.y))[fold]
     settings = settings | {"image_shape": image_shape} | FITS[fit]
     # With the weight that was the default when the tables were made.
-    model = DDLClassifier(**settings, scale=None, classification_weight=1.0, n_jobs=-1, random_state=0)
+    model = DDLClassifier(**settings, description=None, classification_weight=1.0, n_jobs=-1, random_state=0)
     model.fit(data.X[train], data.y[train])
     results = {}
     for name, changes in list_judgements(fit).items():

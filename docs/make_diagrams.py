@@ -90,7 +90,7 @@ def draw_settings() -> None:
     drawing = Drawing("Which settings? From the defaults, question by question", 760, 726)
     start = [
         ("DDLClassifier()", MONO),
-        ("chooses scaling, penalties and costs on held-out samples, and refines the model", PLAIN),
+        ("chooses description, penalties and costs on held-out samples, and refines the model", PLAIN),
     ]
     y = drawing.box(24, 22, 712, start, GREEN)
     for question, setting, worth in QUESTIONS:

@@ -23,7 +23,7 @@ from sklearn.semi_supervised import SelfTrainingClassifier
 from sklearn.svm import SVC
 
 from ddlearn import DDLClassifier, ElasticNet, Gradients, Jitter, Refiner
-from ddlearn.describe.scalings import resolve_scaling
+from ddlearn.describe.scalings import resolve_description
 
 from .cells import (
     Cell,
@@ -48,7 +48,7 @@ from .tables import BLUE, ORANGE, format_table, make_figure, save_figure, write_
 from .trials import Labels, describe_errors, get_error
 
 # Gradients in place of pixels, and images distorted each time they are seen.
-_IMAGES: dict[str, Any] = {"scale": "gradients", "max_iter": 1}
+_IMAGES: dict[str, Any] = {"description": "gradients", "max_iter": 1}
 _CODER = ElasticNet(0.1, l1_ratio=0.5)
 
 
@@ -70,7 +70,7 @@ _FEW_LABELS = _set_digits((16, 16), None, _refine(60, 0.7, 0.84, 0.3)) | {"n_vie
 # For faces the penalty was chosen by learning from lights 1 and trying on lights 2 of which 70 % is hidden.
 _LIGHTS = {
     "n_components": 570,
-    "scale": Gradients(48),  # cells of two pixels
+    "description": Gradients(48),  # cells of two pixels
     "image_shape": (96, 84),
     "sparse_coder": ElasticNet(0.001, l1_ratio=0.8),
     "refine": "classifiers",
@@ -82,7 +82,7 @@ BEYOND_SETTINGS: dict[str, dict[str, Any]] = {
     "yaleb": _IMAGES
     | {
         "n_components": 600,
-        "scale": Gradients(12),
+        "description": Gradients(12),
         "image_shape": (24, 21),
         "sparse_coder": ElasticNet(0.01, l1_ratio=0.8),
         "refine": _refine(20),
@@ -296,7 +296,7 @@ def _see_gradients(choose: Choose) -> Choose:
 
     def choose_model(entry: Entry, X: Floats, y: Labels, n_jobs: int | None) -> Choice:
         settings = BEYOND_SETTINGS[entry.row]
-        describe = resolve_scaling(settings["scale"], settings["image_shape"]).apply
+        describe = resolve_description(settings["description"], settings["image_shape"]).apply
         choice = choose(entry, describe(X), y, n_jobs)
         return choice._replace(model=make_pipeline(FunctionTransformer(describe), choice.model))
 
@@ -497,8 +497,8 @@ def _format(records: Sequence[Record]) -> str:
         f"# Beyond the paper\n\n    {COMMAND}\n",
         "Test errors are means and standard deviations over seeds, which decide DDL's first atoms, the order of "
         "samples and distortions, and the split, the images or the labels where these are drawn; where nothing is "
-        'random, of one run. DDL describes images by their gradients (`scale="gradients"`); the others see pixels of '
-        "unit norm, or, where it says so, the same gradients. Unless C is given, their settings "
+        'random, of one run. DDL describes images by their gradients (`description="gradients"`); the others see '
+        "pixels of unit norm, or, where it says so, the same gradients. Unless C is given, their settings "
         f"were chosen by {N_FOLDS}-fold cross-validation on the training images (MNIST: on "
         f"{ROWS['mnist'].max_search} of them), after which they learned from all. Times are seconds of CPU time, "
         "medians over seeds.\n",

@@ -202,7 +202,7 @@ def measure_steps(
             n_nonzero_coefs=n_nonzero_coefs,
             sparse_coder=model.sparse_coder_,
             init_codes=start,
-            coding=coding,
+            label_coding=coding,
             n_jobs=n_jobs,
         )
 

@@ -12,7 +12,7 @@ from typing import Any
 from sklearn.base import BaseEstimator, clone
 
 from ddlearn import (
-    CODINGS,
+    LABEL_CODINGS,
     SCALES,
     Alignment,
     DDLClassifier,
@@ -26,12 +26,13 @@ from ddlearn import (
 Settings = Mapping[str, Any]
 
 NEW_NAMES = {
+    "coding": "label_coding",
     "noise": "scales__noise",
     "noise_floor": "scales__noise_floor",
     "cost_floor": "scales__cost_floor",
-    "max_coding_iter": "coding__max_iter",
-    "coding_tol": "coding__tol",
-    "n_coding_swaps": "coding__n_swaps",
+    "max_coding_iter": "label_coding__max_iter",
+    "coding_tol": "label_coding__tol",
+    "n_coding_swaps": "label_coding__n_swaps",
     "n_swaps": "sparse_coder__n_swaps",
     "ridge": "classifier_trainer__ridge",
     "n_candidates": "inference__n_candidates",
@@ -45,18 +46,19 @@ NEW_NAMES = {
 # Parameters that take an object with options, and its class.
 HOLDERS: dict[str, type[BaseEstimator]] = {
     "scales": JeffreysScales,
-    "coding": PrintedCoding,
+    "label_coding": PrintedCoding,
     "inference": FullInference,
     "robustness": Robustness,
     "refine": Refiner,
     "alignment": Alignment,
 }
 _NAMED = ("refine", "alignment")  # a number of epochs or a name in place of the object is its first argument
-_CLASSES: dict[str, Mapping[str, Any]] = {"scales": SCALES, "coding": CODINGS}  # whose name decides the class
+# Those whose name decides the class.
+_CLASSES: dict[str, Mapping[str, Any]] = {"scales": SCALES, "label_coding": LABEL_CODINGS}
 _SET_AFTERWARDS = ("sparse_coder__", "classifier_trainer__")  # options of objects that depend on other parameters
 # What no cell says, since it was the default when cells were first measured.
 TAKEN_FOR_GRANTED: dict[str, Any] = {
-    "scale": None,
+    "description": None,
     "loss": "square",
     "sparse_coder": "ormp",
     "refine": "classifiers",

@@ -50,10 +50,10 @@ class Problem(NamedTuple):
         """Return F of all rows, for a matrix of codes."""
         return np.array([dsc_objective(x, *self.row(row, loss)) for row, x in enumerate(codes)])
 
-    def make_coder(self, loss, coding=None, sparse_coder=None):
+    def make_coder(self, loss, label_coding=None, sparse_coder=None):
         model = Model(self.dictionary, self.coef, self.intercept, self.class_cost)
         encoder = Encoder.of(self.dictionary, sparse_coder or ORMP(), self.n_nonzero_coefs)
-        return DiscriminativeCoder(encoder, model, loss, coding or Descent())
+        return DiscriminativeCoder(encoder, model, loss, label_coding or Descent())
 
     def pose(self, loss, codes, sparse_coder=None):
         """Return the problems of all rows, and the rows at the codes of a matrix."""

@@ -46,9 +46,7 @@ def main() -> int:
         for threads in options.threads or [None]:
             chosen = settings | ({} if threads is None else {"OPENBLAS_NUM_THREADS": threads})
             print(f"{kernel}, BLAS threads: {threads or 'as they are'}", flush=True)
-            n_failed += (
-                subprocess.run([sys.executable, "-m", "pytest", "-q", "-m", "bitwise"], env=chosen).returncode != 0
-            )
+            n_failed += subprocess.run([sys.executable, "-m", *_TESTS], env=chosen).returncode != 0
     return n_failed
 
 

@@ -164,7 +164,7 @@ def test_each_parameter_does_what_its_section_says(run):
         find_numbers(output, f"{name}: ")
         for name in (
             "n_components",
-            "scale",
+            "description",
             "refine",
             "jitter",
             "class_weight",

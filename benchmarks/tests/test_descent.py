@@ -15,7 +15,7 @@ from benchmarks.descent import (
 )
 from sklearn.datasets import load_digits
 
-from ddlearn import CODINGS, LOSSES
+from ddlearn import LABEL_CODINGS, LOSSES
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_the_reference_is_no_more_than_any_start_polished(images):
 def test_shares_are_of_what_is_reachable(loss):
     name, budget, *cells = measure_descent(loss, 2, 15, 120, 4)
     assert (name, budget) == (loss, "2")
-    assert len(cells) == len(CODINGS)
+    assert len(cells) == len(LABEL_CODINGS)
     assert all(0 <= float(cell.split(",")[0]) <= 1.01 for cell in cells)
     assert float(cells[0].split(",")[0]) > 0.5
 

@@ -1,4 +1,4 @@
-"""Scaling from end to end, on small clusters."""
+"""Description from end to end, on small clusters."""
 
 from __future__ import annotations
 

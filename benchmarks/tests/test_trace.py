@@ -12,7 +12,7 @@ from ddlearn import DDLClassifier
 # Most files that a default fit and a prediction visit, and most returns to a file that was left.
 # (Algorithm 1 takes three kinds of steps, which have a file of their own, and so do their kernels.)
 # (A single block of rows does not go the way of several, so that one sample does not wait for a pool.)
-# Scaling is one more step, and tries two ways on some samples before a fit.
+# Description is one more step, and tries two ways on some samples before a fit.
 # The default model is refined, and settings are searched for: the search comes back to the coder for each of them, and
 # refines the last few for a trial.  Refinement has a file each for the epochs, for a part and for the steps.
 # Labels have a file of their own, beside that of the samples.

@@ -54,7 +54,7 @@ TOPICS = (
     Topic(
         "coding",
         "Sparse coding",
-        "Scaling, traditional and discriminative codes. See :doc:`/defaults` and :doc:`/theory`.",
+        "Descriptions of samples, traditional and discriminative codes. See :doc:`/defaults` and :doc:`/theory`.",
         (
             "describe.scaling",
             "describe.gradients",

@@ -27,7 +27,7 @@ X_train, X_test, y_train, y_test = train_test_split(
 PENALTIES = {"weight_decay": 0.03, "linear_decay": 1.0}
 SETTINGS = {
     "n_components": 100,
-    "scale": "unit",
+    "description": "unit",
     "sparse_coder": ElasticNet(0.15),
     "refine": Refiner(10, **PENALTIES),
     "random_state": 0,
@@ -66,15 +66,15 @@ sizes = (10, 25, 50, 100, 200)
 draw("n_components", {str(size): measure(fit(n_components=size)) for size in sizes})
 
 # %%
-# Basic: the scaling
-# ------------------
+# Basic: the description
+# ----------------------
 #
-# ``scale``. "unit" divides each sample by its norm, so that the brightness of an image
-# says nothing; "standard" makes all features equally important, which is right for
-# tables. By default the model tries both. Here they see the digits as they are.
+# ``description``. "unit" divides each sample by its norm, so that the brightness of an
+# image says nothing; "standard" makes all features equally important, which is right
+# for tables. By default the model tries both. Here they see the digits as they are.
 
 kinds = {"unit": "unit", "standard": "standard", "None": None}
-draw("scale", {name: measure(fit(scale=kind)) for name, kind in kinds.items()})
+draw("scale", {name: measure(fit(description=kind)) for name, kind in kinds.items()})
 
 # %%
 # Basic: refinement

@@ -66,10 +66,12 @@ X_train, X_test, y_train, y_test = train_test_split(
 # --------
 #
 # Sixty atoms.  The beats are not scaled nor is the baseline removed: atoms take care of
-# it.  ``scale="auto"`` would standardise them, after which a burst is hard to find: the
-# budget below then brings back little of what the burst costs.
+# it.  ``description="auto"`` would standardise them, after which a burst is hard to
+# find: the budget below then brings back little of what the burst costs.
 
-model = DDLClassifier(60, scale=None, random_state=0, n_jobs=-1).fit(X_train, y_train)
+model = DDLClassifier(60, description=None, random_state=0, n_jobs=-1).fit(
+    X_train, y_train
+)
 peer = LogisticRegression(max_iter=5000).fit(X_train, y_train)
 
 # %%

@@ -56,7 +56,7 @@ E_train, E_test = embed(X_train), embed(X_test)
 # Classifiers of the vectors
 # --------------------------
 #
-# ``scale="auto"``, the default, finds out whether the length of a vector matters.
+# ``description="auto"``, the default, finds out whether the length of a vector matters.
 
 models = {
     "ddlearn": DDLClassifier(random_state=0),

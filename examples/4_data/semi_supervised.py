@@ -35,7 +35,7 @@ X = normalize(X)
 
 SETTINGS = {
     "unlabeled": NO_LABEL,
-    "scale": "unit",
+    "description": "unit",
     "refine": Refiner(10, weight_decay=0.03, linear_decay=1.0),
     "n_jobs": -1,
 }

@@ -51,11 +51,11 @@ X_train, X_test, y_train, y_test = train_test_split(
 # Which substance?
 # ----------------
 #
-# ``scale="unit"``: the exposure says nothing. (By default the model would find that out
-# on held-out spectra, which takes a little longer.)
+# ``description="unit"``: the exposure says nothing. (By default the model would find
+# that out on held-out spectra, which takes a little longer.)
 
 models = {
-    "ddlearn": DDLClassifier(scale="unit", random_state=0),
+    "ddlearn": DDLClassifier(description="unit", random_state=0),
     "logistic regression": make_pipeline(Normalizer(), LogisticRegression(C=100)),
     "SVC(C=10)": make_pipeline(Normalizer(), SVC(C=10)),
     "nearest neighbour": make_pipeline(Normalizer(), KNeighborsClassifier(1)),

@@ -33,7 +33,7 @@ from sklearn.svm import SVC
 from ddlearn import DDLClassifier, Logistic
 
 TRIED = Path(__file__).parents[2] / "docs" / "archive" / "reproduction" / "beyond_tried.csv"
-SMALL = {"n_components": 30, "max_iter": 2, "scale": None, "sparse_coder": "ormp", "refine": "classifiers"}
+SMALL = {"n_components": 30, "max_iter": 2, "description": None, "sparse_coder": "ormp", "refine": "classifiers"}
 LIMITS = {"max_train": 200, "max_test": 100}
 
 
@@ -154,7 +154,7 @@ def test_seeds_count_where_something_is_random():
 def test_every_row_has_settings_that_ddl_knows():
     assert BEYOND_SETTINGS.keys() == ROWS.keys()
     for settings in BEYOND_SETTINGS.values():
-        assert DDLClassifier(**settings).scale is settings["scale"]
+        assert DDLClassifier(**settings).description is settings["description"]
 
 
 def test_other_settings_of_ddl_are_measured_again_and_peers_are_not():

@@ -29,21 +29,21 @@ from ddlearn import (
 
 def test_ddl_in_the_tables_is_the_library_without_scaling_and_the_final_refit():
     assert repr(make_classifier(**PAPER)) == (
-        "DDLClassifier(max_iter=50, refine=None, scale=None, sparse_coder='ormp')"
+        "DDLClassifier(description=None, max_iter=50, refine=None, sparse_coder='ormp')"
     )
 
 
 @pytest.mark.parametrize("model", [make_classifier(**FORMER), make_former_model(max_coding_iter=100)])
 def test_former_settings_are_the_printed_algorithm(model):
-    assert repr(model.coding) == repr(PrintedCoding(max_iter=100))
+    assert repr(model.label_coding) == repr(PrintedCoding(max_iter=100))
     assert (model.scales, model.dictionary_update) == ("jeffreys", "ksvd")
 
 
 def test_options_of_objects_that_depend_on_other_parameters():
-    model = make_classifier(loss="logistic", ridge=1e-3, n_swaps=0, coding="descent", n_coding_swaps=0)
+    model = make_classifier(loss="logistic", ridge=1e-3, n_swaps=0, label_coding="descent", n_coding_swaps=0)
     assert repr(model.classifier_trainer) == repr(LogitBoost(ridge=1e-3))
     assert repr(model.sparse_coder) == repr(ORMP(n_swaps=0))
-    assert repr(model.coding) == repr(Descent(n_swaps=0))
+    assert repr(model.label_coding) == repr(Descent(n_swaps=0))
 
 
 def test_a_name_decides_which_object_has_the_options():
@@ -65,7 +65,7 @@ def test_a_variant_is_set_on_the_model():
         (PAPER, {"init": "samples", "refine": None}),
         (
             FORMER,
-            {"max_iter": 20, "coding__max_iter": 100, "init": "samples", "refine": None}
+            {"max_iter": 20, "label_coding__max_iter": 100, "init": "samples", "refine": None}
             | {"scales": "jeffreys", "dictionary_update": "ksvd"},
         ),
         ({"refit": True}, {"refine": "classifiers"}),
@@ -74,7 +74,7 @@ def test_a_variant_is_set_on_the_model():
         ({"refine": 3, "jitter": "affine"}, {"refine": 3, "refine__jitter": "affine"}),
         (
             LITERAL,
-            {"sparse_coder": "omp", "sparse_coder__n_swaps": 0, "coding": "printed", "dictionary_update": "ksvd"}
+            {"sparse_coder": "omp", "sparse_coder__n_swaps": 0, "label_coding": "printed", "dictionary_update": "ksvd"}
             | {"classification_weight": 0.5, "tol": 0.0, "max_iter": 20}
             | {"scales": "jeffreys", "scales__noise_floor": 1e-4, "scales__cost_floor": 1e-3},
         ),
@@ -82,7 +82,7 @@ def test_a_variant_is_set_on_the_model():
             {"noise": "shared", "coding_tol": 0.1, "error_route": "greedy", "missing": "nan"},
             {
                 "scales__noise": "shared",
-                "coding__tol": 0.1,
+                "label_coding__tol": 0.1,
                 "robustness__error_search": "greedy",
                 "robustness__missing": "nan",
             },
@@ -132,9 +132,9 @@ def test_a_variant_is_what_it_changes_with_all_options_of_the_same_object(settin
 
 def test_options_are_gathered_into_their_objects():
     nested = nest(translate({"noise_floor": 1e-4, "max_coding_iter": 7, "inference": "full", "n_candidates": 2}))
-    assert nested.keys() == {"scales", "coding", "inference", "dictionary_update"}
+    assert nested.keys() == {"scales", "label_coding", "inference", "dictionary_update"}
     assert repr(nested["scales"]) == repr(JeffreysScales(noise_floor=1e-4))
-    assert nested["coding"].max_iter == 7
+    assert nested["label_coding"].max_iter == 7
     assert repr(nested["inference"]) == repr(FullInference(n_candidates=2))
 
 

@@ -24,7 +24,7 @@ def test_pictures_are_drawn(tmp_path, is_real, request, monkeypatch):
 
 
 def test_each_class_has_a_column_of_sketches(tmp_path, monkeypatch):
-    small = {"n_components": 20, "max_iter": 1, "scale": "gradients", "image_shape": (8, 8), "refine": None}
+    small = {"n_components": 20, "max_iter": 1, "description": "gradients", "image_shape": (8, 8), "refine": None}
     monkeypatch.setitem(pictures.BEYOND_SETTINGS, "digits", small)
     figures = []
     monkeypatch.setattr(pictures, "save_figure", lambda figure, *_: figures.append(figure))

@@ -18,7 +18,7 @@ from .coding.coders import ORMP as ORMP
 from .coding.coders import SparseCoder as SparseCoder
 from .coding.descent import Descent as Descent
 from .coding.descent import DiscriminativeCoding as DiscriminativeCoding
-from .coding.discriminative import CODINGS as CODINGS
+from .coding.discriminative import LABEL_CODINGS as LABEL_CODINGS
 from .coding.discriminative import CodingRecord as CodingRecord
 from .coding.discriminative import discriminative_encode as discriminative_encode
 from .coding.elastic_net import ElasticNet as ElasticNet
@@ -33,12 +33,12 @@ from .coding.printed import PrintedCoding as PrintedCoding
 from .coding.robust import Robustness as Robustness
 from .describe.gradients import Gradients as Gradients
 from .describe.jitter import Jitter as Jitter
-from .describe.scaling import Scaling as Scaling
+from .describe.scaling import Description as Description
 from .describe.scaling import Standard as Standard
 from .describe.scaling import Transformed as Transformed
 from .describe.scaling import UnitNorm as UnitNorm
 from .describe.scaling import Unscaled as Unscaled
-from .describe.scalings import SCALINGS as SCALINGS
+from .describe.scalings import DESCRIPTIONS as DESCRIPTIONS
 from .dictionary import DICTIONARY_UPDATES as DICTIONARY_UPDATES
 from .dictionary import AdditiveUpdate as AdditiveUpdate
 from .dictionary import AtomUpdate as AtomUpdate

@@ -9,7 +9,7 @@ from reference import minimum_on
 from scipy.sparse import csr_array
 
 from ddlearn import (
-    CODINGS,
+    LABEL_CODINGS,
     LOSSES,
     OMP,
     SPARSE_CODERS,
@@ -40,7 +40,7 @@ def test_the_end_is_the_minimum_on_its_support(problem, loss, sparse_coder, init
     # A last Newton step would bring at most tol / 100 of F: r'inv(Q)r <= tol / 100 v F, with r the slope and Q the
     # curvature on the support.
     tol = 1e-6
-    x, record = encode(problem, loss, sparse_coder=sparse_coder, init_codes=init_codes, coding=Descent(tol=tol))
+    x, record = encode(problem, loss, sparse_coder=sparse_coder, init_codes=init_codes, label_coding=Descent(tol=tol))
     assert (np.count_nonzero(x, axis=1) <= problem.n_nonzero_coefs).all()
     weight, pull = problem.expand(loss, x)
     for row, objective in enumerate(record.objective_after):
@@ -55,7 +55,7 @@ def test_the_end_is_the_minimum_on_its_support(problem, loss, sparse_coder, init
 def test_with_the_square_loss_no_swap_lowers_the_objective(problem, sparse_coder, init_codes):
     loss, tol = LOSSES["square"](), 1e-8
     options = {"sparse_coder": sparse_coder, "init_codes": init_codes}
-    x, record = encode(problem, loss, coding=Descent(n_swaps=1000, tol=tol), **options)
+    x, record = encode(problem, loss, label_coding=Descent(n_swaps=1000, tol=tol), **options)
     weight, pull = problem.expand(loss, x)
     for row, objective in enumerate(record.objective_after[:20]):
         (Q, c), support = problem.quadratic(row, weight, pull), set(np.flatnonzero(x[row]).tolist())
@@ -92,7 +92,8 @@ def test_close_to_the_enumeration_of_all_supports_and_never_below(kind, loss, sp
 @every_pursuit
 def test_on_average_lower_than_the_printed_algorithm(problem, loss, sparse_coder):
     descent, printed = (
-        encode(problem, loss, sparse_coder=sparse_coder, coding=coding)[1].objective_after.mean() for coding in CODINGS
+        encode(problem, loss, sparse_coder=sparse_coder, label_coding=coding)[1].objective_after.mean()
+        for coding in LABEL_CODINGS
     )
     assert descent < printed
 
@@ -100,7 +101,7 @@ def test_on_average_lower_than_the_printed_algorithm(problem, loss, sparse_coder
 @every_loss
 @from_scratch
 def test_without_swaps_nothing_is_replaced(problem, loss, init_codes):
-    _, record = encode(problem, loss, coding=Descent(n_swaps=0), init_codes=init_codes)
+    _, record = encode(problem, loss, label_coding=Descent(n_swaps=0), init_codes=init_codes)
     assert not record.n_steps[:, 2].any()
     assert record.n_moved["replace"] == 0
     assert (record.objective_after <= record.objective_before).all()
@@ -118,7 +119,7 @@ def test_rows_may_be_taken_in_any_order(problem):
 
 @every_loss
 def test_every_swap_is_one_step_and_there_are_no_more_than_allowed(problem, loss):
-    _, record = encode(problem, loss, coding=Descent(n_swaps=2))
+    _, record = encode(problem, loss, label_coding=Descent(n_swaps=2))
     assert record.n_steps[:, 2].max() == (1 if loss.is_quadratic else 2)  # one call makes all swaps of a parabola
 
 
@@ -137,7 +138,9 @@ def test_codes_of_an_earlier_iteration_are_kicked_and_traditional_ones_are_not(p
 
 @every_loss
 def test_an_empty_start_is_filled(problem, loss):
-    x, record = encode(problem, loss, init_codes=csr_array((60, 30)), coding=Descent(n_swaps=problem.n_nonzero_coefs))
+    x, record = encode(
+        problem, loss, init_codes=csr_array((60, 30)), label_coding=Descent(n_swaps=problem.n_nonzero_coefs)
+    )
     np.testing.assert_allclose(record.objective_before, problem.objectives(loss, np.zeros_like(x)))
     assert (record.objective_after < record.objective_before).all()
     nothing = problem._replace(X=np.zeros_like(problem.X))  # whose traditional codes are empty

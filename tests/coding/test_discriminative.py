@@ -11,7 +11,7 @@ from reference import SquaredHinge, dsc_objective
 from scipy.sparse import csr_array
 
 from ddlearn import (
-    CODINGS,
+    LABEL_CODINGS,
     LOSSES,
     OMP,
     SPARSE_CODERS,
@@ -25,7 +25,7 @@ from ddlearn import (
 from ddlearn.parallel import TILE_ROWS
 
 every_loss = pytest.mark.parametrize("loss", [loss_class() for loss_class in LOSSES.values()], ids=list(LOSSES))
-every_coding = pytest.mark.parametrize("coding", sorted(CODINGS))
+every_coding = pytest.mark.parametrize("coding", sorted(LABEL_CODINGS))
 every_coder = pytest.mark.parametrize("sparse_coder", sorted(SPARSE_CODERS))
 # What holds with a penalty in place of the paper's constraint is in test_elastic_net.py.
 every_pursuit = pytest.mark.parametrize("sparse_coder", sorted(set(SPARSE_CODERS) - {"elastic_net"}))
@@ -52,7 +52,7 @@ def test_parabola_has_the_gradient_of_the_objective(problem, loss):
 def test_no_samples_objective_rises(problem, loss, sparse_coder, coding):
     start = sparse_encode(problem.X, problem.dictionary, n_nonzero_coefs=problem.n_nonzero_coefs)
     codes, record = discriminative_encode(
-        **problem.arguments(), loss=loss, sparse_coder=sparse_coder, init_codes=start, coding=coding
+        **problem.arguments(), loss=loss, sparse_coder=sparse_coder, init_codes=start, label_coding=coding
     )
     np.testing.assert_allclose(record.objective_before, problem.objectives(loss, start.toarray()), rtol=1e-10)
     np.testing.assert_allclose(record.objective_after, problem.objectives(loss, codes.toarray()), rtol=1e-10)
@@ -71,7 +71,7 @@ def test_without_class_weight_it_is_traditional_coding(problem, loss, sparse_cod
     arguments = problem.arguments() | {"class_cost": 1e30}
     # The descent replaces atoms, which OMP does only on request.
     coder = OMP(n_swaps=10) if sparse_coder == "omp" and coding == "descent" else sparse_coder
-    codes, _ = discriminative_encode(**arguments, loss=loss, sparse_coder=coder, coding=coding)
+    codes, _ = discriminative_encode(**arguments, loss=loss, sparse_coder=coder, label_coding=coding)
     expected = sparse_encode(problem.X, problem.dictionary, n_nonzero_coefs=problem.n_nonzero_coefs, method=coder)
     np.testing.assert_allclose(codes.toarray(), expected.toarray(), atol=1e-8)
 
@@ -82,11 +82,11 @@ def test_unlabelled_rows_are_coded_traditionally(problem, loss, coding):
     labels = problem.labels.copy()
     labels[::3] = 0
     arguments = problem.arguments() | {"labels": labels}
-    codes, record = discriminative_encode(**arguments, loss=loss, coding=coding)
+    codes, record = discriminative_encode(**arguments, loss=loss, label_coding=coding)
     traditional = sparse_encode(problem.X, problem.dictionary, n_nonzero_coefs=problem.n_nonzero_coefs)
     np.testing.assert_array_equal(codes.toarray()[::3], traditional.toarray()[::3])
     assert not record.n_steps[::3].any()
-    labelled, _ = discriminative_encode(**problem.arguments(), loss=loss, coding=coding)
+    labelled, _ = discriminative_encode(**problem.arguments(), loss=loss, label_coding=coding)
     np.testing.assert_array_equal(codes.toarray()[1::3], labelled.toarray()[1::3])
 
 
@@ -96,7 +96,7 @@ def test_a_single_unknown_label_leaves_out_its_class(coding):
     labels = problem.labels.copy()
     labels[:, 2] = 0
     others = [0, 1, 3]
-    codes, _ = discriminative_encode(**problem.arguments() | {"labels": labels}, loss="logistic", coding=coding)
+    codes, _ = discriminative_encode(**problem.arguments() | {"labels": labels}, loss="logistic", label_coding=coding)
     expected, _ = discriminative_encode(
         **problem.arguments()
         | {
@@ -106,7 +106,7 @@ def test_a_single_unknown_label_leaves_out_its_class(coding):
             "class_cost": problem.class_cost[others],
         },
         loss="logistic",
-        coding=coding,
+        label_coding=coding,
     )
     np.testing.assert_allclose(codes.toarray(), expected.toarray(), atol=1e-10)
 
@@ -116,7 +116,7 @@ def test_unlabelled_rows_keep_better_codes_that_they_come_with(problem, coding):
     # A pursuit can be worse than codes from an earlier iteration: the guard holds for rows without labels too.
     better = sparse_encode(problem.X, problem.dictionary, n_nonzero_coefs=problem.n_nonzero_coefs, method="ormp")
     arguments = problem.arguments() | {"labels": np.zeros_like(problem.labels)}
-    options = {"loss": "square", "sparse_coder": OMP(n_swaps=0), "init_codes": better, "coding": coding}
+    options = {"loss": "square", "sparse_coder": OMP(n_swaps=0), "init_codes": better, "label_coding": coding}
     _, record = discriminative_encode(**arguments, **options)
     assert (record.objective_after <= record.objective_before).all()
     assert record.n_rejected.any()
@@ -136,7 +136,7 @@ def test_unlabelled_rows_stop_on_the_coders_tolerance_with_and_without_earlier_c
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_bitwise_equal_for_every_number_of_threads_and_block_size(loss, coding, dtype):
     problem = make_problem("random", seed=0, n_samples=2 * TILE_ROWS + 77).astype(dtype)
-    coder = problem.make_coder(loss, CODINGS[coding](), OMP())
+    coder = problem.make_coder(loss, LABEL_CODINGS[coding](), OMP())
     results = [
         coder.encode(problem.X, problem.labels, problem.noise_variance, n_jobs=n_jobs, block_rows=block_rows)
         for n_jobs, block_rows in [(1, TILE_ROWS), (1, 3 * TILE_ROWS), (2, TILE_ROWS), (3, TILE_ROWS)]
@@ -150,7 +150,7 @@ def test_bitwise_equal_for_every_number_of_threads_and_block_size(loss, coding, 
 @every_loss
 @every_coding
 def test_float32_is_kept_and_close_to_float64(problem, loss, coding):
-    options = {"loss": loss, "coding": coding}
+    options = {"loss": loss, "label_coding": coding}
     single, single_record = discriminative_encode(**problem.astype(np.float32).arguments(), **options)
     _, double_record = discriminative_encode(**problem.arguments(), **options)
     assert single.dtype == np.float32
@@ -162,7 +162,7 @@ def test_float32_is_kept_and_close_to_float64(problem, loss, coding):
 @every_loss
 @every_coding
 def test_scaling_samples_atoms_and_noise_together_changes_nothing(problem, loss, coding):
-    scale, options = 7.0, {"loss": loss, "coding": coding}
+    scale, options = 7.0, {"loss": loss, "label_coding": coding}
     scaled = problem._replace(
         X=scale * problem.X, dictionary=scale * problem.dictionary, noise_variance=scale**2 * problem.noise_variance
     )
@@ -172,7 +172,7 @@ def test_scaling_samples_atoms_and_noise_together_changes_nothing(problem, loss,
 
 @every_coding
 def test_a_users_loss_runs(problem, coding):
-    codes, record = discriminative_encode(**problem.arguments(), loss=SquaredHinge(), coding=coding)
+    codes, record = discriminative_encode(**problem.arguments(), loss=SquaredHinge(), label_coding=coding)
     assert (record.objective_after <= record.objective_before).all()
     assert problem.objectives(SquaredHinge(), codes.toarray()).sum() < record.objective_before.sum()
 
@@ -187,8 +187,8 @@ class Bare(Loss):
 
 @every_coding
 def test_three_methods_are_enough_for_a_loss(problem, coding):
-    codes, _ = discriminative_encode(**problem.arguments(), loss=Bare(), coding=coding)
-    expected, _ = discriminative_encode(**problem.arguments(), loss="logistic", coding=coding)
+    codes, _ = discriminative_encode(**problem.arguments(), loss=Bare(), label_coding=coding)
+    expected, _ = discriminative_encode(**problem.arguments(), loss="logistic", label_coding=coding)
     np.testing.assert_array_equal(codes.toarray(), expected.toarray())
 
 
@@ -197,7 +197,7 @@ def test_three_methods_are_enough_for_a_loss(problem, coding):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_extreme_pulls_stay_finite(problem, loss, coding, dtype):
     arguments = problem.astype(dtype).arguments() | {"coef": 1e3 * problem.coef, "class_cost": 1e-6}
-    codes, record = discriminative_encode(**arguments, loss=loss, coding=coding)
+    codes, record = discriminative_encode(**arguments, loss=loss, label_coding=coding)
     assert np.isfinite(codes.data).all()
     assert (record.objective_after <= record.objective_before).all()
 
@@ -226,11 +226,11 @@ def test_arguments_are_left_as_they_are():
         ({"class_cost": [1.0, 1.0, -2.0, 1.0]}, "class_cost must be positive, got -2 at position 2"),
         ({"loss": "hinge"}, "'hinge' is not (a )?known"),
         ({"n_nonzero_coefs": 31}, "exceeds the 30 atoms"),
-        ({"coding": PrintedCoding(-1)}, "max_iter of the coding must be an integer of at least 0"),
-        ({"coding": PrintedCoding(tol=-1e-3)}, "tol of the coding must be a number of at least 0"),
-        ({"coding": Descent(1.5)}, "n_swaps of the coding must be an integer of at least 0"),
-        ({"coding": Descent(tol=np.nan)}, "tol of the coding must be a number of at least 0"),
-        ({"coding": "descend"}, "'descend' is not a known coding; .* Did you mean 'descent'"),
+        ({"label_coding": PrintedCoding(-1)}, "max_iter of the coding must be an integer of at least 0"),
+        ({"label_coding": PrintedCoding(tol=-1e-3)}, "tol of the coding must be a number of at least 0"),
+        ({"label_coding": Descent(1.5)}, "n_swaps of the coding must be an integer of at least 0"),
+        ({"label_coding": Descent(tol=np.nan)}, "tol of the coding must be a number of at least 0"),
+        ({"label_coding": "descend"}, "'descend' is not a known label_coding; .* Did you mean 'descent'"),
         ({"init_codes": csr_array((60, 29))}, "init_codes has shape"),
         ({"init_codes": csr_array(np.ones((60, 30)))}, "Row 0 of the codes has 30 nonzeros"),
         ({"init_codes": csr_array(np.where(np.eye(60, 30) == 1, np.nan, 0))}, "init_codes contains NaN"),

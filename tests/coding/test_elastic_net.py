@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.linear_model import ElasticNet as ScikitElasticNet
 
 from ddlearn import (
-    CODINGS,
+    LABEL_CODINGS,
     LOSSES,
     OMP,
     Checkpoint,
@@ -190,12 +190,12 @@ def penalised(problem, loss, codes, coder):
     return problem.objectives(loss, x) + 2 * coder.measure_penalty(x) / problem.noise_variance
 
 
-@pytest.mark.parametrize("coding", sorted(CODINGS))
+@pytest.mark.parametrize("coding", sorted(LABEL_CODINGS))
 @pytest.mark.parametrize("loss", sorted(LOSSES))
 def test_no_samples_objective_rises_and_it_has_the_penalty_in_it(problem, loss, coding):
     arguments = problem.arguments() | {"n_nonzero_coefs": None, "loss": loss, "sparse_coder": CODER}
     start = sparse_encode(problem.X, problem.dictionary, n_nonzero_coefs=3)
-    codes, record = discriminative_encode(**arguments, init_codes=start, coding=coding)
+    codes, record = discriminative_encode(**arguments, init_codes=start, label_coding=coding)
     objective = LOSSES[loss]()
     np.testing.assert_allclose(record.objective_before, penalised(problem, objective, start, CODER), rtol=1e-9)
     np.testing.assert_allclose(record.objective_after, penalised(problem, objective, codes, CODER), rtol=1e-9)
@@ -211,7 +211,7 @@ def test_a_step_satisfies_the_optimality_conditions_of_its_parabola(problem, los
         loss=loss,
         sparse_coder=CODER,
         init_codes=start,
-        coding=PrintedCoding(1),
+        label_coding=PrintedCoding(1),
     )
     moved = np.flatnonzero(record.objective_after < record.objective_before)
     assert moved.size > 0
@@ -262,7 +262,9 @@ def test_a_fit_never_raises_the_objective(loss, noise):
 
 def test_the_last_objective_and_noise_are_those_of_the_misfits():
     X, y = draw_classes()
-    model = make_pursuit(10, scale=None, sparse_coder="elastic_net", max_iter=3, refine=None, random_state=0).fit(X, y)
+    model = make_pursuit(10, description=None, sparse_coder="elastic_net", max_iter=3, refine=None, random_state=0).fit(
+        X, y
+    )
     codes = RowCodes.from_csr(model.codes_, 10, np.float64)
     squared = np.sum((X - model.codes_ @ model.components_) ** 2, axis=1)
     misfits = model.sparse_coder_.measure_misfit(squared, codes)
@@ -288,7 +290,7 @@ def test_full_rule_equals_enumeration_with_the_penalty():
     X, y = draw_classes()
     model = make_pursuit(
         10,
-        scale=None,
+        description=None,
         sparse_coder=CODER,
         inference=FullInference(noise="shared"),
         classification_weight=1.0,
@@ -344,7 +346,7 @@ def test_new_samples_may_be_incomplete_wrong_or_moved(settings, dtype):
 def test_leaving_features_out_is_coding_without_them():
     X, y = draw_classes()
     model = make_pursuit(
-        10, scale=None, sparse_coder=CODER, max_iter=2, robustness=Robustness(missing="mask"), random_state=0
+        10, description=None, sparse_coder=CODER, max_iter=2, robustness=Robustness(missing="mask"), random_state=0
     ).fit(X, y)
     new = X[:5].copy()
     new[:, [2, 7]] = np.nan

@@ -17,7 +17,7 @@ every_pursuit = pytest.mark.parametrize("sparse_coder", sorted(set(SPARSE_CODERS
 def encode(problem, loss, max_iter=100, tol=1e-4, **options):
     """Return codes as a matrix, and the record."""
     coding = PrintedCoding(max_iter, tol)
-    codes, record = discriminative_encode(**problem.arguments(), loss=loss, coding=coding, **options)
+    codes, record = discriminative_encode(**problem.arguments(), loss=loss, label_coding=coding, **options)
     return codes.toarray(), record
 
 
@@ -75,7 +75,7 @@ def test_without_the_guard_steps_would_rise():
 @every_coder
 def test_square_loss_needs_one_step_and_a_second_changes_nothing(problem, sparse_coder):
     codes, record = discriminative_encode(
-        **problem.arguments(), loss="square", sparse_coder=sparse_coder, coding="printed"
+        **problem.arguments(), loss="square", sparse_coder=sparse_coder, label_coding="printed"
     )
     assert (count_tried(record) == 1).all()
     again, _ = encode(problem, "square", sparse_coder=sparse_coder, init_codes=codes)

@@ -1,4 +1,4 @@
-"""Gradients as scaling: what they do not change with, what they turn with, and models of images in every mode."""
+"""Gradients as description: what they do not change with, what they turn with, and models of images in every mode."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ def draw_images(n_images=5, shape=(9, 7), dtype=np.float64):
 def make_model(**parameters):
     """Return a model of settings that are given, so that nothing is searched for."""
     refiner = Refiner(2, cost="one_vs_all", weight_decay=0.03, linear_decay=1.0, jitter=JITTER)
-    settings = {"scale": "gradients", "image_shape": SHAPE, "sparse_coder": ElasticNet(0.1), "refine": refiner}
+    settings = {"description": "gradients", "image_shape": SHAPE, "sparse_coder": ElasticNet(0.1), "refine": refiner}
     return DDLClassifier(60, **(settings | {"random_state": 0} | parameters))
 
 
-def as_cells(scaling, scaled):
-    return scaled.reshape(len(scaled), scaling.n_directions, *scaling._count_cells())
+def as_cells(description, scaled):
+    return scaled.reshape(len(scaled), description.n_directions, *description._count_cells())
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_scaled_images_have_unit_norm_and_know_neither_contrast_nor_brightness(dtype):
-    scaling, X = Gradients(4, image_shape=(9, 7)), draw_images(dtype=dtype)
-    scaled = scaling.apply(X)
+    description, X = Gradients(4, image_shape=(9, 7)), draw_images(dtype=dtype)
+    scaled = description.apply(X)
     assert scaled.dtype == dtype
-    assert scaled.shape == (5, scaling.count_features(63)) == (5, 8 * 4 * 3)
+    assert scaled.shape == (5, description.count_features(63)) == (5, 8 * 4 * 3)
     assert (scaled >= 0).all()
     np.testing.assert_allclose(np.vecdot(scaled, scaled), 1, rtol=1e-5)
-    np.testing.assert_allclose(scaling.apply(7 * X + 3), scaled, atol=1e-3 if dtype == np.float32 else 1e-9)
-    np.testing.assert_array_equal(scaling.apply(4 * X), scaled)  # a power of two, to the last bit
+    np.testing.assert_allclose(description.apply(7 * X + 3), scaled, atol=1e-3 if dtype == np.float32 else 1e-9)
+    np.testing.assert_array_equal(description.apply(4 * X), scaled)  # a power of two, to the last bit
 
 
 def test_units_may_be_so_large_that_squares_overflow():
@@ -74,16 +74,18 @@ def test_an_even_image_has_no_gradient():
 
 
 def test_a_negative_has_the_opposite_directions():
-    scaling, X = Gradients(image_shape=(9, 7)), draw_images()
-    positive, negative = (as_cells(scaling, scaling.apply(images)) for images in (X, -X))
+    description, X = Gradients(image_shape=(9, 7)), draw_images()
+    positive, negative = (as_cells(description, description.apply(images)) for images in (X, -X))
     np.testing.assert_allclose(negative, np.roll(positive, 4, axis=1), atol=1e-12)
 
 
 def test_gradients_turn_with_the_image():
-    scaling, images = SCALING, draw_images(5, SHAPE).reshape(-1, *SHAPE)
+    description, images = SCALING, draw_images(5, SHAPE).reshape(-1, *SHAPE)
     turned = np.rot90(images, axes=(1, 2)).reshape(5, -1)  # what pointed to the right points upwards
-    expected = np.roll(np.rot90(as_cells(scaling, scaling.apply(images.reshape(5, -1))), axes=(2, 3)), -2, axis=1)
-    np.testing.assert_allclose(as_cells(scaling, scaling.apply(turned)), expected, atol=1e-12)
+    expected = np.roll(
+        np.rot90(as_cells(description, description.apply(images.reshape(5, -1))), axes=(2, 3)), -2, axis=1
+    )
+    np.testing.assert_allclose(as_cells(description, description.apply(turned)), expected, atol=1e-12)
 
 
 def test_a_sketch_looks_like_the_image(digits):
@@ -95,10 +97,10 @@ def test_a_sketch_looks_like_the_image(digits):
 
 
 def test_flagged_cells_are_flagged_pixels():
-    scaling = Gradients(2, n_directions=4, image_shape=(4, 4))
+    description = Gradients(2, n_directions=4, image_shape=(4, 4))
     flags = np.zeros((1, 4, 2, 2), bool)
     flags[0, :3, 0, 0] = True  # most of the directions in the upper left cell
-    found = scaling.to_features(flags.reshape(1, -1), 16).reshape(4, 4)
+    found = description.to_features(flags.reshape(1, -1), 16).reshape(4, 4)
     assert found[0, 0]
     assert not found[2:].any()
     assert not found[:, 2:].any()
@@ -108,9 +110,9 @@ def test_light_from_the_side_deceives_pixels_and_not_gradients(digits):
     X, y = digits
     shade = np.tile(np.linspace(0.2, 2.0, 8), 8)  # darker on the left
     errors = {}
-    for scale in ("unit", "gradients"):
-        model = make_model(scale=scale, refine="classifiers").fit(X[:1000], y[:1000])
-        errors[scale] = np.mean(model.predict(X[1000:] * shade + 4) != y[1000:])
+    for description in ("unit", "gradients"):
+        model = make_model(description=description, refine="classifiers").fit(X[:1000], y[:1000])
+        errors[description] = np.mean(model.predict(X[1000:] * shade + 4) != y[1000:])
     assert errors["gradients"] < 0.06
     assert errors["gradients"] < errors["unit"] / 2
 
@@ -161,7 +163,7 @@ def test_a_cluster_learns_the_same(digits):
 
 def test_a_model_of_gradients_is_saved_and_explains(digits, tmp_path):
     X, y = digits
-    model = make_model(scale=Gradients(3)).fit(X[:500], y[:500])
+    model = make_model(description=Gradients(3)).fit(X[:500], y[:500])
     assert model.components_.shape == (60, 8 * 3 * 3)
     save(model, tmp_path / "model.ddl")
     loaded = load(tmp_path / "model.ddl")
@@ -173,8 +175,12 @@ def test_a_model_of_gradients_is_saved_and_explains(digits, tmp_path):
 def test_a_file_with_images_of_another_shape_is_refused(digits, tmp_path):
     X, y = digits
     model = make_model().fit(X[:300], y[:300])
-    for scaling in (Gradients(image_shape=(4, 4)), Gradients(10**9, image_shape=SHAPE), Gradients(image_shape=(0, 64))):
-        model.scaling_ = scaling
+    for description in (
+        Gradients(image_shape=(4, 4)),
+        Gradients(10**9, image_shape=SHAPE),
+        Gradients(image_shape=(0, 64)),
+    ):
+        model.description_ = description
         with pytest.raises((ModelFileError, ValueError)):
             save(model, tmp_path / "model.ddl")
 
@@ -182,11 +188,11 @@ def test_a_file_with_images_of_another_shape_is_refused(digits, tmp_path):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"image_shape": None, "refine": None}, r"scale='gradients' describes images: set image_shape"),
+        ({"image_shape": None, "refine": None}, r"description='gradients' describes images: set image_shape"),
         ({"image_shape": (4, 4)}, r"image_shape=\(4, 4\) has 4 x 4 = 16 pixels, but X has 64"),
-        ({"alignment": "affine"}, r"alignment='affine' distorts images, .* use scale='unit'"),
-        ({"scale": Gradients(0)}, "n_cells must be at least 1"),
-        ({"scale": Gradients(n_directions=2)}, "n_directions must be at least 3"),
+        ({"alignment": "affine"}, r"alignment='affine' distorts images, .* use description='unit'"),
+        ({"description": Gradients(0)}, "n_cells must be at least 1"),
+        ({"description": Gradients(n_directions=2)}, "n_directions must be at least 3"),
     ],
     ids=lambda value: None if isinstance(value, str) else "-".join(value),
 )

@@ -169,7 +169,7 @@ def test_without_missing_features_the_fit_is_bitwise_the_same(digits, refine):
 def test_the_objective_is_that_of_known_features_with_noise_that_counts_them(digits, noise, weighted):
     X, y = leave_out(normalise(digits[0]), 0.3), digits[1]
     weights = np.random.default_rng(1).uniform(0.5, 2, len(X)) if weighted else None
-    model = quick(scale=None, refine=None, max_iter=2, scales=ConjugateScales(noise)).fit(X, y, weights)
+    model = quick(description=None, refine=None, max_iter=2, scales=ConjugateScales(noise)).fit(X, y, weights)
     is_known, weights = ~np.isnan(X), np.ones(len(X)) if weights is None else weights
     misfits = np.nansum((X - model.codes_ @ model.components_) ** 2, axis=1)
     n_known = is_known.sum(axis=1)
@@ -190,8 +190,8 @@ def test_the_objective_is_that_of_known_features_with_noise_that_counts_them(dig
     [
         {"sparse_coder": "omp"},
         {"sparse_coder": "ormp", "dictionary_update": "atom", "scales": ConjugateScales("shared")},
-        {"sparse_coder": "elastic_net", "scale": "standard", "loss": "logistic"},
-        {"dictionary_update": "block_coordinate", "scales": "jeffreys", "scale": StandardScaler()},
+        {"sparse_coder": "elastic_net", "description": "standard", "loss": "logistic"},
+        {"dictionary_update": "block_coordinate", "scales": "jeffreys", "description": StandardScaler()},
     ],
     ids=str,
 )
@@ -208,7 +208,7 @@ def test_planted_atoms_are_found_as_in_complete_samples():
     gaps = leave_out(X)
 
     def learn(samples):
-        how = {"scale": None, "n_nonzero_coefs": 3, "dictionary_update": "atom", "max_iter": 100, "tol": 0}
+        how = {"description": None, "n_nonzero_coefs": 3, "dictionary_update": "atom", "max_iter": 100, "tol": 0}
         model = quick(**how).fit(samples[:1000], y[:1000])
         likeness = np.abs(planted.dictionary @ model.components_.T).max(axis=1)
         return np.count_nonzero(likeness > 0.95), model.score(X[1000:], y[1000:])
@@ -232,12 +232,12 @@ def test_the_default_model_on_digits_is_better_than_one_of_filled_samples():
     "parameters",
     [
         {"refine": Refiner(1, validation_fraction=0.2)},
-        {"refine": Refiner(1, jitter="affine"), "image_shape": (8, 8), "scale": "unit"},
+        {"refine": Refiner(1, jitter="affine"), "image_shape": (8, 8), "description": "unit"},
         {"sparse_coder": "elastic_net", "refine": Refiner(1)},  # with a search for settings
         {"n_components": "auto", "max_iter": 1},
         {"unlabeled": 3},
         {"class_weight": "balanced"},
-        {"scale": StandardScaler(), "init": "gaussian"},
+        {"description": StandardScaler(), "init": "gaussian"},
     ],
     ids=str,
 )

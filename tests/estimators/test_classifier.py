@@ -100,11 +100,11 @@ def test_it_is_better_than_the_papers_baseline_on_digits():
 
 def test_transform_is_label_free_and_codes_are_not(digits):
     X, y = digits
-    model = quick(scale=None).fit(X, y)
+    model = quick(description=None).fit(X, y)
     expected = sparse_encode(X, model.components_, n_nonzero_coefs=5, method=model.sparse_coder)
     np.testing.assert_array_equal(model.transform(X).toarray(), expected.toarray())
     assert abs(model.codes_ - expected).max() > 1e-3
-    np.testing.assert_array_equal(quick(scale=None).fit_transform(X, y).toarray(), model.transform(X).toarray())
+    np.testing.assert_array_equal(quick(description=None).fit_transform(X, y).toarray(), model.transform(X).toarray())
     np.testing.assert_allclose(model.inverse_transform(model.transform(X)), expected @ model.components_)
 
 
@@ -166,7 +166,7 @@ def test_without_weight_codes_represent_as_well_as_label_free_ones(digits):
     for weight in (1e-8, 1.0):
         model = quick(classification_weight=weight, max_iter=1, dictionary_update=Unchanged()).fit(X, y)
         trained, label_free = (
-            np.sum((model.scaling_.apply(X) - codes @ model.components_) ** 2, axis=1)
+            np.sum((model.description_.apply(X) - codes @ model.components_) ** 2, axis=1)
             for codes in (model.codes_, model.transform(X))
         )
         is_worse = trained > label_free * (1 + 1e-6) + 1e-9
@@ -201,7 +201,7 @@ def test_full_inference_weighs_labels_as_the_fit_does(digits):
 
 def settled(X, y, init, **parameters):
     # The square loss has no inner iterations, whose stopping rules turn rounding errors into visible ones.
-    model = make_pursuit(init=init, scale=None, loss="square", max_iter=2, tol=0, random_state=0, **parameters)
+    model = make_pursuit(init=init, description=None, loss="square", max_iter=2, tol=0, random_state=0, **parameters)
     return model.fit(X, y)
 
 

@@ -27,20 +27,20 @@ from ddlearn.classifiers import resolve_trainer
 QUICK = {"max_iter": 1, "random_state": 0}
 # Of the first models with an update of their own; their losses and coders come again.
 OPTIONS = (
-    {"classifier_trainer": "newton", "scales": ConjugateScales("shared"), "scale": "standard"},
-    {"scales": "jeffreys", "scale": None, "robustness": Robustness(missing="mask")},
+    {"classifier_trainer": "newton", "scales": ConjugateScales("shared"), "description": "standard"},
+    {"scales": "jeffreys", "description": None, "robustness": Robustness(missing="mask")},
 )
 
 
 def make_estimators():
     """Yield models that have every loss, update, coder and kind of option between them."""
-    yield DDLClassifier(refine=make_refiner(), sparse_coder=ElasticNet(0.1), scale="unit", **QUICK)
+    yield DDLClassifier(refine=make_refiner(), sparse_coder=ElasticNet(0.1), description="unit", **QUICK)
     pursuits = cycle(sorted(set(SPARSE_CODERS) - {DDLClassifier().sparse_coder}))
     # "auto" chooses all trainers but the general one, which is there for losses of one's own.
     options = chain(OPTIONS, repeat({}))
     for update, loss, coder, others in zip(DICTIONARY_UPDATES, cycle(LOSSES), pursuits, options, strict=False):
         yield DDLClassifier(dictionary_update=update, loss=loss, sparse_coder=coder, refine=None, **others, **QUICK)
-    yield DDLClassifier(scale=StandardScaler(), refine=None, **QUICK)
+    yield DDLClassifier(description=StandardScaler(), refine=None, **QUICK)
     yield KSVD(**QUICK)
     yield CodeClassifier()
 

@@ -18,9 +18,9 @@ QUICK = {"n_components": 30, "max_iter": 2, "random_state": 0}
 
 def test_the_paper_is_the_one_that_the_experiments_reproduce():
     preset, experiments = DDLClassifier.from_preset("paper"), make_classifier(**PAPER | LITERAL)
-    for name in ("init", "refine", "coding", "dictionary_update", "max_iter"):
+    for name in ("init", "refine", "label_coding", "dictionary_update", "max_iter"):
         assert repr(getattr(preset, name)) == repr(getattr(experiments, name))
-    assert preset.coding == "printed"
+    assert preset.label_coding == "printed"
     assert preset.classification_weight == 2 * experiments.classification_weight == 1.0  # the factor that is lacking
     assert preset.scales == "jeffreys"
     assert isinstance(experiments.scales, JeffreysScales)  # with floors near zero

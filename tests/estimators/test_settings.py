@@ -74,8 +74,8 @@ def test_codes_and_noise_variances_are_kept_of_samples_in_memory_only(tmp_path):
     assert model.codes_.shape == (120, 10)
     assert model.noise_variance_.shape == (120,)
     np.save(tmp_path / "X.npy", X)
-    for scale in ("unit", None):  # those of an earlier fit do not stay
-        model.set_params(scale=scale).fit(np.load(tmp_path / "X.npy", mmap_mode="r"), y)
+    for description in ("unit", None):  # those of an earlier fit do not stay
+        model.set_params(description=description).fit(np.load(tmp_path / "X.npy", mmap_mode="r"), y)
         assert not hasattr(model, "codes_")
         assert not hasattr(model, "noise_variance_")
 
@@ -96,7 +96,7 @@ def test_a_stream_goes_on_with_parameters_of_fit_that_its_model_was_fitted_with(
         ("inference", "full", "noise", "per_sample"),
         ("loss", "smooth_hinge", "sharpness", 2.0),
         ("sparse_coder", "elastic_net", "l1_ratio", 0.7),
-        ("coding", "descent", "n_swaps", 30),
+        ("label_coding", "descent", "n_swaps", 30),
         ("scales", "conjugate", "cost_weight", 0.3),
         ("scales", "jeffreys", "noise_floor", 0.1),
         ("refine", 7, "epochs", 7),
@@ -176,5 +176,5 @@ def test_a_grid_search_over_a_parameter_of_a_strategy_that_is_given_by_name():
 def test_the_shape_of_images_is_that_of_samples_as_they_come():
     # Standardised samples have one more feature, the constant.
     X, y = np.random.default_rng(0).random((20, 6)), np.arange(20) % 2
-    model = make_pursuit(4, scale="standard", image_shape=(2, 3), refine=make_refiner(), random_state=0)
+    model = make_pursuit(4, description="standard", image_shape=(2, 3), refine=make_refiner(), random_state=0)
     assert model.fit(X, y).predict(X).shape == y.shape

@@ -23,7 +23,7 @@ def verdict(name, summary):
 def digits():
     """Return training samples, test samples, and a quick model of digits."""
     X, X_test, y, y_test = train_test_split(*load_digits(return_X_y=True), train_size=600, random_state=0)
-    model = make_pursuit(60, n_nonzero_coefs=4, scale="unit", max_iter=3, random_state=0).fit(X, y)
+    model = make_pursuit(60, n_nonzero_coefs=4, description="unit", max_iter=3, random_state=0).fit(X, y)
     return (X, y), (X_test, y_test), model
 
 
@@ -44,13 +44,13 @@ def test_the_error_is_that_of_the_given_samples(digits):
         assert check.finding in str(summary)
 
 
-@pytest.mark.parametrize("scale", ["unit", "standard"])
+@pytest.mark.parametrize("description", ["unit", "standard"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_training_samples_are_recognised_in_any_order(scale, dtype):
+def test_training_samples_are_recognised_in_any_order(description, dtype):
     X, y = load_iris(return_X_y=True)
     X = np.column_stack([X, np.ones(len(X))]).astype(dtype)  # with a feature that does not vary
     order = np.random.default_rng(0).permutation(len(X))
-    model = make_pursuit(10, scale=scale, max_iter=1, random_state=0).fit(X, y)
+    model = make_pursuit(10, description=description, max_iter=1, random_state=0).fit(X, y)
     assert verdict("Training data", model.summary(X[order].astype(float), y[order])) == WARNING
     assert verdict("Training data", model.summary(X[order[1:]], y[order[1:]])) == GOOD
     others = X + 0.01 * np.random.default_rng(0).standard_normal(X.shape).astype(dtype)
@@ -63,7 +63,7 @@ def test_a_model_that_loses_to_a_straight_line_is_told(digits):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((400, 6))
     y = np.argmax(X[:, :2], axis=1)  # the norm of a sample does not matter, but one atom tells too little
-    model = make_pursuit(4, n_nonzero_coefs=1, scale="unit", max_iter=1, random_state=0).fit(X[:200], y[:200])
+    model = make_pursuit(4, n_nonzero_coefs=1, description="unit", max_iter=1, random_state=0).fit(X[:200], y[:200])
     unlabelled = np.where(np.arange(200) < 20, -1, y[:200])  # the marker of no label is no class
     for training in (None, (X[:200], y[:200]), (X[:200], unlabelled)):
         found = model.summary(X[200:], y[200:], training=training)
@@ -80,7 +80,7 @@ def test_probabilities_that_are_too_sure_are_told(digits):
 def test_small_classes_unused_atoms_and_short_fits_are_told():
     X, y = load_iris(return_X_y=True)
     X, y = X[:105], y[:105]  # five of the last class
-    model = make_pursuit(40, n_nonzero_coefs=1, scale="unit", max_iter=1, tol=0, random_state=0).fit(X, y)
+    model = make_pursuit(40, n_nonzero_coefs=1, description="unit", max_iter=1, tol=0, random_state=0).fit(X, y)
     model.codes_.data[model.codes_.indices > 20] = 0
     summary = model.summary()
     assert verdict("Class sizes", summary) == WARNING
@@ -90,7 +90,7 @@ def test_small_classes_unused_atoms_and_short_fits_are_told():
 
 def test_the_error_of_a_refined_model_is_never_that_from_before():
     X, y = load_iris(return_X_y=True)
-    given = {"sparse_coder": "ormp", "n_nonzero_coefs": 2, "max_iter": 1, "random_state": 0, "scale": "unit"}
+    given = {"sparse_coder": "ormp", "n_nonzero_coefs": 2, "max_iter": 1, "random_state": 0, "description": "unit"}
     unmeasured = DDLClassifier(12, refine=make_refiner(cost="softmax"), **given).fit(X, y).summary()
     assert unmeasured.error is None
     assert "not measured" in str(unmeasured)

@@ -61,7 +61,7 @@ def leave_out(X):
 
 
 def quick(**parameters) -> DDLClassifier:
-    fixed = {"n_components": 30, "scale": "unit", "max_iter": 5, "tol": 0, "random_state": 0}
+    fixed = {"n_components": 30, "description": "unit", "max_iter": 5, "tol": 0, "random_state": 0}
     return make_pursuit(**fixed | parameters)
 
 
@@ -148,7 +148,7 @@ def assert_same_model(one, other):
         elif name == "priors_":
             for mine, theirs in zip(value, there, strict=True):
                 np.testing.assert_array_equal(mine, theirs)
-        elif name == "scaling_":
+        elif name == "description_":
             np.testing.assert_equal(value.get_params(), there.get_params())
         elif name not in ("loss_", "sparse_coder_"):
             assert value == there, name
@@ -179,8 +179,8 @@ CASES = {
     "aligned": {"alignment": Alignment("translation", training=True), "image_shape": (8, 8)},
     "aligned, no refit": {"alignment": Alignment(training=True), "image_shape": (8, 8), "refine": None},
     "no refit": {"refine": None},
-    "standardised": {"scale": "standard"},
-    "shared noise": {"scales": ConjugateScales("shared"), "coding": PrintedCoding(10)},
+    "standardised": {"description": "standard"},
+    "shared noise": {"scales": ConjugateScales("shared"), "label_coding": PrintedCoding(10)},
     "no intercept": {"classifier_trainer": SquareLev(fit_intercept=False)},
     "elastic net": {"sparse_coder": "elastic_net"},
     "sizes": {"n_components": "auto", "init": "gaussian"},  # samples as atoms would leave nothing to do
@@ -424,7 +424,7 @@ def test_it_goes_with_other_callbacks(digits, path, keep, model):
             r"cannot be resumed: alignment was None and is Alignment\(training=True\) now",
         ),
         ({"scales": ConjugateScales("shared")}, r"scales was 'conjugate' and is ConjugateScales\(noise='shared'\) now"),
-        ({"coding": PrintedCoding(3)}, r"coding was 'descent' and is PrintedCoding\(max_iter=3\) now"),
+        ({"label_coding": PrintedCoding(3)}, r"coding was 'descent' and is PrintedCoding\(max_iter=3\) now"),
         ({"refine": 3}, "refine was 'classifiers' and is 3 now"),
     ],
     ids=str,
@@ -679,13 +679,15 @@ def test_a_checkpoint_of_an_earlier_format_cannot_be_resumed(digits, path, monke
     monkeypatch.setattr(container, "FORMAT_VERSION", 1)
     interrupt(quick(), *digits, Checkpoint(path))
     monkeypatch.undo()
-    with pytest.raises(ModelFileError, match=r"old format version 1.* finish the fit with .*, or start from scratch"):
+    with pytest.raises(
+        ModelFileError, match=r"old format version 1.*use the version of ddlearn that wrote it, or fit again"
+    ):
         quick().set_callbacks(Checkpoint(path, resume=True)).fit(*digits)
 
 
 def test_labels_that_refinement_holds_back_are_part_of_the_fingerprint(digits, path):
     X, y = digits
-    model = quick(refine=make_refiner(1, validation_fraction=0.3), scale="unit", max_iter=1)
+    model = quick(refine=make_refiner(1, validation_fraction=0.3), description="unit", max_iter=1)
     model.set_callbacks(Checkpoint(path)).fit(X, y)
     for changed in (0, len(y) // 2, len(y) - 1):
         other = y.copy()

@@ -13,7 +13,6 @@ import struct
 import threading
 import warnings
 import zipfile
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -61,7 +60,7 @@ from ddlearn import (
 )
 from ddlearn.files import format as container
 from ddlearn.files.format import MODEL, read_container, write_container
-from ddlearn.files.models import _ATTRIBUTES, read_model_file
+from ddlearn.files.models import _ATTRIBUTES
 
 # The default profile's 60 examples say little about a file of thousands of bytes, and one takes a few milliseconds.
 IS_NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
@@ -152,8 +151,8 @@ def supported_loss(trainer: str) -> str:
         {"robustness": Robustness(0.1, error_search=GreedyErrors(threshold=5.0))},
         {"alignment": Alignment("translation", max_shift=1.0, training=True), "image_shape": (8, 8)},
         {"robustness": Robustness(3, error_search=AlternatingErrors(trim=2.0), missing="mask"), "inference": "full"},
-        {"inference": FullInference(2, noise="profiled"), "coding": PrintedCoding(10, tol=0.01)},
-        {"scales": ConjugateScales("shared"), "refine": None, "scale": "standard"},
+        {"inference": FullInference(2, noise="profiled"), "label_coding": PrintedCoding(10, tol=0.01)},
+        {"scales": ConjugateScales("shared"), "refine": None, "description": "standard"},
         {"classifier_trainer": SquareLev(fit_intercept=False)},
         {
             "n_components": np.int64(20),
@@ -263,7 +262,7 @@ def test_codes_may_have_been_dropped(digits, path):
 
 
 def test_a_model_that_was_not_refined_has_no_trace_of_it(digits, model, path):
-    refined = quick(refine=make_refiner(2), scale="unit").fit(*digits)
+    refined = quick(refine=make_refiner(2), description="unit").fit(*digits)
     restored = round_trip(refined, path)
     assert [record.epoch for record in restored.refinement_] == [0, 1, 2]
     assert np.isnan(restored.refinement_[0].training_cost)
@@ -272,7 +271,7 @@ def test_a_model_that_was_not_refined_has_no_trace_of_it(digits, model, path):
 
 
 def test_the_summary_has_the_epoch_that_was_kept(digits, path):
-    model = quick(refine=make_refiner(3, validation_fraction=0.1), scale="unit").fit(*digits)
+    model = quick(refine=make_refiner(3, validation_fraction=0.1), description="unit").fit(*digits)
     save(model, path)
     summary = read_container(path, MODEL).content["summary"]
     errors = [record.validation_error for record in model.refinement_]
@@ -318,156 +317,11 @@ def test_any_tool_for_safetensors_can_look_into_the_file(model, path):
         "n_classes": 10,
         "n_iter": 2,
         "converged": False,
-        "scaling": type(model.scaling_).__name__,
+        "description": type(model.description_).__name__,
         "objective": last.objective,
         "training_error": last.training_error,
         "label_free_error": last.label_free_error,
     }
-
-
-# -- files of earlier versions -----------------------------------------------------------------------------------------
-
-DATA = Path(__file__).parent / "data"  # written by the library when a format version was its latest
-UPGRADED = {
-    "options": {
-        "scales": JeffreysScales("shared", noise_floor=0.2, cost_floor=0.4),
-        "coding": PrintedCoding(10, tol=1e-3),
-        "refine": None,
-        "inference": FullInference(2, noise="profiled"),
-        "robustness": Robustness(0.2, error_search=GreedyErrors(threshold=5.0), missing="mask"),
-        "alignment": None,
-        "scale": None,
-    },
-    "images": {
-        "scales": "jeffreys",
-        "coding": "printed",
-        # All parameters of a refiner are in the file, also those that were defaults of the time.
-        "refine": Refiner(
-            2,
-            batch_size=16,
-            classifier_step_size=0.02,
-            weight_decay=1e-5,
-            validation_fraction=0.1,
-            jitter=Jitter(0.2, elastic=0.3),
-        ),
-        "inference": "fast",
-        "robustness": None,
-        "alignment": Alignment("translation", training=True),
-        "scale": None,
-    },
-}
-
-
-def version_1(name: str) -> Path:
-    return DATA / f"version_1_{name}.safetensors"
-
-
-@pytest.mark.parametrize("name", UPGRADED)
-def test_files_of_format_version_1_are_read(name, path):
-    model, expected = load(version_1(name)), np.load(DATA / "version_1_predictions.npz")
-    parameters = model.get_params(deep=False)
-    # Objects have the same representation if they have the same class and parameters.
-    assert {key: repr(parameters[key]) for key in UPGRADED[name]} == {key: repr(v) for key, v in UPGRADED[name].items()}
-    assert [record.iteration for record in model.history_] == [0, 1, 2]
-    terms = model.history_[-1]
-    assert sum(terms[2:7]) == pytest.approx(terms.objective)
-    assert terms.prior == 0
-    # Bitwise on the machine that wrote the file; another BLAS rounds in another way.
-    X, probability = expected[f"{name}_X"], expected[f"{name}_probability"]
-    np.testing.assert_allclose(model.predict_proba(X), probability, rtol=1e-5 if X.dtype == np.float32 else 1e-10)
-    round_trip(model, path)
-
-
-def upgrade(changes: dict, path: Path) -> DDLClassifier:
-    """Load the model of version 1 with other parameters."""
-    data = bytearray(version_1("options").read_bytes())
-    n_header = 8 + int.from_bytes(data[:8], "little")
-    header = json.loads(data[8:n_header])
-    entry = json.loads(header["__metadata__"]["ddlearn"])
-    parameters = entry["content"]["parameters"] | changes
-    entry["content"]["parameters"] = {name: value for name, value in parameters.items() if value != "absent"}
-    arrays = safetensors.numpy.load(bytes(data))
-    entry["sha256"] = "0" * 64
-    data = safetensors.numpy.save(arrays, {"ddlearn": json.dumps(entry)})
-    path.write_bytes(data.replace(b"0" * 64, hashlib.sha256(data).hexdigest().encode(), 1))
-    return load(path)
-
-
-@pytest.mark.parametrize(
-    ("changes", "refine"),
-    [
-        ({"refit": True}, "classifiers"),
-        ({"refit": True, "refine": "absent", "jitter": "absent", "n_views": "absent"}, "classifiers"),
-        ({"refit": True, "jitter": "elastic"}, "classifiers"),
-        ({"refit": True, "jitter": "affine", "n_views": 3, "image_shape": [4, 4]}, "classifiers"),
-        ({"refine": 3}, 3),
-        ({"refine": 3, "jitter": "elastic"}, Refiner(3, jitter="elastic")),
-    ],
-    ids=str,
-)
-def test_refit_refine_and_jitter_become_one_parameter(path, changes, refine):
-    assert repr(upgrade(changes, path).refine) == repr(refine)
-
-
-def test_the_jitter_of_views_is_that_of_a_refiner(path):
-    with pytest.warns(UserWarning, match="another fit would refine it"):
-        model = upgrade({"jitter": "elastic", "n_views": 3, "image_shape": [4, 4]}, path)
-    assert repr(model.refine) == repr(Refiner(jitter="elastic"))
-
-
-def test_default_values_of_version_1_stay_defaults(path):
-    changes = {"noise": "per_sample", "noise_floor": 0.1, "cost_floor": 0.3, "max_coding_iter": 100, "coding_tol": 1e-4}
-    changes |= {"inference": "full", "n_candidates": None, "test_noise": "per_sample"}
-    changes |= {"error_budget": 0, "error_route": "alternating", "missing": "error"}
-    model = upgrade(changes, path)
-    assert (model.scales, model.coding, model.robustness, model.inference) == ("jeffreys", "printed", None, "full")
-
-
-@pytest.mark.parametrize(
-    ("name", "scales"), [("default", "jeffreys"), ("options", JeffreysScales("shared", noise_floor=0.2))]
-)
-def test_files_of_format_version_2_are_read_with_priors_that_are_floors(name, scales, path):
-    model, expected = load(DATA / f"version_2_{name}.safetensors"), np.load(DATA / "version_2_predictions.npz")
-    assert repr(model.scales) == repr(scales)
-    # The weight of the default model was estimated, and is a number now.
-    assert model.classification_weight == expected[f"{name}_weight"]
-    assert (model.classification_weight == 1) is False
-    priors = model.priors_
-    assert (priors.noise_weight, priors.cost_weight, priors.noise_variance) == (0, 0, model.median_noise_variance_)
-    assert min(priors.noise_floor, priors.cost_floor) > 0
-    n_classes = len(model.classes_)
-    assert (priors.ridge.tolist(), priors.class_cost.tolist()) == ([0.0] * n_classes, [1.0] * n_classes)
-    assert not any(record.is_undone or record.prior for record in model.history_)
-    probability = expected[f"{name}_probability"]
-    np.testing.assert_allclose(model.predict_proba(expected[f"{name}_X"]), probability, rtol=1e-10)
-    round_trip(model, path)
-
-
-@pytest.mark.parametrize(
-    ("name", "warns"),
-    [("default", nullcontext()), ("dense", pytest.warns(UserWarning, match="had sparse_output=False"))],
-)
-def test_models_of_format_version_3_did_not_scale(name, warns, path):
-    with warns:
-        model = load(DATA / f"version_3_{name}.safetensors")
-    expected = np.load(DATA / "version_3_predictions.npz")
-    assert model.scale is None
-    assert repr(model.scaling_) == "Unscaled()"
-    np.testing.assert_allclose(model.predict_proba(expected["X"]), expected[name], rtol=1e-10)
-    round_trip(model, path)
-
-
-def test_a_model_of_format_version_4_had_the_intercepts_of_its_trainer(path):
-    model = load(DATA / "version_4_default.safetensors")
-    expected = np.load(DATA / "version_4_predictions.npz")
-    assert repr(model.classifier_trainer) == "LogitBoost(fit_intercept=False)"
-    np.testing.assert_allclose(model.predict_proba(expected["X"]), expected["default"], rtol=1e-10)
-    round_trip(model, path)
-
-
-def test_the_content_of_a_file_has_the_parameters_of_this_version():
-    parameters = read_model_file(version_1("images")).content["parameters"]
-    assert set(parameters) == set(make_pursuit().get_params(deep=False))
 
 
 # -- strategies of the user -------------------------------------------------------------------------------------------
@@ -841,7 +695,7 @@ def test_a_file_from_a_stranger_is_refused_or_predicts(whole):
         ({"n_jobs": "abc"}, {}, "n_jobs must be None or an integer"),
         ({"inference": ["fast"]}, {}, "inference"),
         ({"classification_weight": 1e308}, {}, "classification_weight"),
-        ({"coding": {"type": "strategy", "name": "printed", "parameters": {"max_iter": 10**18}}}, {}, "max_iter"),
+        ({"label_coding": {"type": "strategy", "name": "printed", "parameters": {"max_iter": 10**18}}}, {}, "max_iter"),
         ({"unlabeled": {"type": "strings", "dtype": "<U67108863", "shape": [1], "items": ["a"]}}, {}, "too large"),
         ({"unlabeled": [{"type": "strings", "dtype": "<U9000000", "shape": [1], "items": ["a"]}] * 9}, {}, "too large"),
         ({"init": [[]] * 200_000}, {}, "more than 100000 lists"),
@@ -977,15 +831,20 @@ def test_the_hash_is_that_of_the_file_with_zeros_in_its_place(whole):
 
 
 def test_newer_and_unknown_formats_say_what_to_do(model, path, monkeypatch):
-    monkeypatch.setattr(container, "FORMAT_VERSION", 6)
+    monkeypatch.setattr(container, "FORMAT_VERSION", 7)
     save(model, path)
     monkeypatch.undo()
-    with pytest.raises(ModelFileError, match=f"format version 6, written by ddlearn {__version__}.*upgrade ddlearn"):
+    with pytest.raises(ModelFileError, match=f"format version 7, written by ddlearn {__version__}.*upgrade ddlearn"):
         load(path)
     monkeypatch.setattr(container, "FORMAT_VERSION", 0)
     save(model, path)
     monkeypatch.undo()
     with pytest.raises(ModelFileError, match="there is no format version 0"):
+        load(path)
+    monkeypatch.setattr(container, "FORMAT_VERSION", 5)
+    save(model, path)
+    monkeypatch.undo()
+    with pytest.raises(ModelFileError, match=r"old format version 5.*use the version of ddlearn that wrote it"):
         load(path)
 
 

@@ -19,7 +19,7 @@ def samples():
     return 10 * X + np.arange(X.shape[1]), y
 
 
-@pytest.mark.parametrize("scale", ["standard", None])
+@pytest.mark.parametrize("description", ["standard", None])
 @pytest.mark.parametrize(
     "steps",
     [
@@ -31,20 +31,22 @@ def samples():
     ],
     ids=str,
 )
-def test_scalers_become_part_of_the_model(samples, tmp_path, steps, scale):
+def test_scalers_become_part_of_the_model(samples, tmp_path, steps, description):
     X, y = samples
-    pipeline = make_pipeline(*steps, make_pursuit(9, max_iter=1, scale=scale, random_state=0)).fit(X, y)
-    before = pipeline[-1].scaling_
+    pipeline = make_pipeline(*steps, make_pursuit(9, max_iter=1, description=description, random_state=0)).fit(X, y)
+    before = pipeline[-1].description_
     save(pipeline, tmp_path / "m")
     np.testing.assert_allclose(load(tmp_path / "m").predict_proba(X), pipeline.predict_proba(X), rtol=1e-6, atol=1e-9)
-    assert pipeline[-1].scaling_ is before
+    assert pipeline[-1].description_ is before
 
 
 def test_unit_norm_and_names(samples, tmp_path):
     pandas = pytest.importorskip("pandas")
     X, y = samples
     frame = pandas.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
-    pipeline = make_pipeline(Normalizer(), make_pursuit(9, max_iter=1, scale="unit", random_state=0)).fit(frame, y)
+    pipeline = make_pipeline(Normalizer(), make_pursuit(9, max_iter=1, description="unit", random_state=0)).fit(
+        frame, y
+    )
     save(pipeline, tmp_path / "m")
     np.testing.assert_array_equal(load(tmp_path / "m").predict(frame), pipeline.predict(frame))
 
@@ -52,9 +54,15 @@ def test_unit_norm_and_names(samples, tmp_path):
 @pytest.mark.parametrize(
     ("steps", "message"),
     [
-        ([PCA(3), make_pursuit(6, max_iter=1)], r"The step 'pca' of the pipeline, PCA.* leave scaling to the model"),
+        (
+            [PCA(3), make_pursuit(6, max_iter=1)],
+            r"The step 'pca' of the pipeline, PCA.* leave it to the model",
+        ),
         ([MinMaxScaler(clip=True), make_pursuit(6, max_iter=1)], "The step 'minmaxscaler'"),
-        ([StandardScaler(), make_pursuit(6, max_iter=1, scale="unit")], "by UnitNorm after the step 'standardscaler'"),
+        (
+            [StandardScaler(), make_pursuit(6, max_iter=1, description="unit")],
+            "by UnitNorm after the step 'standardscaler'",
+        ),
         (
             [StandardScaler(), CodeClassifier()],
             "The last step of the pipeline is CodeClassifier.*, not a DDLClassifier",

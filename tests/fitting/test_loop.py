@@ -56,7 +56,7 @@ def make_settings(loss, **changes) -> FitSettings:
         loss=loss,
         sparse_coder=resolve_sparse_coder("omp"),
         n_nonzero_coefs=4,
-        coding=Descent(),
+        label_coding=Descent(),
         dictionary_update=resolve_dictionary_update("atom"),
         classifier_trainer=resolve_trainer("auto", loss),
         scales=ConjugateScales(),
@@ -208,7 +208,7 @@ def make_printed_matrices(x, y, labels, model, noise_variance, loss):
 
 def test_half_the_weight_is_the_papers_printed_algorithm():
     loss = LOSSES["square"]()
-    training, progress = start_fit(loss, classification_weight=0.5, coding=PrintedCoding())
+    training, progress = start_fit(loss, classification_weight=0.5, label_coding=PrintedCoding())
     state, model, variances = progress.state, progress.state.model, progress.state.collect_rows().noise_variance
     expected, n_moved = get_codes(state).toarray(), 0
     for row, (y, labels) in enumerate(zip(training.X, collect_labels(training), strict=True)):
@@ -228,7 +228,7 @@ def test_half_the_weight_is_the_papers_printed_algorithm():
 @every_loss
 def test_a_vanishing_weight_gives_codes_without_labels(loss):
     # From empty codes: every code is better than none, so that the guard takes what the pursuit finds.
-    training, progress = start_fit(loss, classification_weight=1e-12, coding=PrintedCoding())
+    training, progress = start_fit(loss, classification_weight=1e-12, label_coding=PrintedCoding())
     empty = put_rows(progress.state, training, codes=RowCodes.empty(400, 4, np.float64))
     label_free = progress.state.encoder.encode(training.X).to_csr(60)
     codes = get_codes(encode(empty, progress.settings)[0])
@@ -539,20 +539,20 @@ def test_a_fit_computes_one_gram_matrix_per_dictionary(monkeypatch, update):
 def test_a_fit_ends_after_the_same_iterations_in_any_units(loss):
     # The objective holds logarithms of variances, which shift with the units; the rule to stop must not.
     X, y = load_digits(return_X_y=True)
-    settings = {"loss": loss, "scale": None, "refine": None, "max_iter": 12, "random_state": 0}
+    settings = {"loss": loss, "description": None, "refine": None, "max_iter": 12, "random_state": 0}
     fits = [make_pursuit(20, **settings).fit(X[:150] * unit, y[:150]) for unit in (1.0, 2.0**-30, 2.0**30)]
     assert len({fit.n_iter_ for fit in fits}) == 1
     for fit in fits[1:]:
         np.testing.assert_array_equal(fit.components_, fits[0].components_)
 
 
-@pytest.mark.parametrize("scale", ["auto", "unit", "standard"])
-def test_one_row_of_nonsense_is_harmless_or_named(scale):
+@pytest.mark.parametrize("description", ["auto", "unit", "standard"])
+def test_one_row_of_nonsense_is_harmless_or_named(description):
     X, y = load_digits(return_X_y=True)
     X, y = X[:200].copy(), y[:200]
     X[7] = 1e100
-    model = make_pursuit(20, scale=scale, max_iter=2, random_state=0)
-    if scale == "standard":
+    model = make_pursuit(20, description=description, max_iter=2, random_state=0)
+    if description == "standard":
         with pytest.warns(UserWarning, match=r"X is 1e\+100 in row 7"):
             model.fit(X, y)
     else:

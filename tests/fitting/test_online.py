@@ -67,8 +67,8 @@ def make_model(**parameters):
 
 def with_fixed_codes(**parameters):
     """A model whose codes depend on nothing but the sample, so that sums can be compared."""
-    fixed = {"scale": None, "dictionary_update": FixedAtoms(), "init": random_atoms()}
-    fixed |= {"coding": PrintedCoding(max_iter=0), "scales": JeffreysScales(noise_floor=1e-9)}
+    fixed = {"description": None, "dictionary_update": FixedAtoms(), "init": random_atoms()}
+    fixed |= {"label_coding": PrintedCoding(max_iter=0), "scales": JeffreysScales(noise_floor=1e-9)}
     return make_model(**fixed | parameters)
 
 

@@ -53,7 +53,7 @@ def split():
 @pytest.fixture(scope="module")
 def fitted(split):
     X, y, _, _ = split
-    return make_pursuit(100, scale=None, max_iter=5, random_state=0).fit(X, y)
+    return make_pursuit(100, description=None, max_iter=5, random_state=0).fit(X, y)
 
 
 @pytest.fixture
@@ -210,9 +210,9 @@ def test_a_sample_without_any_known_feature_is_classified_by_the_prior(model, sp
         ({"inference": FullInference(noise="none")}, "noise='none' is not known; choose one of"),
         ({"inference": FullInference(11)}, "n_candidates=11, but there are only 10 classes"),
         ({"inference": FullInference(-1)}, "n_candidates must be an integer of at least 0"),
-        ({"coding": PrintedCoding(-4)}, "max_iter of the coding must be an integer of at least 0"),
-        ({"coding": Descent(-4)}, "n_swaps of the coding must be an integer of at least 0"),
-        ({"coding": Descent(tol=float("nan"))}, "tol of the coding must be a number of at least 0"),
+        ({"label_coding": PrintedCoding(-4)}, "max_iter of the coding must be an integer of at least 0"),
+        ({"label_coding": Descent(-4)}, "n_swaps of the coding must be an integer of at least 0"),
+        ({"label_coding": Descent(tol=float("nan"))}, "tol of the coding must be a number of at least 0"),
         ({"alignment": "affine"}, "alignment moves images"),
         ({"image_shape": (9, 9)}, "has 9 x 9 = 81 pixels, but X has 64 features"),
         ({"n_views": 3}, r"jitter distorts images: set image_shape=\(height, width\)"),
@@ -302,7 +302,7 @@ def test_full_inference_takes_samples_of_any_unit_to_the_last_bit(split, loss):
     # Swaps of hypotheses are searched for in single precision, which does not reach as far as double precision.
     X, y, X_new, _ = split
     expected, tiny, huge = (
-        make_pursuit(40, loss=loss, scale=None, max_iter=1, inference="full", random_state=0)
+        make_pursuit(40, loss=loss, description=None, max_iter=1, inference="full", random_state=0)
         .fit(unit * X[:300], y[:300])
         .predict_proba(unit * X_new[:100])
         for unit in (1.0, 2.0**-70, 2.0**70)

@@ -12,7 +12,7 @@ from scipy.special import softmax
 from sklearn.datasets import load_digits
 
 from ddlearn import (
-    CODINGS,
+    LABEL_CODINGS,
     LOSSES,
     ORMP,
     Descent,
@@ -33,7 +33,7 @@ from ddlearn.model.losses import compute_evidence, count_errors
 
 every_loss = pytest.mark.parametrize("loss", [loss_class() for loss_class in LOSSES.values()], ids=list(LOSSES))
 
-every_coding = pytest.mark.parametrize("coding", sorted(CODINGS))
+every_coding = pytest.mark.parametrize("coding", sorted(LABEL_CODINGS))
 
 
 @every_loss
@@ -83,16 +83,16 @@ def estimate_variance(misfit, n_features):
     return np.maximum((misfit + 3.0 * 0.1) / (n_features + 2 + 3.0), 0.01)
 
 
-def make_model(problem, loss, coding=None):
-    return LabelModel(problem.make_coder(loss, coding), PRIORS, median_noise=0.3)
+def make_model(problem, loss, label_coding=None):
+    return LabelModel(problem.make_coder(loss, label_coding), PRIORS, median_noise=0.3)
 
 
-def weigh(rule, problem, loss, coding=None):
+def weigh(rule, problem, loss, label_coding=None):
     """Return the evidence of a rule for the samples of a problem."""
-    return rule.evidence(make_model(problem, loss, coding), problem.X, make_encoder(problem).encode(problem.X))
+    return rule.evidence(make_model(problem, loss, label_coding), problem.X, make_encoder(problem).encode(problem.X))
 
 
-def brute_force(X, problem, loss, noise, dictionary=None, coding="descent"):
+def brute_force(X, problem, loss, noise, dictionary=None, label_coding="descent"):
     """Eq. 5 as it is printed: suppose every class of every sample, and code it with the public function."""
     dictionary = problem.dictionary if dictionary is None else dictionary
     n_features = X.shape[1]
@@ -113,7 +113,7 @@ def brute_force(X, problem, loss, noise, dictionary=None, coding="descent"):
             loss=loss,
             n_nonzero_coefs=problem.n_nonzero_coefs,
             sparse_coder="ormp",
-            coding=coding,
+            label_coding=label_coding,
         )
         x = codes.toarray()
         cost = 2 * np.sum(loss.value(labels * (x @ problem.coef.T + problem.intercept)) / problem.class_cost, axis=1)
@@ -127,8 +127,8 @@ def brute_force(X, problem, loss, noise, dictionary=None, coding="descent"):
 @pytest.mark.parametrize("noise", ["per_sample", "shared"])
 def test_full_inference_equals_coding_with_every_label_in_turn(problem, loss, noise, coding):
     # The descent gives up hypotheses that will not become the best of their sample.
-    evidence = weigh(FullInference(noise=noise), problem, loss, CODINGS[coding]())
-    expected = brute_force(problem.X, problem, loss, noise, coding=coding)
+    evidence = weigh(FullInference(noise=noise), problem, loss, LABEL_CODINGS[coding]())
+    expected = brute_force(problem.X, problem, loss, noise, label_coding=coding)
     if coding == "printed":
         np.testing.assert_allclose(evidence, expected, rtol=1e-8)
     else:
@@ -172,7 +172,7 @@ def test_no_hypothesis_costs_more_than_its_start_and_the_best_are_the_candidates
     order = np.argsort(-weigh(FastInference(), problem, loss), axis=1)
     start = weigh(FullInference(0), problem, loss)
     for n_candidates in (1, 2, 4):
-        evidence = weigh(FullInference(n_candidates), problem, loss, CODINGS[coding]())
+        evidence = weigh(FullInference(n_candidates), problem, loss, LABEL_CODINGS[coding]())
         assert (evidence >= start).all()
         untouched = np.take_along_axis(evidence == start, order, axis=1)
         assert untouched[:, n_candidates:].all()
@@ -193,10 +193,10 @@ def test_more_candidates_only_raise_evidence_where_they_are_not_compared(problem
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_evidence_does_not_depend_on_the_other_samples_to_the_last_bit(problem, loss, coding, dtype, monkeypatch):
     problem = problem.astype(dtype)
-    expected = weigh(FullInference(), problem, loss, CODINGS[coding]())
+    expected = weigh(FullInference(), problem, loss, LABEL_CODINGS[coding]())
     for at_once in (4, 28):  # hypotheses: of one sample, of seven
         monkeypatch.setattr(rules, "_HYPOTHESES_AT_ONCE", at_once)
-        np.testing.assert_array_equal(weigh(FullInference(), problem, loss, CODINGS[coding]()), expected)
+        np.testing.assert_array_equal(weigh(FullInference(), problem, loss, LABEL_CODINGS[coding]()), expected)
 
 
 @every_loss

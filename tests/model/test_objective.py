@@ -231,7 +231,7 @@ def fit_digits(**parameters):
     X, y = load_digits(return_X_y=True)
     X, y = X[:300], y[:300]
     quick = {"n_components": 40, "n_nonzero_coefs": 4, "max_iter": 3, "tol": 0.0, "refine": None, "random_state": 0}
-    return X, y, make_pursuit(**quick | {"scale": None} | parameters).fit(X, y)
+    return X, y, make_pursuit(**quick | {"description": None} | parameters).fit(X, y)
 
 
 @every_loss

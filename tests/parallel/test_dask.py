@@ -143,17 +143,17 @@ def test_the_model_is_that_of_memory_to_1e_8_for_other_parts(client, digits):
 
 
 @pytest.mark.parametrize(
-    "scale", [pytest.param("auto", marks=pytest.mark.nightly), "standard"]
+    "description", [pytest.param("auto", marks=pytest.mark.nightly), "standard"]
 )  # the first is that of unit norm
-def test_scaling_is_learned_from_sums_over_the_parts(client, digits, scale):
+def test_scaling_is_learned_from_sums_over_the_parts(client, digits, description):
     X = digits[0] * np.linspace(1, 100, 64) + 5
     here, there = (
-        make_model(scale=scale).fit(X, digits[1]),
-        make_model(scale=scale).fit(*on_dask(X, digits[1], chunk=300)),
+        make_model(description=description).fit(X, digits[1]),
+        make_model(description=description).fit(*on_dask(X, digits[1], chunk=300)),
     )
-    assert type(here.scaling_) is type(there.scaling_) is {"auto": UnitNorm, "standard": Standard}[scale]
-    for name, value in here.scaling_.get_params().items():
-        np.testing.assert_allclose(there.scaling_.get_params()[name], value, rtol=1e-10, atol=1e-12)
+    assert type(here.description_) is type(there.description_) is {"auto": UnitNorm, "standard": Standard}[description]
+    for name, value in here.description_.get_params().items():
+        np.testing.assert_allclose(there.description_.get_params()[name], value, rtol=1e-10, atol=1e-12)
     assert_same_model(there, here, rtol=1e-6, atol=1e-6)
     lazy = there.transform(on_dask(X, digits[1])[0])
     assert lazy.shape == (N_SAMPLES, 40)
@@ -174,7 +174,7 @@ def test_an_outlier_on_a_worker_is_named(client, digits):
     X = X + np.random.default_rng(0).standard_normal(X.shape)
     X[300, 7] = 1e60
     with pytest.warns(UserWarning, match=r"X is 1e\+60 in row 300, feature 7"):
-        make_model(scale="standard").fit(*on_dask(X, y))
+        make_model(description="standard").fit(*on_dask(X, y))
 
 
 def test_float32_stays_float32_and_text_stays_text(client, digits):
@@ -211,7 +211,7 @@ def shift_addresses(pair):
 def test_float32_is_bitwise_that_of_memory_and_of_another_run(tcp_client, digits, is_scaled, monkeypatch):
     monkeypatch.setattr("ddlearn.fitting.data.PART_ROWS", PART_ROWS)
     X, y = digits[0].astype(np.float32), digits[1]
-    model = make_model(scale="auto" if is_scaled else None)
+    model = make_model(description="auto" if is_scaled else None)
     here = model.fit(X, y).components_
     for _ in range(2):
         np.testing.assert_array_equal(model.fit(*on_dask(X, y)).components_, here)
@@ -945,7 +945,11 @@ def test_a_refined_elastic_net_is_that_of_memory_to_1e_8(client, digits, monkeyp
 @pytest.mark.parametrize("most", ["1 MiB", "10 kiB"], ids=["here", "on workers"])
 def test_samples_come_for_small_mini_batches_if_they_are_small_themselves(client, digits, most, monkeypatch):
     monkeypatch.setattr("ddlearn.fitting.data.PART_ROWS", PART_ROWS)
-    changes = {"refine": make_refiner(2, validation_fraction=0.1), "sparse_coder": "elastic_net", "scale": "standard"}
+    changes = {
+        "refine": make_refiner(2, validation_fraction=0.1),
+        "sparse_coder": "elastic_net",
+        "description": "standard",
+    }
     steps, run = [], ClusterSession.run
 
     def record(session, graph, keys):
@@ -1060,7 +1064,7 @@ def default_fits():
 
 
 # What is learned from sums over the parts, or done to each part with more than its own rows.
-AT_ONCE = {"scale", "class_weight", "refine", "robustness", "alignment"}
+AT_ONCE = {"description", "class_weight", "refine", "robustness", "alignment"}
 
 
 def mark_case(case):

@@ -109,7 +109,7 @@ def digits():
 
 
 def quick(**parameters) -> DDLClassifier:
-    return make_pursuit(**{"n_components": 40, "scale": None, "max_iter": 2, "random_state": 0} | parameters)
+    return make_pursuit(**{"n_components": 40, "description": None, "max_iter": 2, "random_state": 0} | parameters)
 
 
 def jittered(epochs):
@@ -128,7 +128,13 @@ def assert_same_model(one, other):
 def make_refinement(refiner, X, labels, part_rows=None, weights=None):
     cost = REFINEMENT_COSTS[refiner.cost or "softmax"](Logistic(), np.ones(labels.shape[1]), 1.0)
     encoder = Encoder.of(np.empty((0, X.shape[1])), OMP(), 5)  # whose dictionary is that of the start
-    options = {"is_multilabel": False, "fit_intercept": True, "jitter": None, "image_shape": None, "scaling": UNSCALED}
+    options = {
+        "is_multilabel": False,
+        "fit_intercept": True,
+        "jitter": None,
+        "image_shape": None,
+        "description": UNSCALED,
+    }
     parts = TrainingSet.of_arrays(X, labels, part_rows, weights=weights).hold_out(refiner.hold_out).parts
     return Refinement(refiner, TaskGradient(encoder, cost, 1), parts, **options)
 
@@ -482,8 +488,8 @@ def test_samples_without_label_have_no_influence():
 
 def test_multilabel_targets_are_refined_one_vs_all():
     X, Y = make_multilabel_classification(n_samples=300, n_features=20, n_classes=4, random_state=0)
-    model = quick(refine=make_refiner(20), scale="unit").fit(X, Y)
-    explicit = quick(refine=make_refiner(20, cost="one_vs_all"), scale="unit").fit(X, Y)
+    model = quick(refine=make_refiner(20), description="unit").fit(X, Y)
+    explicit = quick(refine=make_refiner(20, cost="one_vs_all"), description="unit").fit(X, Y)
     assert_same_model(model, explicit)
     assert model.refinement_[-1].training_cost < model.refinement_[1].training_cost
     with pytest.raises(ValueError, match="cost='softmax' needs one class per sample, but targets are multilabel"):

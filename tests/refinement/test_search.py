@@ -22,7 +22,7 @@ def find_best(tried, is_softmax=False):
     )
 
 
-QUICK = {"scale": None, "n_components": 20, "max_iter": 0, "random_state": 0}
+QUICK = {"description": None, "n_components": 20, "max_iter": 0, "random_state": 0}
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_one_sample_far_from_the_others_does_not_decide_the_scaling():
     X = X * np.logspace(-2, 2, 6)
     X[17] *= 30
     model = DDLClassifier(20, max_iter=0, refine=1, random_state=0).fit(X, y)
-    assert isinstance(model.scaling_, Standard)
+    assert isinstance(model.description_, Standard)
 
 
 def test_a_cost_that_is_given_is_the_only_one(planted):
@@ -163,6 +163,6 @@ def test_the_scaling_is_searched_for_too():
     X, y = make_planted(300, 6, 10, noise=0.1, random_state=0, return_X_y=True)
     X = X * np.logspace(-3, 3, 6)
     model = DDLClassifier(20, max_iter=0, refine=1, random_state=0).fit(X, y)
-    assert isinstance(model.scaling_, Standard)
+    assert isinstance(model.description_, Standard)
     assert find_best(model.search_).is_standardised
     assert {record.is_standardised for record in model.search_} == {False, True}

@@ -715,7 +715,7 @@ def test_settings_that_are_not_the_defaults_are_shown(write, model, digits):
         "atoms in a code": "at most 5",
         "loss": "Square",
         "sparse coder": "ORMP",
-        "scaling": type(model.scaling_).__name__,
+        "description": type(model.description_).__name__,
         "max_iter": "2",
         "refine": "classifiers",
         "random_state": "0",

@@ -238,7 +238,9 @@ def test_missing_features_are_left_out_as_in_the_library(demo, open_page, tmp_pa
 def test_standardised_features_are_coded_as_in_the_library(open_page, tmp_path):
     X, y = load_iris(return_X_y=True)
     X = np.column_stack([1000 * X[:, :2] + 1e4, X[:, 2:], np.ones(len(X))])  # other units, and nothing at all
-    model = make_pursuit(20, scale="standard", n_nonzero_coefs=3, robustness=Robustness(missing="mask"), random_state=0)
+    model = make_pursuit(
+        20, description="standard", n_nonzero_coefs=3, robustness=Robustness(missing="mask"), random_state=0
+    )
     model.fit(X, y)
     X[::5, 1] = np.nan
     write_report(model, tmp_path / "page.html", X, y)
@@ -526,7 +528,7 @@ def table(tmp_path_factory):
     X, y = load_iris(return_X_y=True)
     names = ["sepal length", "sepal width", "petal length", "<b>petal width"]
     frame = pd.DataFrame(X * [1000.0, 1, 1, 0.01] + [1e5, 0, 0, 0], columns=names)
-    model = make_pursuit(n_components=20, scale="standard", n_nonzero_coefs=2, random_state=0).fit(frame, y)
+    model = make_pursuit(n_components=20, description="standard", n_nonzero_coefs=2, random_state=0).fit(frame, y)
     path = tmp_path_factory.mktemp("table") / "iris.html"
     write_report(model, path, frame, y, sample_names=[f"flower {row}" for row in range(150)])
     return model, frame, path
@@ -572,7 +574,7 @@ def test_an_atom_of_a_table_names_its_top_features(table, open_page):
     page = open_page(path)
     page.click("#gallery [data-atom='3']")
     shown = page.locator("#dialog .atom-facts .bars").first.locator(".name").all_inner_texts()
-    strength = np.abs(model.scaling_.show(model.components_)[3] / frame.std(ddof=0).to_numpy())
+    strength = np.abs(model.description_.show(model.components_)[3] / frame.std(ddof=0).to_numpy())
     assert shown == [frame.columns[f] for f in np.argsort(-strength)]
 
 
@@ -697,7 +699,7 @@ def test_of_many_classes_the_worst_come_first(open_page, tmp_path):
 def test_atoms_that_do_equally_well_are_no_difference(open_page, tmp_path):
     # With as many atoms as features, any last atom leaves nothing: which one is chosen is a matter of rounding.
     X, y = load_iris(return_X_y=True)
-    model = make_pursuit(n_components=20, scale=None, n_nonzero_coefs=4, max_iter=2, random_state=0).fit(X, y)
+    model = make_pursuit(n_components=20, description=None, n_nonzero_coefs=4, max_iter=2, random_state=0).fit(X, y)
     write_report(model, tmp_path / "page.html", X, y)
     page = open_page(tmp_path / "page.html")
     found = check_predictions(page)
@@ -725,7 +727,7 @@ def test_the_page_of_a_refined_model_codes_draws_and_shows_its_refinement(open_p
     coder = ElasticNet(0.1)
     refiner = make_refiner(3, cost="softmax", validation_fraction=0.2)
     model = DDLClassifier(
-        100, sparse_coder=coder, scale="unit", refine=refiner, image_shape=(8, 8), n_views=2, random_state=0
+        100, sparse_coder=coder, description="unit", refine=refiner, image_shape=(8, 8), n_views=2, random_state=0
     )
     model.fit(X, y)
     write_report(model, tmp_path / "page.html", X_test[:300], y_test[:300])
@@ -768,7 +770,9 @@ class OwnCoder(ORMP):
     """A coder of a user, which no script of ours knows."""
 
 
-@pytest.mark.parametrize("own", [{"sparse_coder": OwnCoder()}, {"scale": "gradients"}], ids=["coder", "gradients"])
+@pytest.mark.parametrize(
+    "own", [{"sparse_coder": OwnCoder()}, {"description": "gradients"}], ids=["coder", "gradients"]
+)
 def test_what_the_page_does_not_know_is_not_imitated(open_page, tmp_path, own):
     X, y = load_digits(return_X_y=True)
     model = make_pursuit(n_components=40, image_shape=(8, 8), max_iter=1, random_state=0, **own).fit(X, y)

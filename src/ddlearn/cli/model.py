@@ -49,7 +49,7 @@ def make_model(settings: dict[str, Any], samples: Samples, preset: str | None = 
     if samples.image_shape is not None and len(samples.image_shape) == 2:
         own = {"image_shape": samples.image_shape} | own
     elif samples.image_shape is not None and preset != "paper":  # colour images, which the model does not know as such
-        own = {"scale": "unit"} | own
+        own = {"description": "unit"} | own
     marker = own.get("unlabeled")
     if isinstance(marker, str) and samples.labels is not None and samples.labels.dtype.kind in "iu":
         own["unlabeled"] = int(parse_number(marker))
@@ -163,7 +163,7 @@ def summarize_fit(data: str, model: DDLClassifier, settings: dict[str, Any], sec
         "n_features": model.n_features_in_,
         "classes": model.classes_,
         "settings": settings,
-        "scaling": type(model.scaling_).__name__,
+        "description": type(model.description_).__name__,
         "n_components": len(model.components_),
         "n_nonzero_coefs": model.n_nonzero_coefs_,
         "n_iter": model.n_iter_,

@@ -49,7 +49,7 @@ def make_fit_table(facts: dict[str, Any], n_bytes: int | None = None) -> Table:
         "data": f"{facts['data']}: {facts['n_samples']:,} samples, {facts['n_features']:,} features, "
         f"{len(facts['classes'])} classes{labels}",
         "settings": settings,
-        "scaling": facts["scaling"],
+        "description": facts["description"],
         "dictionary": f"{facts['n_components']} atoms, at most {facts['n_nonzero_coefs']} per code",
         "iterations": f"{facts['n_iter']}{end}",
         "objective": f"{facts['objective']:,.0f}",
@@ -195,7 +195,7 @@ def draw_reasons(console: Console, model: DDLClassifier, sample: Any, facts: dic
     from rich.columns import Columns
 
     images = {"sample": sample, "reconstruction": model.explain(sample[None]).reconstruction[0]}
-    atoms = model.scaling_.show(model.components_)
+    atoms = model.description_.show(model.components_)
     images |= {
         f"{coefficient:+.2f} x atom {atom}": atoms[atom]
         for atom, coefficient in zip(facts["atoms"], facts["coefficients"], strict=True)

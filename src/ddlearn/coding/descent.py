@@ -327,7 +327,7 @@ class Descent(DiscriminativeCoding):
     Examples
     --------
     >>> from ddlearn import DDLClassifier, Descent
-    >>> DDLClassifier(coding=Descent(n_swaps=10)).get_params()["coding__n_swaps"]
+    >>> DDLClassifier(label_coding=Descent(n_swaps=10)).get_params()["label_coding__n_swaps"]
     10
     """
 

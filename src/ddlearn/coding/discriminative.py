@@ -42,18 +42,18 @@ from .descent import STEP_KINDS, Descent, DiscriminativeCoding, RowProblems
 from .encoder import Encoder, adapt_coder, check_samples, resolve_sparse_coder
 from .printed import PrintedCoding
 
-CODINGS: dict[str, type[DiscriminativeCoding]] = {"descent": Descent, "printed": PrintedCoding}
+LABEL_CODINGS: dict[str, type[DiscriminativeCoding]] = {"descent": Descent, "printed": PrintedCoding}
 
 
-def resolve_coding(coding: str | DiscriminativeCoding) -> DiscriminativeCoding:
+def resolve_label_coding(coding: str | DiscriminativeCoding) -> DiscriminativeCoding:
     """Return the coding registered under a name, or the object itself.
 
     Examples
     --------
-    >>> resolve_coding("printed")
+    >>> resolve_label_coding("printed")
     PrintedCoding()
     """
-    resolved = resolve("coding", coding, CODINGS, DiscriminativeCoding)
+    resolved = resolve("label_coding", coding, LABEL_CODINGS, DiscriminativeCoding)
     resolved.check_parameters()
     return resolved
 
@@ -109,7 +109,7 @@ class DiscriminativeCoder:
     encoder: Encoder
     model: Model  # with the weight of the labels in its class costs
     loss: Loss
-    coding: DiscriminativeCoding
+    label_coding: DiscriminativeCoding
 
     def encode(
         self,
@@ -139,7 +139,7 @@ class DiscriminativeCoder:
             problems = self.pose(correlations, energies, labels[rows], noise_variance[rows], np.arange(len(energies)))
             is_new = init_codes is None
             start = encoder.encode_block(correlations, energies) if is_new else init_codes.rows(rows)  # type: ignore[union-attr]
-            coded, moves = self.coding.descend(problems, start, is_start_traditional=is_new)
+            coded, moves = self.label_coding.descend(problems, start, is_start_traditional=is_new)
             codes.indices[rows], codes.values[rows] = coded.indices, coded.values
             record.n_steps[rows], record.decrease[rows], record.n_rejected[rows] = moves
             record.objective_before[rows] = problems.place(start).objective
@@ -216,7 +216,7 @@ def discriminative_encode(
     n_nonzero_coefs: int | None = None,
     sparse_coder: str | SparseCoder = "omp",
     init_codes: csr_array | None = None,
-    coding: str | DiscriminativeCoding = "descent",
+    label_coding: str | DiscriminativeCoding = "descent",
     n_jobs: int | None = None,
 ) -> tuple[csr_array, CodingRecord]:
     r"""Code samples such that they are well represented *and* well classified (the paper's DSC, Algorithm 1).
@@ -252,7 +252,7 @@ def discriminative_encode(
         What selects atoms.
     init_codes : sparse matrix of shape (n_samples, n_components) or None, default=None
         Codes to start from; by default those of :func:`sparse_encode`.
-    coding : {"descent", "printed"} or DiscriminativeCoding, default="descent"
+    label_coding : {"descent", "printed"} or DiscriminativeCoding, default="descent"
         How :math:`F` is lowered: close to its minimum, or by the steps that the paper prints.
     n_jobs : int or None, default=None
         Number of threads; None is 1 unless in a ``joblib.parallel_config`` context, -1 all cores.  Codes do not depend
@@ -294,6 +294,6 @@ def discriminative_encode(
             raise ValueError(f"init_codes has shape {init_codes.shape}, expected {(n_samples, n_components)}.")
         init_codes = RowCodes.from_csr(init_codes, n_nonzero_coefs, X.dtype)
     encoder = Encoder.of(dictionary, adapt_coder(coder, X, dictionary, n_nonzero_coefs), n_nonzero_coefs, n_jobs)
-    discriminative_coder = DiscriminativeCoder(encoder, model, resolve_loss(loss), resolve_coding(coding))
+    discriminative_coder = DiscriminativeCoder(encoder, model, resolve_loss(loss), resolve_label_coding(label_coding))
     codes, record = discriminative_coder.encode(X, labels, noise_variance, init_codes, n_jobs=n_jobs)
     return codes.to_csr(n_components), record

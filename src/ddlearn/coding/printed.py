@@ -37,7 +37,7 @@ class PrintedCoding(DiscriminativeCoding):
     Examples
     --------
     >>> from ddlearn import DDLClassifier, PrintedCoding
-    >>> DDLClassifier(coding=PrintedCoding(max_iter=10)).get_params()["coding__max_iter"]
+    >>> DDLClassifier(label_coding=PrintedCoding(max_iter=10)).get_params()["label_coding__max_iter"]
     10
     """
 

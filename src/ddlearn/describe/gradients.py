@@ -28,7 +28,7 @@ from ..model.codes import Flags, Floats
 from ..model.losses import check_number
 from ..parallel import Parts
 from .checks import check_image_shape
-from .scaling import Rows, Scaling
+from .scaling import Description, Rows
 
 _PIXELS_PER_CELL, _USUAL_CELLS = 2, 10  # along the longer side, if not said otherwise
 _MOST_CELLS, _MOST_DIRECTIONS = 64, 64
@@ -38,7 +38,7 @@ _LEAST_GRADIENT = 0.1
 _RIDGE = 0.02  # of the image with given gradients, relative to a bound of the largest eigenvalue
 
 
-class Gradients(Scaling):
+class Gradients(Description):
     """Describes images by the directions of their gradients in cells of a few pixels.
 
     For images whose light, ink or exact position say nothing of the class: digits, letters, faces.  Images are
@@ -58,14 +58,14 @@ class Gradients(Scaling):
     --------
     >>> import numpy as np
     >>> from ddlearn import Gradients
-    >>> scaling = Gradients(2, n_directions=4, image_shape=(4, 4))
+    >>> description = Gradients(2, n_directions=4, image_shape=(4, 4))
     >>> step = np.repeat([[0.0, 0.0, 1.0, 1.0]], 4, axis=0).reshape(1, 16)  # it rises to the right
-    >>> scaling.apply(step).reshape(4, 4).round(2)
+    >>> description.apply(step).reshape(4, 4).round(2)
     array([[0.5, 0.5, 0.5, 0.5],
            [0. , 0. , 0. , 0. ],
            [0. , 0. , 0. , 0. ],
            [0. , 0. , 0. , 0. ]])
-    >>> bool(np.allclose(scaling.apply(3 * step + 1), scaling.apply(step)))
+    >>> bool(np.allclose(description.apply(3 * step + 1), description.apply(step)))
     True
     """
 
@@ -110,7 +110,7 @@ class Gradients(Scaling):
     def get_shape(self) -> tuple[int, int]:
         """Return height and width of the images."""
         if not isinstance(self.image_shape, tuple | list) or len(self.image_shape) != 2:
-            raise ValueError("scale='gradients' describes images: set image_shape=(height, width).")
+            raise ValueError("description='gradients' describes images: set image_shape=(height, width).")
         height, width = self.image_shape
         return height, width
 
@@ -156,8 +156,8 @@ class Gradients(Scaling):
     def apply_to_known(self, X: Floats, is_known: Flags, sizes: Floats) -> tuple[Floats, Flags]:
         if not is_known.all():
             raise ValueError(
-                "scale='gradients' needs all pixels of an image, since each is part of several gradients: impute "
-                "missing pixels, or use scale='unit'."
+                "description='gradients' needs all pixels of an image, since each is part of several gradients: impute "
+                "missing pixels, or use description='unit'."
             )
         scaled = self.apply(X)
         return scaled, np.ones(scaled.shape, bool)

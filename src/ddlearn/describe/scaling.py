@@ -1,4 +1,4 @@
-r"""Scaling: samples in units of their own become samples of about unit norm, in which all mathematics is done.
+r"""Description: samples in units of their own become samples of about unit norm, in which all mathematics is done.
 
 "unit" divides a sample by its norm, :math:`z = y / \|y\|`.  Of a sample with missing features the norm is not known.
 It is estimated from the known ones, by the share of the energy that these have in training samples:
@@ -40,7 +40,7 @@ _LARGEST_CONSTANT = 1e6  # beyond, nothing else would be left of a sample
 _ROUNDING_ERRORS = 100
 # A feature has outliers if its deviation is so many times what nine of ten values deviate from the median.
 _OUTLYING, _MOST_VALUES = 1e3, 0.9
-# The choice of a scaling and the search for outliers look at about this many samples.
+# The choice of a description and the search for outliers look at about this many samples.
 _MOST_LOOKED_AT = 1000
 # Shares of energy and the norms of samples with missing features depend on each other, and settle in so many rounds.
 _ENERGY_ROUNDS = 5
@@ -68,13 +68,13 @@ def take_some(parts: Parts[Rows], n_samples: int) -> tuple[Floats, NDArray[np.in
     return np.concatenate(samples), np.concatenate(labels)
 
 
-class Scaling(BaseEstimator, ABC):
+class Description(BaseEstimator, ABC):
     """How samples are scaled before they are coded, learned from training samples with or without labels.
 
     Examples
     --------
-    >>> from ddlearn import Scaling, UnitNorm
-    >>> isinstance(UnitNorm(), Scaling)
+    >>> from ddlearn import Description, UnitNorm
+    >>> isinstance(UnitNorm(), Description)
     True
     """
 
@@ -86,13 +86,13 @@ class Scaling(BaseEstimator, ABC):
     def check_parameters(self) -> None:
         """Raise an error if a parameter is invalid."""
 
-    def of_images(self, image_shape: tuple[int, int] | None) -> Scaling:
-        """Return the scaling for images of a shape, None if samples are not images; raise if it needs such."""
+    def of_images(self, image_shape: tuple[int, int] | None) -> Description:
+        """Return the description for images of a shape, None if samples are not images; raise if it needs such."""
         return self
 
     @abstractmethod
-    def learn(self, parts: Parts[Rows]) -> Scaling:
-        """Return the scaling with what it needs to know of the samples; raise if one has infinite values."""
+    def learn(self, parts: Parts[Rows]) -> Description:
+        """Return the description with what it needs to know of the samples; raise if one has infinite values."""
 
     def warn_of_outliers(self, parts: Parts[Rows], n_samples: int) -> None:
         """Warn of samples by which all others are scaled."""
@@ -124,7 +124,7 @@ class Scaling(BaseEstimator, ABC):
 
     def to_features(self, flags: Flags, n_features: int) -> Flags:
         """Return which features of samples are flagged, given which features of scaled samples are."""
-        return flags[:, :n_features]  # without the constant that scaling may append
+        return flags[:, :n_features]  # without the constant that description may append
 
     @abstractmethod
     def invert(self, scaled: Floats, sizes: Floats | None = None) -> Floats:
@@ -135,14 +135,14 @@ class Scaling(BaseEstimator, ABC):
         return self.invert(atoms) - self.invert(np.zeros_like(atoms[:1]))
 
 
-class Unscaled(Scaling):
+class Unscaled(Description):
     """Samples as they are.
 
     Examples
     --------
     >>> from ddlearn import DDLClassifier, Unscaled
-    >>> DDLClassifier(scale=Unscaled())
-    DDLClassifier(scale=Unscaled())
+    >>> DDLClassifier(description=Unscaled())
+    DDLClassifier(description=Unscaled())
     """
 
     def learn(self, parts: Parts[Rows]) -> Unscaled:
@@ -167,13 +167,13 @@ def _take_known(rows: Rows, tile: slice) -> tuple[Floats, Flags]:
 def _sum_shares(rows: Rows, energy: NDArray[np.float64] | None) -> tuple[NDArray[np.intp], NDArray[np.float64], int]:
     """Return of how many samples that are not zero each feature is known, its squares, and how many values are missing.
 
-    The squares are those after scaling to unit norm, by what is known of the energy so far.
+    The squares are those after description to unit norm, by what is known of the energy so far.
     """
     n_features, n_missing = rows.X.shape[1], 0
-    total, n_known, scaling = np.zeros(n_features), np.zeros(n_features, np.intp), UnitNorm(energy)
+    total, n_known, description = np.zeros(n_features), np.zeros(n_features, np.intp), UnitNorm(energy)
     for tile in split_rows(len(rows.X)):
         samples, is_known = _take_known(rows, tile)
-        scaled = samples / scaling.measure(samples, is_known)
+        scaled = samples / description.measure(samples, is_known)
         total += np.sum(np.square(scaled, dtype=np.float64), axis=0)
         n_known += is_known[samples.any(axis=1)].sum(axis=0)
         n_missing += int(np.count_nonzero(~is_known))
@@ -190,7 +190,7 @@ def _measure_norms(X: Floats) -> Floats:
     return largest * np.where(norms > 0, norms, 1)
 
 
-class UnitNorm(Scaling):
+class UnitNorm(Description):
     """Divides each sample by its norm.
 
     For samples whose values have one unit and whose strength says nothing, such as images and spectra.
@@ -273,7 +273,7 @@ class _Moments:
         return _Moments(n_known, self.mean + share * shift, deviations, self.eps)
 
 
-class Standard(Scaling):
+class Standard(Description):
     r"""Subtracts the mean of each feature, divides by its standard deviation, and appends a constant.
 
     For tables, whose columns have units of their own.
@@ -290,8 +290,8 @@ class Standard(Scaling):
     --------
     >>> import numpy as np
     >>> from ddlearn import Standard
-    >>> scaling = Standard(mean=np.array([10.0]), deviation=np.array([2.0]))
-    >>> scaling.apply(np.array([[10.0], [12.0]])) * np.sqrt(2)
+    >>> description = Standard(mean=np.array([10.0]), deviation=np.array([2.0]))
+    >>> description.apply(np.array([[10.0], [12.0]])) * np.sqrt(2)
     array([[0., 1.],
            [1., 1.]])
     """
@@ -317,7 +317,9 @@ class Standard(Scaling):
             return self
         moments = parts.add_up(_Moments.of)
         if moments.n_known.max() == 1:
-            raise ValueError("scale='standard' cannot be learned from 1 sample: begin with more, or use scale='unit'.")
+            raise ValueError(
+                "description='standard' cannot be learned from 1 sample: begin with more, or use description='unit'."
+            )
         deviation = np.sqrt(moments.deviations / np.maximum(moments.n_known, 1))
         deviation[deviation <= _ROUNDING_ERRORS * moments.eps * np.hypot(moments.mean, deviation)] = 0
         return Standard(self.constant, mean=moments.mean, deviation=deviation)
@@ -334,9 +336,9 @@ class Standard(Scaling):
             _, value, row = max(found)
             warnings.warn(
                 f"X is {value:.3g} in row {row}, feature {feature}, while nine of ten samples are within "
-                f"{usual[feature]:.3g} of {median[feature]:.3g} there: after scaling, that feature is nearly the same "
+                f"{usual[feature]:.3g} of {median[feature]:.3g} there: described so, that feature is nearly the same "
                 f"for all other samples ({np.count_nonzero(has_outliers)} features have such values). Correct or "
-                "remove them, or use scale='unit'.",
+                "remove them, or use description='unit'.",
                 UserWarning,
                 stacklevel=5,
             )
@@ -373,7 +375,7 @@ class Standard(Scaling):
         return atoms[:, : len(self.deviation)] * (self.deviation * self._norm).astype(atoms.dtype)
 
 
-class Transformed(Scaling):
+class Transformed(Description):
     """Scales by a transformer of scikit-learn, which is fitted to the training samples.
 
     Where it centres the samples, nothing is put in place of the origin, as :class:`Standard` does.  Model files hold
@@ -388,8 +390,9 @@ class Transformed(Scaling):
     --------
     >>> from sklearn.preprocessing import MinMaxScaler
     >>> from ddlearn import DDLClassifier
-    >>> model = DDLClassifier(scale=MinMaxScaler(), random_state=0).fit([[0, 1], [2, 3], [9, 1], [9, 2]], [0, 0, 1, 1])
-    >>> model.scaling_
+    >>> model = DDLClassifier(description=MinMaxScaler(), random_state=0)
+    >>> model = model.fit([[0, 1], [2, 3], [9, 1], [9, 2]], [0, 0, 1, 1])
+    >>> model.description_
     Transformed(transformer=MinMaxScaler())
     """
 
@@ -402,8 +405,8 @@ class Transformed(Scaling):
         missing = [name for name in ("fit", "transform", "inverse_transform") if not hasattr(self.transformer, name)]
         if missing:
             raise TypeError(
-                f"scale={self.transformer!r} has no {' and no '.join(missing)}: use 'auto', 'unit', 'standard', None, "
-                "or a transformer that can be inverted, so that atoms and reconstructions can be shown."
+                f"description={self.transformer!r} has no {' and no '.join(missing)}: use 'auto', 'unit', 'standard', "
+                "None, or a transformer that can be inverted, so that atoms and reconstructions can be shown."
             )
 
     def learn(self, parts: Parts[Rows]) -> Transformed:
@@ -422,7 +425,7 @@ class Transformed(Scaling):
             if not is_known.all():
                 raise ValueError(
                     f"{self.transformer!r} makes {scaled.shape[1]} features of {X.shape[1]}, so that none is known if "
-                    "one is missing: impute missing features, or use scale='standard'."
+                    "one is missing: impute missing features, or use description='standard'."
                 )
             return scaled, np.ones(scaled.shape, bool)
         return np.where(is_known, scaled, scaled.dtype.type(0)), is_known

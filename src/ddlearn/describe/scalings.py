@@ -1,4 +1,4 @@
-"""The scalings by name, and which of them suits the samples.
+"""The descriptions by name, and which of them suits the samples.
 
 "auto" takes unit norm for images, since light and ink change the norm of an image and not its class; for other samples
 unit norm or standardised features, whichever leaves fewer of at most 1000 with a nearest neighbour of another class.
@@ -15,7 +15,7 @@ from ..model.codes import Floats
 from ..model.losses import resolve
 from ..parallel import LocalParts, Parts, single_threaded_blas
 from .gradients import Gradients
-from .scaling import Rows, Scaling, Standard, Transformed, UnitNorm, Unscaled, take_some
+from .scaling import Description, Rows, Standard, Transformed, UnitNorm, Unscaled, take_some
 
 
 class _SomeRows(NamedTuple):
@@ -24,12 +24,12 @@ class _SomeRows(NamedTuple):
     first_row: int = 0
 
 
-def _count_strange_neighbours(scaling: Scaling, some: LocalParts[Rows]) -> int:
+def _count_strange_neighbours(description: Description, some: LocalParts[Rows]) -> int:
     """Return how many samples have other labels than the nearest of the other samples."""
     (rows,) = some.gather()
     scaled = rows.X[:0]
     if len(rows.X) > 1:
-        scaled = scaling.learn(some).apply_and_fill(rows.X)[0].astype(np.float64)
+        scaled = description.learn(some).apply_and_fill(rows.X)[0].astype(np.float64)
     with single_threaded_blas():
         distances = np.vecdot(scaled, scaled) - 2 * scaled @ scaled.T  # less the squared norm of the sample itself
     np.fill_diagonal(distances, np.inf)
@@ -38,44 +38,46 @@ def _count_strange_neighbours(scaling: Scaling, some: LocalParts[Rows]) -> int:
 
 
 UNSCALED = Unscaled()
-SCALINGS: dict[str, type[Scaling]] = {"unit": UnitNorm, "standard": Standard, "gradients": Gradients}
+DESCRIPTIONS: dict[str, type[Description]] = {"unit": UnitNorm, "standard": Standard, "gradients": Gradients}
 
 
-def resolve_scaling(scale: Any, image_shape: tuple[int, int] | None = None) -> Scaling:
-    """Return the scaling registered under a name, the object itself, or a transformer of scikit-learn as a scaling.
+def resolve_description(scale: Any, image_shape: tuple[int, int] | None = None) -> Description:
+    """Return the description of that name, the object itself, or a transformer of scikit-learn as a description.
 
     One that describes images is returned for images of that shape.
 
     Examples
     --------
-    >>> resolve_scaling("unit"), resolve_scaling(None)
+    >>> resolve_description("unit"), resolve_description(None)
     (UnitNorm(), Unscaled())
     """
     if scale is None:
         return UNSCALED
-    if not isinstance(scale, str | type | Scaling) and hasattr(scale, "transform"):
+    if not isinstance(scale, str | type | Description) and hasattr(scale, "transform"):
         scale = Transformed(scale)
-    resolved = resolve("scale", scale, SCALINGS, Scaling)
+    resolved = resolve("description", scale, DESCRIPTIONS, Description)
     resolved.check_parameters()
     return resolved.of_images(image_shape)
 
 
-def choose_scaling(parts: Parts[Rows], n_samples: int, are_images: bool) -> Scaling:
-    """Return the scaling that suits the samples."""
+def choose_description(parts: Parts[Rows], n_samples: int, are_images: bool) -> Description:
+    """Return the description that suits the samples."""
     if are_images or n_samples == 1:
         return UnitNorm()
     X, labels = take_some(parts, n_samples)
     some = LocalParts([_SomeRows(X[labels.any(axis=1)], labels[labels.any(axis=1)])])
     rivals = UnitNorm(), Standard()
-    n_strange = [_count_strange_neighbours(scaling, some) for scaling in rivals]
+    n_strange = [_count_strange_neighbours(description, some) for description in rivals]
     return rivals[n_strange.index(min(n_strange))]
 
 
-def fit_scaling(scale: Any, parts: Parts[Rows], n_samples: int, image_shape: tuple[int, int] | None) -> Scaling:
-    """Learn a scaling from training samples, the one that suits them if it is "auto"."""
+def fit_description(scale: Any, parts: Parts[Rows], n_samples: int, image_shape: tuple[int, int] | None) -> Description:
+    """Learn a description from training samples, the one that suits them if it is "auto"."""
     is_open = isinstance(scale, str) and scale == "auto"
     are_images = image_shape is not None
-    scaling = choose_scaling(parts, n_samples, are_images) if is_open else resolve_scaling(scale, image_shape)
-    scaling = scaling.learn(parts)
-    scaling.warn_of_outliers(parts, n_samples)
-    return scaling
+    description = (
+        choose_description(parts, n_samples, are_images) if is_open else resolve_description(scale, image_shape)
+    )
+    description = description.learn(parts)
+    description.warn_of_outliers(parts, n_samples)
+    return description

@@ -24,7 +24,7 @@ from ..coding.descent import DiscriminativeCoding
 from ..coding.encoder import Encoder
 from ..coding.robust import Robustness, check_mask
 from ..describe.checks import check_finite
-from ..describe.scaling import Scaling
+from ..describe.scaling import Description
 from ..dictionary import DictionaryUpdate, draw_dictionary
 from ..fitting.data import TrainingSet, cut_batch, cut_into_parts, fetch_candidates, spread_over_cluster
 from ..fitting.labels import Targets
@@ -52,9 +52,9 @@ from .settings import (
     drop_weightless,
     get_refiner,
     get_scale,
-    list_scalings,
+    list_descriptions,
     make_predictor,
-    name_scaling,
+    name_description,
     resolve_fit,
     resolve_object,
     resolve_plan,
@@ -77,8 +77,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     scale will do: by default the model scales them, chooses its penalties on held-out training samples, learns from all
     of them, and refines dictionary and classifiers together.  The parameters come in three groups:
 
-    * *Basic*: ``n_components``, ``scale``, ``refine``, ``class_weight``, ``unlabeled``, ``image_shape``, ``verbose``,
-      ``n_jobs`` and ``random_state``.
+    * *Basic*: ``n_components``, ``description``, ``refine``, ``class_weight``, ``unlabeled``, ``image_shape``,
+      ``verbose``, ``n_jobs`` and ``random_state``.
     * *New samples*: ``inference``, ``robustness``, ``alignment`` and ``n_views``, which can be changed after the fit by
       ``set_params``.
     * *Expert*: all others.
@@ -88,7 +88,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     n_components : int, "auto" or None, default=None
         Number of atoms, the paper's K.  By default half the number of labelled samples, but at most 500; "auto" tries
         sizes up to 2000 and takes the one that predicts held-out labels best.
-    scale : {"auto", "unit", "standard", "gradients"}, Scaling, transformer or None, default="auto"
+    description : {"auto", "unit", "standard", "gradients"}, Description, transformer or None, default="auto"
         How samples are scaled: "unit" divides each by its norm (for images and spectra), "standard" standardises each
         feature and appends a constant (for tables), "gradients" describes images by :class:`Gradients`, which makes
         fewer errors with digits and faces but shows atoms only as sketches, and a scikit-learn transformer does what it
@@ -100,7 +100,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         The classification cost.
     sparse_coder : {"omp", "ormp", "elastic_net"} or SparseCoder, default="elastic_net"
         How codes are found: two pursuits with at most T atoms, or a penalty on codes.
-    coding : {"descent", "printed"} or DiscriminativeCoding, default="descent"
+    label_coding : {"descent", "printed"} or DiscriminativeCoding, default="descent"
         How codes that see the labels are found (Algorithm 1): by a descent close to the minimum, or by the steps that
         the paper prints.
     dictionary_update : str or DictionaryUpdate, default="auto"
@@ -114,7 +114,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         Its ``fit_intercept`` says whether classifiers have an intercept.
     init : {"samples", "gaussian"} or array-like of shape (n_components, n_features), default="samples"
         The first dictionary: training samples in equal number from each class, random vectors, or these atoms, which
-        are scaled like samples, or the ``components_`` of a model with the same scaling.
+        are scaled like samples, or the ``components_`` of a model with the same description.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, 1 for those not named: a sample of weight 2 counts as two.  "balanced" gives all classes
         the same total weight.
@@ -167,8 +167,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         The classes; for multilabel targets the column numbers.
     components_ : ndarray of shape (n_components, n_scaled_features)
         The dictionary, one atom of unit norm per row, in the space of scaled samples, which with "standard" has one
-        more feature, the constant; ``scaling_.show(components_)`` is what atoms add to a sample.
-    scaling_ : Scaling
+        more feature, the constant; ``description_.show(components_)`` is what atoms add to a sample.
+    description_ : Description
         How samples are scaled.
     coef_ : ndarray of shape (n_classes, n_components)
         The classifiers; two rows for two classes, since each class has its own cost.
@@ -251,11 +251,11 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         self,
         n_components: int | str | None = None,
         *,
-        scale: str | Scaling | Any | None = "auto",
+        description: str | Description | Any | None = "auto",
         n_nonzero_coefs: int | None = None,
         loss: str | Loss = "square",
         sparse_coder: str | SparseCoder = "elastic_net",
-        coding: str | DiscriminativeCoding = "descent",
+        label_coding: str | DiscriminativeCoding = "descent",
         dictionary_update: str | DictionaryUpdate = "auto",
         classifier_trainer: str | ClassifierTrainer = "auto",
         init: str | ArrayLike = "samples",
@@ -277,11 +277,11 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         random_state: int | np.random.RandomState | None = None,
     ):
         self.n_components = n_components
-        self.scale = scale
+        self.description = description
         self.n_nonzero_coefs = n_nonzero_coefs
         self.loss = loss
         self.sparse_coder = sparse_coder
-        self.coding = coding
+        self.label_coding = label_coding
         self.dictionary_update = dictionary_update
         self.classifier_trainer = classifier_trainer
         self.init = init
@@ -447,13 +447,13 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                         training = training.hold_out(refiner.hold_out)
                 n_components = count_components(self, training.facts.n_with_label)
                 settings = resolve_fit(self, training.facts, n_components, targets.is_multilabel, mode)
-                if refiner is not None and (scalings := list_scalings(self, refiner)):
+                if refiner is not None and (descriptions := list_descriptions(self, refiner)):
                     draw_init = partial(scale_atoms, self)
-                    search = SettingsSearch(training, scalings, settings, refiner, n_components, draw_init)
+                    search = SettingsSearch(training, descriptions, settings, refiner, n_components, draw_init)
                     found = search.run(progress.on_trial)
                 if found is not None:
                     settings = replace(settings, sparse_coder=found.sparse_coder)
-                scale = get_scale(self) if found is None else found.scaling
+                scale = get_scale(self) if found is None else found.description
                 training = training.scale(scale, self.image_shape)
                 plan = resolve_plan(self, training, n_components, refiner, found, mode)
                 n_epochs = 0 if plan.refiner is None else plan.refiner.count_epochs()
@@ -548,12 +548,12 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 X, y, sample_weight = drop_weightless(X, y, sample_weight)
             training, targets = cut_batch(X, y, classes, self.unlabeled, known)
             training = training.weigh(sample_weight, self.class_weight, targets)
-            training = training.scale(self.scale if is_new else self.scaling_, self.image_shape)
+            training = training.scale(self.description if is_new else self.description_, self.image_shape)
             stream, settings, extra = self._begin_stream(training, targets) if is_new else self._go_on(training)
             stream = learn_batch(stream, training, settings, forgetting)
             attributes = stream.attributes(refits=self.refine is not None)
             attributes |= describe_settings(settings, len(stream.encoder.dictionary))
-            attributes |= {"classes_": targets.classes, "scaling_": training.scaling}
+            attributes |= {"classes_": targets.classes, "description_": training.description}
             self._set_fitted(attributes | extra, stream.encoder)
         if self.verbose:
             say(f"{self.n_samples_seen_:,} samples: {describe_iteration(self.history_[-1])} before the last batch")
@@ -564,7 +564,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         facts, rng = training.facts, check_random_state(self.random_state)
         n_components = count_components(self, facts.n_with_label)
         settings = resolve_fit(self, facts, n_components, targets.is_multilabel, "batches")
-        extra, init = {}, scale_atoms(self, training.scaling)
+        extra, init = {}, scale_atoms(self, training.description)
         if searches_size(self):
             extra["dictionary_sizes_"] = sizes = SizeSearch(training, settings, init, deepcopy(rng)).run()
             n_components = choose_size(sizes, n_components)
@@ -601,7 +601,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 self.n_components if isinstance(self.n_components, Integral) else n_components,
                 n_components,
             ),
-            ("scale", name_scaling(self), type(self.scaling_).__name__),
+            ("description", name_description(self), type(self.description_).__name__),
             ("loss", type(settings.loss).__name__, type(self.loss_).__name__),
             ("sparse_coder", type(settings.sparse_coder).__name__, type(self.sparse_coder_).__name__),
         ):
@@ -646,7 +646,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         return self._predictor(X.dtype).encode(X)
 
     def _invert(self, reconstruction: Floats) -> Floats:
-        return self.scaling_.invert(reconstruction)
+        return self.description_.invert(reconstruction)
 
     def _evidence(self, X: ArrayLike, mask: ArrayLike | None) -> Floats:
         X, mask = self._check_new(X, mask)

@@ -25,11 +25,11 @@ PRESETS: dict[str, Preset] = {
     # The algorithm and settings that Ghanem and Ahuja (2011) print, with the factor of two that it lacks.
     "paper": Preset(
         {
-            "scale": None,  # the paper says nothing of it
+            "description": None,  # the paper says nothing of it
             "sparse_coder": "omp",
             "n_nonzero_coefs": 5,  # the paper's T
             "max_iter": 20,
-            "coding": "printed",
+            "label_coding": "printed",
             "init": "samples",
             "dictionary_update": "ksvd",  # one sweep an iteration
             "scales": "jeffreys",
@@ -52,7 +52,7 @@ PRESETS: dict[str, Preset] = {
             "refine": Refiner(60),
         },
         {
-            "scale": "gradients",  # half the errors of pixels, or fewer
+            "description": "gradients",  # half the errors of pixels, or fewer
             "refine": Refiner(40, jitter="affine"),  # no distortion is used twice, so that more epochs learn more
             "n_views": 8,  # averages out sampling noise
         },

@@ -204,7 +204,7 @@ class FitRun:
         parts = progress.state.parts
         return describe_settings(settings, len(model.dictionary)) | {
             "classes_": self.targets.classes,
-            "scaling_": self.training.scaling,
+            "description_": self.training.description,
             "class_prior_": facts.n_positive / facts.label_weight,
             "n_samples_seen_": facts.n_samples,
             "median_noise_variance_": find_median(parts.map_attribute("noise_variance"), facts.n_samples, facts.dtype),
@@ -262,7 +262,7 @@ class FitRun:
             fit_intercept=settings.fit_intercept,
             jitter=plan.jitter,
             image_shape=plan.image_shape,
-            scaling=self.training.scaling,
+            description=self.training.description,
             temperature=plan.temperature,
         )
 

@@ -20,15 +20,15 @@ from sklearn.utils.validation import _check_sample_weight
 from ..classifiers import ClassifierTrainer, resolve_trainer
 from ..coding.alignment import Alignment, resolve_alignment
 from ..coding.coders import check_budget
-from ..coding.discriminative import DiscriminativeCoder, resolve_coding
+from ..coding.discriminative import DiscriminativeCoder, resolve_label_coding
 from ..coding.encoder import Encoder, resolve_sparse_coder
 from ..coding.masked import MaskedCoder
 from ..coding.robust import RobustCoder, Robustness
 from ..describe.checks import check_image_shape
 from ..describe.jitter import resolve_jitter
 from ..describe.missing import check_training, has_missing
-from ..describe.scaling import Scaling, Standard, UnitNorm
-from ..describe.scalings import resolve_scaling
+from ..describe.scaling import Description, Standard, UnitNorm
+from ..describe.scalings import resolve_description
 from ..dictionary import DICTIONARY_UPDATES, DictionaryUpdate, resolve_dictionary_update
 from ..fitting.data import TrainingFacts, TrainingSet, is_mapped
 from ..fitting.steps import FitSettings
@@ -95,10 +95,10 @@ def resolve_robustness(robustness: float | Robustness | None) -> Robustness:
 
 # Parameters that are objects, or a shorthand for one: how the object is made.
 _OBJECTS: dict[str, Callable[[Estimator], Any]] = {
-    "scale": lambda model: resolve_scaling(model.scale, model.image_shape),
+    "description": lambda model: resolve_description(model.description, model.image_shape),
     "loss": lambda model: resolve_loss(model.loss),
     "sparse_coder": lambda model: resolve_sparse_coder(model.sparse_coder),
-    "coding": lambda model: resolve_coding(model.coding),
+    "label_coding": lambda model: resolve_label_coding(model.label_coding),
     "dictionary_update": lambda model: _resolve_update(model, "memory"),
     "classifier_trainer": lambda model: resolve_trainer(model.classifier_trainer, model.loss),
     "scales": lambda model: resolve_scales(model.scales),
@@ -153,8 +153,12 @@ def check_mode(model: Estimator, mode: Mode) -> None:
         refuse("dictionary_update", f"use 'auto' or {' or '.join(fitting)}, which need only sums over samples")
     if not trainer.is_additive or (mode == "batches" and not isinstance(trainer, ClassifierTrainer)):
         refuse("classifier_trainer", "use 'auto', or derive it from ClassifierTrainer")
-    if mode == "dask" and not is_auto(model.scale) and resolve_scaling(model.scale, model.image_shape).sees_all:
-        refuse("scale", "use 'auto', 'unit' or 'standard', which need only sums over samples")
+    if (
+        mode == "dask"
+        and not is_auto(model.description)
+        and resolve_description(model.description, model.image_shape).sees_all
+    ):
+        refuse("description", "use 'auto', 'unit' or 'standard', which need only sums over samples")
     if mode == "dask" and searches_size(model):
         refuse("n_components", "use a number, such as that of a fit to some of them in memory")
     if mode == "batches":
@@ -222,7 +226,7 @@ def check_inference(model: Estimator, n_classes: int, n_features: int, is_multil
             f"inference={model.inference!r} hypothesises one class at a time, which is impossible with multilabel "
             "targets: use inference='fast'."
         )
-    resolve_coding(model.coding)
+    resolve_label_coding(model.label_coding)
     if model.n_jobs is not None and (not isinstance(model.n_jobs, Integral) or model.n_jobs == 0):
         raise ValueError(f"n_jobs must be None or an integer other than 0, got {model.n_jobs!r}.")
     check_number("classification_weight", model.classification_weight, Real, most=_LARGEST_WEIGHT)
@@ -250,33 +254,33 @@ def _resolve_jitter(model: Estimator, n_features: int) -> Any:
     return resolve_jitter("affine" if jitter is None else jitter, model.image_shape, n_features)
 
 
-def name_scaling(model: Estimator) -> str:
-    """Return the class of the scaling that is set, or of the one that was chosen where it was left open."""
-    is_open = is_auto(model.scale)
-    return type(model.scaling_ if is_open else resolve_scaling(model.scale, model.image_shape)).__name__
+def name_description(model: Estimator) -> str:
+    """Return the class of the description that is set, or of the one that was chosen where it was left open."""
+    is_open = is_auto(model.description)
+    return type(model.description_ if is_open else resolve_description(model.description, model.image_shape)).__name__
 
 
-def scale_atoms(model: Estimator, scaling: Scaling) -> Any:
+def scale_atoms(model: Estimator, description: Description) -> Any:
     """Return ``init``; atoms that are given as samples are scaled like samples."""
     if isinstance(model.init, str) or np.shape(model.init)[1:] != (model.n_features_in_,):
         return model.init
-    return scaling.apply(np.array(model.init, np.float64))
+    return description.apply(np.array(model.init, np.float64))
 
 
-def _check_images(model: Estimator, scaling: Scaling) -> None:
-    """Raise if images are to be distorted after a scaling that makes something else of them."""
-    if scaling.keeps_images:
+def _check_images(model: Estimator, description: Description) -> None:
+    """Raise if images are to be distorted after a description that makes something else of them."""
+    if description.keeps_images:
         return
     refiner = resolve_refiner(model.refine)
     distortions = {"alignment": model.alignment is not None}
-    if not scaling.describes_images:
+    if not description.describes_images:
         distortions["n_views"] = model.n_views > 1
         distortions["refine"] = refiner is not None and refiner.jitter is not None
     for name, is_used in distortions.items():
         if is_used:
             raise ValueError(
-                f"{name}={getattr(model, name)!r} distorts images, but after scale={model.scale!r} they are none: use "
-                "scale='unit'."
+                f"{name}={getattr(model, name)!r} distorts images, but after description={model.description!r} they "
+                "are none: use description='unit'."
             )
 
 
@@ -285,12 +289,12 @@ def resolve_plan(
 ) -> FitPlan:
     """Return what comes before and after the loop."""
     facts = training.facts
-    _check_images(model, training.scaling)
+    _check_images(model, training.description)
     jitter = None if refiner is None else resolve_jitter(refiner.jitter, model.image_shape, model.n_features_in_)
     return FitPlan(
         n_components=n_components,
         searches_size=searches_size(model),
-        init=scale_atoms(model, training.scaling),
+        init=scale_atoms(model, training.description),
         warm_start=_resolve_warm_start(model, n_components, facts) if _is_warm(model) else None,
         refits=model.refine is not None,
         refiner=refiner if found is None else found.refiner,
@@ -325,7 +329,7 @@ def resolve_fit(
         loss=loss,
         sparse_coder=sparse_coder,
         n_nonzero_coefs=check_budget(model.n_nonzero_coefs, n_components, sparse_coder),
-        coding=clone(resolve_coding(model.coding)),
+        label_coding=clone(resolve_label_coding(model.label_coding)),
         dictionary_update=resolve_dictionary_update(updates[mode] if is_auto(update) else update),
         classifier_trainer=trainer,
         scales=DEFAULT_SCALES if model.scales == "conjugate" else clone(_OBJECTS["scales"](model)),
@@ -357,11 +361,11 @@ def _resolve_warm_start(model: Estimator, n_components: int, facts: TrainingFact
 
 def get_scale(model: Estimator) -> Any:
     """Return how samples are to be scaled: after a warm start as before, since the atoms are scaled so."""
-    return model.scaling_ if model.warm_start and hasattr(model, "scaling_") else model.scale
+    return model.description_ if model.warm_start and hasattr(model, "description_") else model.description
 
 
-def list_scalings(model: Estimator, refiner: Refiner) -> list[Scaling]:
-    """Return the scalings to choose from in a search for settings; none if nothing is left open."""
+def list_descriptions(model: Estimator, refiner: Refiner) -> list[Description]:
+    """Return the descriptions to choose from in a search for settings; none if nothing is left open."""
     scale = get_scale(model)
     if _is_warm(model):
         return []
@@ -369,7 +373,7 @@ def list_scalings(model: Estimator, refiner: Refiner) -> list[Scaling]:
         return [UnitNorm()] if model.image_shape is not None else [UnitNorm(), Standard()]
     has_open_decay = refiner.weight_decay is None or refiner.linear_decay is None
     has_open_penalty = not resolve_sparse_coder(model.sparse_coder).is_adapted
-    return [resolve_scaling(scale, model.image_shape)] if has_open_decay or has_open_penalty else []
+    return [resolve_description(scale, model.image_shape)] if has_open_decay or has_open_penalty else []
 
 
 def searches_size(model: Estimator) -> bool:
@@ -401,7 +405,7 @@ def count_components(model: Estimator, n_labelled: int) -> int:
 def check_fitted(model: Estimator) -> None:
     """Raise if new samples cannot be treated as the parameters of a fitted model say."""
     check_inference(model, len(model.coef_), model.n_features_in_, model.is_multilabel_)
-    _check_images(model, model.scaling_)
+    _check_images(model, model.description_)
     resolve_alignment(model.alignment, model.image_shape, model.n_features_in_, model.sparse_coder_)
 
 
@@ -417,7 +421,7 @@ def make_predictor(model: Estimator, dtype: np.dtype, encoder: Encoder | None = 
     fitted = fitted.weigh_labels(model.classification_weight).astype(dtype)
     if encoder is None or encoder.dictionary is not fitted.dictionary:
         encoder = Encoder.of(fitted.dictionary, model.sparse_coder_, model.n_nonzero_coefs_, model.n_jobs)
-    coder = DiscriminativeCoder(encoder, fitted, model.loss_, clone(resolve_coding(model.coding)))
+    coder = DiscriminativeCoder(encoder, fitted, model.loss_, clone(resolve_label_coding(model.label_coding)))
     robust: RobustCoder | None = None
     views: Any = ()
     if model.robustness not in (None, 0) or model.alignment is not None:
@@ -430,7 +434,7 @@ def make_predictor(model: Estimator, dtype: np.dtype, encoder: Encoder | None = 
     if model.n_views > 1:
         views = draw_views(_resolve_jitter(model, n_features), model.image_shape, model.n_views, dtype)
     return Predictor(
-        model.scaling_,
+        model.description_,
         LabelModel(coder, model.priors_, model.median_noise_variance_),
         clone(resolve_inference(model.inference)),
         robust,

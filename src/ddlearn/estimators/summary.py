@@ -164,7 +164,7 @@ def _list_facts(model: Fitted) -> dict[str, str]:
         f"{len(model.classes_):,} classes",
         "atoms": f"{len(model.components_):,}, {budget}",
         "sparse coder": coder if alpha is None else f"{coder}, alpha {alpha:.3g}",
-        "scaling": type(model.scaling_).__name__,
+        "description": type(model.description_).__name__,
         "loss": type(model.loss_).__name__,
         "iterations": f"{model.n_iter_}" + (", converged" if model.converged_ else ""),
     }
@@ -296,7 +296,7 @@ def _check_baseline(model: Fitted, seen: Evaluation | None) -> Check | None:
         f"this model {_percent(1 - np.mean(seen.is_right[rows]))}."
     )
     if n_worse > n_better and binomtest(n_worse, n_worse + n_better).pvalue < _LEVEL:  # McNemar's test
-        remedy = "Use logistic regression, or try preset 'accurate', more atoms or another scaling."
+        remedy = "Use logistic regression, or try preset 'accurate', more atoms or another description."
         return Check(name, WARNING, finding, remedy)
     return Check(name, GOOD, finding + (" The difference may be chance." if n_worse > n_better else ""))
 
@@ -332,18 +332,18 @@ def _check_training_data(model: Fitted, seen: Evaluation | None) -> Check | None
 
 
 def is_training_data(model: Fitted, X: Floats) -> bool:
-    """Return whether X are the training samples, in any order, as the scaling learned from them tells.
+    """Return whether X are the training samples, in any order, as the description learned from them tells.
 
-    Models without scaling, and parts of the training samples, are not recognised.
+    Models without description, and parts of the training samples, are not recognised.
     """
     if len(X) != model.n_samples_seen_ or np.isnan(X).any():
         return False
-    scaled = model.scaling_.apply(np.asarray(X, np.float64))
-    if isinstance(model.scaling_, Standard):
+    scaled = model.description_.apply(np.asarray(X, np.float64))
+    if isinstance(model.description_, Standard):
         return float(np.abs(scaled[:, : X.shape[1]].mean(axis=0)).max()) < _SAME_NUMBERS
-    if isinstance(model.scaling_, UnitNorm):
+    if isinstance(model.description_, UnitNorm):
         energy = np.mean(np.square(scaled[X.any(axis=1)]), axis=0)
-        learned = np.asarray(model.scaling_.energy)
+        learned = np.asarray(model.description_.energy)
         return bool(np.allclose(energy, learned, rtol=_SAME_NUMBERS, atol=_SAME_NUMBERS / X.shape[1]))
     return False
 

@@ -31,13 +31,13 @@ from sklearn.preprocessing import (
 
 from ..classifiers import CLASSIFIER_TRAINERS
 from ..coding.alignment import Alignment
-from ..coding.discriminative import CODINGS
+from ..coding.discriminative import LABEL_CODINGS
 from ..coding.encoder import SPARSE_CODERS
 from ..coding.errors import ERROR_SEARCHES
 from ..coding.robust import Robustness
 from ..describe.jitter import Jitter
 from ..describe.scaling import Transformed, Unscaled
-from ..describe.scalings import SCALINGS
+from ..describe.scalings import DESCRIPTIONS
 from ..dictionary import DICTIONARY_UPDATES
 from ..inference.rules import INFERENCE_RULES
 from ..model.losses import LOSSES
@@ -59,12 +59,12 @@ STORABLE_SCALERS: dict[str, type[BaseEstimator]] = {
     for cls in (MaxAbsScaler, MinMaxScaler, Normalizer, QuantileTransformer, RobustScaler, StandardScaler)
 }
 _REGISTRIES: Any = (
-    SCALINGS,
+    DESCRIPTIONS,
     LOSSES,
     SPARSE_CODERS,
     DICTIONARY_UPDATES,
     CLASSIFIER_TRAINERS,
-    CODINGS,
+    LABEL_CODINGS,
     SCALES,
     ERROR_SEARCHES,
     INFERENCE_RULES,

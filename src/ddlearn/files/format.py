@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, NamedTuple
 
@@ -29,7 +29,7 @@ from .storage import find_place
 Json = Any
 Arrays = dict[str, NDArray[Any]]
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 MODEL, CHECKPOINT, ROWS = "model", "checkpoint", "rows"
 _ADVICE = {
     MODEL: "read it with ddlearn.load(path)",
@@ -106,11 +106,8 @@ def write_container(path: str | os.PathLike[str], kind: str, content: dict[str, 
     find_place(path).write(data)
 
 
-def read_container(
-    path: str | os.PathLike[str], kind: str, upgrades: Mapping[int, Callable[[Json], Json]] | None = None
-) -> Container:
-    """Read a file of that kind, or raise a ModelFileError; ``upgrades`` convert the content of earlier versions."""
-    upgrades = upgrades or {}
+def read_container(path: str | os.PathLike[str], kind: str) -> Container:
+    """Read a file of that kind, or raise a ModelFileError."""
     place = find_place(path)
     found, size = place.find_kind()
     if found != "file":  # opening a pipe would wait for a writer
@@ -118,15 +115,14 @@ def read_container(
     with place.open() as file, blame_file(path):
         header = _read_header(file, size)
         entry, n_bytes = _parse_header(header)
-        _check_kind(entry, kind, upgrades)
+        _check_kind(entry, kind)
         if size != n_bytes:
             raise ValueError(f"it is damaged or truncated: it has {size} bytes instead of {n_bytes}")
         file.seek(0)
         data = file.read(n_bytes)
         _check_digest(data, entry)
         _check_nodes(entry["content"])
-        upgrade = upgrades.get(entry["format_version"], lambda content: content)
-        return Container(upgrade(entry["content"]), _read_arrays(data, entry["by_columns"]))
+        return Container(entry["content"], _read_arrays(data, entry["by_columns"]))
 
 
 def _read_header(file: BinaryIO, n_bytes: int) -> bytes:
@@ -170,7 +166,7 @@ def _check_nodes(content: Json) -> None:
     raise ValueError(f"its content has more than {_MOST_NODES} lists, or lists nested deeper than {_DEEPEST_NODE}")
 
 
-def _check_kind(entry: dict[str, Any], kind: str, upgrades: Mapping[int, Any]) -> None:
+def _check_kind(entry: dict[str, Any], kind: str) -> None:
     version, writer = entry["format_version"], f"written by ddlearn {entry.get('library_version')}"
     if version > FORMAT_VERSION:
         raise ValueError(
@@ -182,10 +178,10 @@ def _check_kind(entry: dict[str, Any], kind: str, upgrades: Mapping[int, Any]) -
     if entry["kind"] != kind:
         advice = _ADVICE.get(entry["kind"], "it was not written by ddlearn")
         raise ValueError(f"it is a {entry['kind']}, not a {kind}: {advice}")
-    if version != FORMAT_VERSION and version not in upgrades:
+    if version != FORMAT_VERSION:
         raise ValueError(
-            f"it is a {kind} of the old format version {version}, {writer}, which this version cannot continue: "
-            "finish the fit with the version of ddlearn that began it, or start from scratch"
+            f"it is a {kind} of the old format version {version}, {writer}, which this version cannot read: "
+            "use the version of ddlearn that wrote it, or fit again"
         )
 
 

@@ -9,10 +9,7 @@ passes the checks of a fit.  What a file can make a prediction allocate or repea
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable
-from functools import reduce
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,15 +21,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..coding.encoder import resolve_sparse_coder
 from ..describe.gradients import Gradients
-from ..describe.scaling import Scaling, Transformed
-from ..describe.scalings import resolve_scaling
+from ..describe.scaling import Description, Transformed
+from ..describe.scalings import resolve_description
 from ..estimators.baseline import KSVD, CodeClassifier
 from ..estimators.classifier import DDLClassifier
 from ..estimators.settings import check_fitted
 from ..fitting.loop import IterationRecord
 from ..model.losses import resolve_loss
-from ..model.objective import Priors
-from ..refinement.refine import CLASSIFIERS, EpochRecord, find_best
+from ..refinement.refine import EpochRecord, find_best
 from ..refinement.search import SearchRecord
 from ..refinement.size import DictionarySize
 from .codec import (
@@ -46,7 +42,6 @@ from .codec import (
     encode_or_name,
     encode_priors,
     encode_records,
-    list_storable,
 )
 from .format import MODEL, Arrays, Container, Json, blame_file, check_array, read_container, write_container
 from .pipelines import fold_pipeline
@@ -72,7 +67,7 @@ _NUMBERS: dict[str, type] = {
     **dict.fromkeys(("converged_", "is_multilabel_"), bool),
 }
 _STRATEGIES: dict[str, Callable[[Any], Any]] = {
-    "scaling_": resolve_scaling,
+    "description_": resolve_description,
     "loss_": resolve_loss,
     "sparse_coder_": resolve_sparse_coder,
 }
@@ -216,13 +211,8 @@ def load(path: str | os.PathLike[str], **strategies: Any) -> Any:
 
 
 def read_model_file(path: str | os.PathLike[str]) -> Container:
-    """Return the content and arrays of a model file, of this or an earlier format version, without making a model."""
-    upgrades = (_upgrade_version_1, _upgrade_version_2, _upgrade_version_3, _upgrade_version_4)
-
-    def upgrade_from(version: int) -> Callable[[Json], Json]:
-        return lambda content: reduce(lambda old, upgrade: upgrade(old), upgrades[version - 1 :], content)
-
-    stored = read_container(path, MODEL, {version: upgrade_from(version) for version in (1, 2, 3, 4)})
+    """Return the content and arrays of a model file, without making a model."""
+    stored = read_container(path, MODEL)
     with blame_file(path):
         _check_content(stored.content)
     return stored
@@ -295,8 +285,8 @@ def _check_attributes(name: str, attributes: dict[str, Any]) -> dict[str, int]:
         raise ValueError(f"n_iter_ is {attributes['n_iter_']}, but history_ has {len(attributes['history_'])} records")
     if name == "CodeClassifier":
         sizes["n_components"] = sizes["n_features"]  # its features are codes
-    elif "scaling_" in attributes:
-        sizes["n_scaled_features"] = _check_scaling(attributes["scaling_"], sizes["n_features"])
+    elif "description_" in attributes:
+        sizes["n_scaled_features"] = _check_description(attributes["description_"], sizes["n_features"])
     else:
         sizes["n_scaled_features"] = sizes["n_features"]
     if "n_samples_seen_" in attributes:
@@ -318,24 +308,24 @@ def _check_attributes(name: str, attributes: dict[str, Any]) -> dict[str, int]:
     return sizes
 
 
-def _check_scaling(scaling: Scaling, n_features: int) -> int:
+def _check_description(description: Description, n_features: int) -> int:
     """Check what was learned, and return the number of scaled features."""
-    if isinstance(scaling, Transformed):
-        if type(scaling.transformer) not in STORABLE_SCALERS.values():
+    if isinstance(description, Transformed):
+        if type(description.transformer) not in STORABLE_SCALERS.values():
             raise ValueError(
-                f"it scales samples by {scaling.transformer!r}, while files hold {', '.join(STORABLE_SCALERS)}: use "
-                "one of these, or pass samples that are scaled"
+                f"it scales samples by {description.transformer!r}, while files hold {', '.join(STORABLE_SCALERS)}: "
+                "use one of these, or pass samples that are scaled"
             )
-        return scaling.count_features(n_features)
-    if isinstance(scaling, Gradients):
-        return scaling.count_features(n_features)  # raises if images of its shape have other pixels
-    for name, value in scaling.get_params(deep=False).items():
+        return description.count_features(n_features)
+    if isinstance(description, Gradients):
+        return description.count_features(n_features)  # raises if images of its shape have other pixels
+    for name, value in description.get_params(deep=False).items():
         if name != "constant":
-            check_array(f"{name} of scaling_", value, (n_features,), np.float64)
-            _check_range(f"{name} of scaling_", value, is_positive=False)
+            check_array(f"{name} of description_", value, (n_features,), np.float64)
+            _check_range(f"{name} of description_", value, is_positive=False)
             if name != "mean" and ((value < 0) | ((value > 0) & (value < _SMALLEST_SCALE))).any():
-                raise ValueError(f"{name} of scaling_ has values that are negative, or too small")
-    return scaling.count_features(n_features)
+                raise ValueError(f"{name} of description_ has values that are negative, or too small")
+    return description.count_features(n_features)
 
 
 def _check_range(key: str, values: NDArray[np.floating], is_positive: bool) -> None:
@@ -363,8 +353,8 @@ def _check_array(key: str, array: Any, sizes: dict[str, int], dtype: np.dtype) -
 def _summarise(attributes: dict[str, Any]) -> dict[str, Json]:
     """Return what readers want to know of a model besides its sizes."""
     summary: dict[str, Json] = {key[:-1]: attributes[key] for key in ("n_iter_", "converged_") if key in attributes}
-    if "scaling_" in attributes:
-        summary["scaling"] = type(attributes["scaling_"]).__name__
+    if "description_" in attributes:
+        summary["description"] = type(attributes["description_"]).__name__
     if "history_" in attributes:
         last = attributes["history_"][-1]._asdict()
         # Refinement has changed the model since, and with it the errors.
@@ -376,163 +366,3 @@ def _summarise(attributes: dict[str, Any]) -> dict[str, Json]:
         if np.isfinite(best.validation_error):  # NaN if no samples were held out
             summary["validation_error"] = best.validation_error
     return summary
-
-
-# Format version 1: parameters that have become parameters of an object.
-_GROUPED = {
-    "jeffreys": {"noise": "noise", "noise_floor": "noise_floor", "cost_floor": "cost_floor"},
-    "printed": {"max_coding_iter": "max_iter", "coding_tol": "tol"},
-    "robustness": {"error_budget": "error_budget", "error_route": "error_search", "missing": "missing"},
-    "full": {"n_candidates": "n_candidates", "test_noise": "noise"},
-}
-_RENAMED_FIELDS = {"noise": "log_noise", "cost": "log_class_cost"}  # of IterationRecord
-
-
-# Fields of IterationRecord that version 2 has not: the one before, and the value.
-_NEW_FIELDS: tuple[tuple[str, str, Json], ...] = (
-    ("prior", "log_class_cost", 0.0),
-    ("n_refitted", "floor_share", 0),
-    ("n_swapped", "n_reselected", 0),
-    ("coding_decrease", "n_rejected", 0.0),
-    ("is_undone", "n_replaced", False),
-)
-
-
-def _upgrade_version_1(content: Json) -> Json:
-    """Return the content of a file of format version 1 as version 2 has it."""
-    if content["class"] != "DDLClassifier":
-        return content
-    attributes, old = dict(content["attributes"]), dict(content["parameters"])
-    history = attributes["history_"]
-    attributes["history_"] = history | {"fields": [_RENAMED_FIELDS.get(name, name) for name in history["fields"]]}
-    if "dictionary_sizes_" in attributes:
-        rows = [row["items"] for row in attributes["dictionary_sizes_"]]
-        attributes["dictionary_sizes_"] = {"fields": DictionarySize._fields, "rows": rows}
-    objects = {name: _group(old, name) for name in _GROUPED}
-    objects["scales"], objects["coding"] = objects.pop("jeffreys"), objects.pop("printed")
-    full = objects.pop("full")
-    if old.get("inference") == "full":
-        objects["inference"] = full or "full"
-    if old.pop("align_training", False):
-        objects["alignment"] = _add_parameters(old["alignment"], "alignment", "transform", training=True)
-    old.pop("forgetting", None)
-    changed = {"refine": _upgrade_refinement(old), "store_codes": None if old.get("store_codes", True) else False}
-    return content | {"attributes": attributes, "parameters": old | objects | changed}
-
-
-def _upgrade_version_2(content: Json) -> Json:
-    """Return the content of a file of format version 2 as version 3 has it.
-
-    There are priors in place of floors, pursuits replaced no atoms, and discriminative coding was as printed.
-    """
-    attributes, parameters = dict(content["attributes"]), dict(content["parameters"])
-    coder = attributes.get("sparse_coder_")
-    if isinstance(coder, dict) and coder.get("name") in ("omp", "ormp"):
-        attributes["sparse_coder_"] = _add_parameters(coder, coder["name"], "tol", n_swaps=0)
-    if content["class"] != "DDLClassifier":
-        return content | {"attributes": attributes}
-    history = attributes["history_"]
-    history = history | {"fields": ["n_reselected" if name == "n_accepted" else name for name in history["fields"]]}
-    for name, after, value in _NEW_FIELDS:
-        history = _insert_field(history, name, after, value)
-    attributes["history_"] = history
-    n_classes = content["summary"]["n_classes"]
-    attributes["priors_"] = encode_priors(Priors.flat(n_classes)) | {
-        "noise_variance": attributes["median_noise_variance_"],
-        "noise_floor": attributes.pop("noise_floor_"),
-        "cost_floor": attributes.pop("cost_floor_"),
-    }
-    weight = attributes.pop("classification_weight_", 1.0)
-    if parameters.get("classification_weight") == "auto":
-        parameters["classification_weight"] = weight
-    for key, name in (("scales", "jeffreys"), ("coding", "printed")):
-        stored = parameters.get(key)
-        if stored is None:
-            parameters[key] = name
-        elif isinstance(stored, dict) and stored.get("name") == key:
-            parameters[key] = stored | {"name": name}
-    return content | {"attributes": attributes, "parameters": parameters}
-
-
-def _upgrade_version_3(content: Json) -> Json:
-    """Return the content of a file of format version 3 as version 4 has it: samples were not scaled."""
-    attributes, parameters = dict(content["attributes"]), dict(content["parameters"])
-    parameters.pop("store_codes", None)
-    if parameters.pop("sparse_output", True) is False:
-        warnings.warn(
-            "This model had sparse_output=False, which is no parameter any more: transform returns a sparse matrix, "
-            "unless set_output asks for a data frame.",
-            stacklevel=2,
-        )
-    if content["class"] == "DDLClassifier":
-        parameters |= {"scale": None, "class_weight": None}
-        attributes["scaling_"] = {"type": "strategy", "name": "unscaled", "parameters": {}}
-    return content | {"attributes": attributes, "parameters": parameters}
-
-
-def _upgrade_version_4(content: Json) -> Json:
-    """Return the content of a file of format version 4 as version 5 has it.
-
-    Trainers say if there are intercepts, search and refinement what the probabilities of held-out samples are worth.
-    """
-    if content["class"] != "DDLClassifier":
-        return content
-    attributes = dict(content["attributes"])
-    unknown = encode_float(np.nan)
-    if "search_" in attributes:
-        attributes["search_"] = _insert_field(attributes["search_"], "calibration_error", "log_loss", unknown)
-    if "refinement_" in attributes:
-        for after, name in pairwise(("validation_error", "validation_log_loss", "validation_calibration_error")):
-            attributes["refinement_"] = _insert_field(attributes["refinement_"], name, after, unknown)
-    content = content | {"attributes": attributes}
-    parameters = content["parameters"] | {"verbose": 0}
-    if parameters.pop("fit_intercept", True) is False:
-        stored = parameters["classifier_trainer"]
-        if stored == "auto":
-            name = content["attributes"]["loss_"].get("name")  # None for a loss of one's own
-            loss = resolve_loss("square" if name is None else name)
-            stored = "newton" if name is None else "square_lev" if loss.is_quadratic else loss.trainer
-        stored = stored if isinstance(stored, dict) else {"type": "strategy", "name": stored, "parameters": {}}
-        if stored["type"] == "strategy":
-            changed = stored["parameters"] | {"fit_intercept": False}
-            parameters["classifier_trainer"] = stored | {"parameters": changed}
-    return content | {"parameters": parameters}
-
-
-def _insert_field(records: Json, name: str, after: str, value: Json) -> Json:
-    """Return stored records with a field that earlier versions did not have."""
-    place = records["fields"].index(after) + 1
-
-    def insert(row: Json, new: Json) -> Json:
-        return [*row[:place], new, *row[place:]]
-
-    return {"fields": insert(records["fields"], name), "rows": [insert(row, value) for row in records["rows"]]}
-
-
-def _group(old: Json, name: str) -> Json:
-    """Take the parameters of an object out of the old ones; return it, None if all have their default values."""
-    given = {new: old.pop(key) for key, new in _GROUPED[name].items() if key in old}
-    defaults = list_storable()[name]().get_params()
-    is_default = all(value == defaults[key] for key, value in given.items())
-    return None if is_default else {"type": "strategy", "name": name, "parameters": given}
-
-
-def _add_parameters(stored: Json, name: str, shorthand: str, **parameters: Json) -> Json:
-    """Return a stored object with more parameters; a value that is not an object is a shorthand for one of them."""
-    if isinstance(stored, dict) and "parameters" in stored:
-        return stored | {"parameters": (stored["parameters"] or {}) | parameters}
-    return {"type": "strategy", "name": name, "parameters": {shorthand: stored} | parameters}
-
-
-def _upgrade_refinement(old: Json) -> Json:
-    refine, jitter, refits = old.pop("refine", None), old.pop("jitter", None), old.pop("refit", True)
-    if refine is not None:
-        return refine if jitter is None else _add_parameters(refine, "refiner", "epochs", jitter=jitter)
-    if jitter in (None, "affine") or old.get("n_views", 1) == 1:
-        return CLASSIFIERS if refits else None
-    warnings.warn(
-        "This model was not refined, but predicts from views that are distorted by a jitter, which is a parameter of "
-        "Refiner now: it has refine=Refiner(jitter=...), so another fit would refine it, unless refine is set.",
-        stacklevel=2,
-    )
-    return {"type": "strategy", "name": "refiner", "parameters": {"jitter": jitter}}

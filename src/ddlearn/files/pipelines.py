@@ -1,4 +1,4 @@
-"""Pipelines as models: scalers before a classifier become part of its own scaling, which model files hold."""
+"""Pipelines as models: scalers before a classifier become part of its own description, which model files hold."""
 
 from __future__ import annotations
 
@@ -26,30 +26,32 @@ def fold_pipeline(pipeline: Pipeline) -> DDLClassifier:
     folded = copy(model)
     for name, step in reversed(steps):
         if step is not None and step != "passthrough":
-            folded.scaling_ = _fold(name, step, folded.scaling_, folded.n_features_in_)
+            folded.description_ = _fold(name, step, folded.description_, folded.n_features_in_)
     if steps and hasattr(pipeline, "feature_names_in_"):
         folded.feature_names_in_ = pipeline.feature_names_in_
     return folded
 
 
-def _fold(name: str, step: Any, scaling: Any, n_features: int) -> Any:
-    """Return a scaling that does what the step and then the scaling do."""
-    if isinstance(step, Normalizer) and step.norm == "l2" and isinstance(scaling, UnitNorm):
-        return scaling  # a second division by the norm changes nothing
+def _fold(name: str, step: Any, description: Any, n_features: int) -> Any:
+    """Return a description that does what the step and then the description do."""
+    if isinstance(step, Normalizer) and step.norm == "l2" and isinstance(description, UnitNorm):
+        return description  # a second division by the norm changes nothing
     affine = _read_affine(step, n_features)
     if affine is None:
         raise TypeError(
-            f"The step {name!r} of the pipeline, {step!r}, cannot be part of a model file: leave scaling to the model, "
-            f"by scale='standard' or 'unit'; {_REMEDY}."
+            f"The step {name!r} of the pipeline, {step!r}, cannot be part of a model file: leave it to the model, "
+            f"by description='standard' or 'unit'; {_REMEDY}."
         )
     offset, spread = affine
-    if isinstance(scaling, Standard):
-        return Standard(scaling.constant, mean=offset + spread * scaling.mean, deviation=spread * scaling.deviation)
-    if isinstance(scaling, Unscaled):
+    if isinstance(description, Standard):
+        return Standard(
+            description.constant, mean=offset + spread * description.mean, deviation=spread * description.deviation
+        )
+    if isinstance(description, Unscaled):
         return Standard(0.0, mean=offset, deviation=spread / np.sqrt(n_features))  # which it multiplies by the root
     raise TypeError(
-        f"The model scales samples by {type(scaling).__name__} after the step {name!r}, and a model file cannot hold "
-        f"both: fit it with scale='standard' or None, or leave that step out; {_REMEDY}."
+        f"The model scales samples by {type(description).__name__} after the step {name!r}, and a model file "
+        f"cannot hold both: fit it with description='standard' or None, or leave that step out; {_REMEDY}."
     )
 
 

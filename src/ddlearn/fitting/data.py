@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from ..classifiers.problem import LabelledCodes, sum_weights
 from ..describe.checks import check_finite
 from ..describe.missing import has_missing
-from ..describe.scaling import Scaling, Unscaled
-from ..describe.scalings import UNSCALED, fit_scaling
+from ..describe.scaling import Description, Unscaled
+from ..describe.scalings import UNSCALED, fit_description
 from ..dictionary import order_candidates
 from ..model.codes import Flags, Floats, RowCodes
 from ..parallel import PART_ROWS, LocalParts, Parts, is_on_dask, pair_chunks, split_rows
@@ -57,7 +57,7 @@ class TrainingPart(LabelledCodes):
     X: Floats  # the samples as they are coded: the original ones, unless they are registered
     misfits: Floats  # (n,) squared residuals plus twice the penalty on the codes
     noise_variance: Floats  # (n,)
-    images: Floats | None = None  # (n, n_features) before scaling, if the scaled samples describe images
+    images: Floats | None = None  # (n, n_features) before description, if the scaled samples describe images
     positions: Floats | None = None  # parameters of the maps found by registration
     first_row: int = 0  # the number of the part's first row
     is_known: Flags | None = None  # (n, n_features) where features are not missing, None if none is; X is filled there
@@ -139,7 +139,7 @@ class TrainingSet:
     facts: TrainingFacts
     X: Any  # all samples, if they are in this process
     labels: Labels | None  # all labels, if the samples are in this process
-    scaling: Scaling = UNSCALED  # by which the samples were scaled
+    description: Description = UNSCALED  # by which the samples were scaled
     weights: Weights | None = None  # all weights, if the samples are in this process; None if all are 1
     is_known: Flags | None = None  # which features of scaled samples are; None if all are
     held_out: Labels | None = None  # hidden labels, if the samples are in this process and there are any
@@ -150,7 +150,7 @@ class TrainingSet:
         X: Floats,
         labels: NDArray[Any],
         part_rows: int | None = None,
-        scaling: Scaling = UNSCALED,
+        description: Description = UNSCALED,
         weights: Weights | None = None,
         is_known: Flags | None = None,
         held_out: Labels | None = None,
@@ -174,7 +174,7 @@ class TrainingSet:
         n_rows = tuple(np.diff([*starts, len(X)]).tolist())
         counts = parts.add_up(count_labels)
         facts = TrainingFacts(n_rows, len(X), X.shape[1], labels.shape[1], X.dtype, *counts, n_missing=n_missing)
-        return cls(parts, facts, X, labels, scaling, weights, is_known, held_out)
+        return cls(parts, facts, X, labels, description, weights, is_known, held_out)
 
     def weigh(self, sample_weight: Weights | None, class_weight: Any, targets: Targets) -> TrainingSet:
         """Return the set with weights of samples, which must be in this process, times those of their classes."""
@@ -208,7 +208,9 @@ class TrainingSet:
         if self.labels is None:
             return self._with_labels(parts)
         labels, held_out = (np.concatenate(parts.gather(name)) for name in ("labels", "held_out"))
-        return TrainingSet.of_arrays(self.X, labels, scaling=self.scaling, weights=self.weights, held_out=held_out)
+        return TrainingSet.of_arrays(
+            self.X, labels, description=self.description, weights=self.weights, held_out=held_out
+        )
 
     def bring_some(self, most: int) -> TrainingSet:
         """Return a set in this process: this one if it is, or about so many labelled samples, evenly spread."""
@@ -223,27 +225,27 @@ class TrainingSet:
         arrays = np.concatenate(X), np.concatenate(labels)
         return TrainingSet.of_arrays(*arrays, weights=np.concatenate(weights) if has_weights else None)
 
-    def scale(self, scaling: Any, image_shape: tuple[int, int] | None) -> TrainingSet:
-        """Return the set with scaled samples; a scaling that is not fitted yet is fitted to them.
+    def scale(self, description: Any, image_shape: tuple[int, int] | None) -> TrainingSet:
+        """Return the set with scaled samples; a description that is not fitted yet is fitted to them.
 
         Missing features, which were NaN, are filled.
         """
-        scaling, facts = fit_scaling(scaling, self.parts, self.facts.n_samples, image_shape), self.facts
+        description, facts = fit_description(description, self.parts, self.facts.n_samples, image_shape), self.facts
         if self.labels is not None and has_missing(self.X):
-            X, is_known = scaling.apply_and_fill(np.asarray(self.X))
-            return TrainingSet.of_arrays(X, self.labels, None, scaling, self.weights, is_known, self.held_out)
-        if isinstance(scaling, Unscaled):
+            X, is_known = description.apply_and_fill(np.asarray(self.X))
+            return TrainingSet.of_arrays(X, self.labels, None, description, self.weights, is_known, self.held_out)
+        if isinstance(description, Unscaled):
             return self
-        n_features = scaling.count_features(facts.n_features)
+        n_features = description.count_features(facts.n_features)
         if self.labels is not None:
-            X = _scale_rows(self.X, scaling, n_features)
-            scaled = TrainingSet.of_arrays(X, self.labels, None, scaling, self.weights, held_out=self.held_out)
-            if not scaling.describes_images:
+            X = _scale_rows(self.X, description, n_features)
+            scaled = TrainingSet.of_arrays(X, self.labels, None, description, self.weights, held_out=self.held_out)
+            if not description.describes_images:
                 return scaled
             images = [self.X[rows] for rows in scaled.facts.row_slices]
             return replace(scaled, parts=scaled.parts.map_each(_put_images, images))
-        parts = self.parts.map(_scale_part, scaling)
-        return replace(self, parts=parts, facts=facts._replace(n_features=n_features), scaling=scaling)
+        parts = self.parts.map(_scale_part, description)
+        return replace(self, parts=parts, facts=facts._replace(n_features=n_features), description=description)
 
 
 def list_class_weights(class_weight: Any, targets: Targets, facts: TrainingFacts) -> Weights:
@@ -282,7 +284,7 @@ def is_mapped(X: Any) -> bool:
     return X is not None
 
 
-def _scale_rows(X: Floats, scaling: Scaling, n_features: int) -> Floats:
+def _scale_rows(X: Floats, description: Description, n_features: int) -> Floats:
     """Return scaled samples; those of a memory-mapped array are mapped too, from a file that goes with them."""
     shape = len(X), n_features
     if is_mapped(X):
@@ -291,13 +293,13 @@ def _scale_rows(X: Floats, scaling: Scaling, n_features: int) -> Floats:
     else:
         scaled = np.empty(shape, X.dtype)
     for tile in split_rows(len(X)):
-        scaled[tile] = scaling.apply(np.asarray(X[tile]))
+        scaled[tile] = description.apply(np.asarray(X[tile]))
     return scaled
 
 
-def _scale_part(part: TrainingPart, scaling: Scaling) -> TrainingPart:
-    X = _scale_rows(part.X, scaling, scaling.count_features(part.X.shape[1]))
-    return replace(part, original=X, X=X, images=part.X if scaling.describes_images else None)
+def _scale_part(part: TrainingPart, description: Description) -> TrainingPart:
+    X = _scale_rows(part.X, description, description.count_features(part.X.shape[1]))
+    return replace(part, original=X, X=X, images=part.X if description.describes_images else None)
 
 
 def _put_images(part: TrainingPart, images: Floats) -> TrainingPart:

@@ -42,7 +42,7 @@ class FitSettings:
     loss: Loss
     sparse_coder: SparseCoder
     n_nonzero_coefs: int
-    coding: DiscriminativeCoding
+    label_coding: DiscriminativeCoding
     dictionary_update: DictionaryUpdate
     classifier_trainer: ClassifierTrainer
     scales: Scales
@@ -98,7 +98,7 @@ def code_discriminatively(
     part = register(part, settings, encoder, n_rounds=1)
     dtype = part.X.dtype
     coder = DiscriminativeCoder(
-        encoder, model.weigh_labels(settings.classification_weight).astype(dtype), settings.loss, settings.coding
+        encoder, model.weigh_labels(settings.classification_weight).astype(dtype), settings.loss, settings.label_coding
     )
     labels = part.labels.astype(dtype)
 

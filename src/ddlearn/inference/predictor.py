@@ -20,7 +20,7 @@ from ..coding.masked import MaskedCoder
 from ..coding.robust import CodedBlock, RobustCoder, Robustness
 from ..describe.checks import measure_energies
 from ..describe.jitter import Jitter, displace_alike
-from ..describe.scaling import Scaling
+from ..describe.scaling import Description
 from ..kernels.codes import keep_larger_half
 from ..model.codes import Flags, Floats, RowCodes
 from ..parallel import map_blocks, split_rows
@@ -53,7 +53,7 @@ class Explanation(NamedTuple):
     evidence : ndarray of shape (n_samples, n_classes)
         The evidence for each class.
     sizes : ndarray of shape (n_samples,)
-        By what scaling has divided the samples: their norms for "unit", 1 otherwise.
+        By what description has divided the samples: their norms for "unit", 1 otherwise.
     transforms : ndarray of shape (n_samples, 2, 3) or None
         The affine maps found by alignment: a pixel at (u, v) from the centre of the image, columns first, shows what
         was at ``transforms[i] @ (u, v, 1)``.
@@ -147,7 +147,7 @@ def draw_views(jitter: Jitter, image_shape: tuple[int, int], n_views: int, dtype
 class Predictor:
     """Scales and codes new samples and weighs the evidence for each class; all settings have been checked."""
 
-    scaling: Scaling
+    description: Description
     model: LabelModel
     rule: InferenceRule
     robust: RobustCoder | None  # None if samples are taken to be complete, correct and registered
@@ -188,7 +188,7 @@ class Predictor:
 
     def _scale_rows(self, X: Floats, rows: slice) -> tuple[Floats, Floats]:
         """Return samples as they are coded, and their squared norms."""
-        samples = self.scaling.apply(X[rows])
+        samples = self.description.apply(X[rows])
         return samples, measure_energies(samples, rows.start, remedy=_REMEDY, original=X[rows])
 
     def _weigh(self, samples: Floats, energies: Floats, start: RowCodes | None = None) -> tuple[Floats, RowCodes]:
@@ -199,12 +199,12 @@ class Predictor:
 
     def _average_views(self, X: Floats, samples: Floats, codes: RowCodes, evidence: Floats) -> Floats:
         """Return the mean evidence of images, given the codes and the evidence of the first view, and of copies."""
-        describes = self.scaling.describes_images
+        describes = self.description.describes_images
         start = RowCodes.empty(len(samples), -(-self.encoder.n_nonzero_coefs // 2), samples.dtype)
         keep_larger_half(*codes, samples.shape[1], *start)  # others may leave the codes of copies, which takes time
         total = evidence
         for field in self.views:
-            view = self.scaling.apply(displace_alike(X, field)) if describes else displace_alike(samples, field)
+            view = self.description.apply(displace_alike(X, field)) if describes else displace_alike(samples, field)
             total = total + self._weigh(view, np.vecdot(view, view), start)[0]
         return total / (len(self.views) + 1)
 
@@ -212,12 +212,14 @@ class Predictor:
         """Return the coded block, and the sizes by which its samples were divided."""
         robust = self.robust or RobustCoder(MaskedCoder(self.encoder), Robustness(), noise_scale=0.0)
         samples, is_known = robust.find_known(X[rows], None if mask is None else mask[rows])
-        sizes = self.scaling.measure(samples, is_known)
-        scaled, is_known = self.scaling.apply_to_known(samples, is_known, sizes)
+        sizes = self.description.measure(samples, is_known)
+        scaled, is_known = self.description.apply_to_known(samples, is_known, sizes)
         measure_energies(scaled, rows.start, remedy=_REMEDY, original=samples)  # raises if one cannot be coded
         coded = robust.code(scaled, is_known)
-        if self.scaling.has_sizes and coded.is_wrong.any():  # whose values the sizes must not depend on
-            factor = self.scaling.measure(np.where(coded.is_wrong, 0, coded.samples), coded.is_known & ~coded.is_wrong)
+        if self.description.has_sizes and coded.is_wrong.any():  # whose values the sizes must not depend on
+            factor = self.description.measure(
+                np.where(coded.is_wrong, 0, coded.samples), coded.is_known & ~coded.is_wrong
+            )
             factor = np.where(coded.is_wrong.any(axis=1, keepdims=True), factor, 1).astype(X.dtype)
             coded, sizes = robust.code(scaled / factor, is_known), sizes * factor
         return coded, sizes
@@ -259,12 +261,12 @@ class Predictor:
         def find(name: str) -> Flags:
             """Return which features of the samples are flagged."""
             flags = np.concatenate([getattr(block, name) for block in coded])
-            return self.scaling.to_features(flags, X.shape[1])
+            return self.description.to_features(flags, X.shape[1])
 
         is_known = find("is_known")
-        samples = self.scaling.invert(np.concatenate([block.samples for block in coded]), sizes)
+        samples = self.description.invert(np.concatenate([block.samples for block in coded]), sizes)
         samples = np.where(is_known, samples, samples.dtype.type(0))
-        reconstruction = self.scaling.invert(codes @ dictionary, sizes)
+        reconstruction = self.description.invert(codes @ dictionary, sizes)
         is_wrong = find("is_wrong")
         parameters = np.concatenate([block.parameters for block in coded])
         return Explanation(

@@ -272,7 +272,7 @@ class FullInference(InferenceRule):
         labels[np.arange(len(rows)), classes] = 1
         problems = coder.pose(correlations, energies, labels, variance[rows], rows)
         problems = replace(problems, are_rivals=True)
-        point, _ = coder.coding.descend(problems, codes.rows(rows), is_start_traditional=True)
+        point, _ = coder.label_coding.descend(problems, codes.rows(rows), is_start_traditional=True)
         misfit_cost = noise.misfit_cost(point.misfit, variance[rows], n_features, model)
         cost = misfit_cost + point.objective - point.misfit / variance[rows]
         joint[rows, classes] = np.minimum(joint[rows, classes], cost)

@@ -17,7 +17,7 @@ from ..coding.encoder import Encoder
 from ..coding.masked import MaskedCoder
 from ..describe.jitter import Jitter, displace
 from ..describe.missing import fill_with_codes
-from ..describe.scaling import Scaling
+from ..describe.scaling import Description
 from ..fitting.data import Census, Order, TrainingPart, sum_rows
 from ..model.codes import Floats, RowCodes
 from ..model.losses import count_errors
@@ -38,13 +38,13 @@ class Lesson:
         is_multilabel: bool,
         jitter: Jitter | None,
         image_shape: tuple[int, int] | None,
-        scaling: Scaling,
+        description: Description,
     ):
         self.gradient = gradient
         self.is_multilabel = is_multilabel
         self.jitter = jitter
         self.image_shape = image_shape
-        self.scaling = scaling
+        self.description = description
         self._latest: tuple[Batch, Encoder] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class Lesson:
 
         def work(block: slice, _: None) -> None:
             distorted = displace(images[block], fields[block])
-            samples[block] = distorted if part.images is None else self.scaling.apply(distorted)
+            samples[block] = distorted if part.images is None else self.description.apply(distorted)
 
         blocks = split_rows(len(rows), _BLOCK_IMAGES, unit=_BLOCK_IMAGES)
         map_blocks(work, blocks, lambda: None, n_jobs=self.gradient.n_jobs)

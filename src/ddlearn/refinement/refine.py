@@ -24,7 +24,7 @@ from sklearn.base import BaseEstimator
 
 from ..coding.coders import SparseCoder
 from ..describe.jitter import Jitter
-from ..describe.scaling import Scaling
+from ..describe.scaling import Description
 from ..fitting.data import Census, TrainingPart
 from ..kernels.gradient import normalise_rows
 from ..model.codes import Floats, RowCodes
@@ -311,12 +311,12 @@ class Refinement:
         fit_intercept: bool,
         jitter: Jitter | None,
         image_shape: tuple[int, int] | None,
-        scaling: Scaling,
+        description: Description,
         temperature: float | None = None,  # of evidence, as other held-out samples have told
     ):
         self.temperature = temperature
         self.refiner = refiner
-        self.lesson = Lesson(gradient, is_multilabel, jitter, image_shape, scaling)
+        self.lesson = Lesson(gradient, is_multilabel, jitter, image_shape, description)
         self.fit_intercept = fit_intercept
         sums = list(accumulate(parts.collect(take_census), add, initial=Census(0, 0, 0, 0, 0.0)))
         self.census: Census = sums.pop()

@@ -1,12 +1,12 @@
-r"""Settings from the samples: scaling, penalties on codes and classifiers (:math:`\rho`, :math:`\tau`), cost, epochs.
+r"""Settings from the samples: description, penalties on codes and classifiers (:math:`\rho`, :math:`\tau`) and cost.
 
 Samples are cut into four folds.  For each, or for as many as hold enough samples, atoms are drawn from the other folds,
-and codes found for each scaling and a few strengths of the penalty on codes.  The rest is a convex problem
-(``convex``), which is solved for one setting after the other: for each scaling, from strong to weak penalties on
+and codes found for each description and a few strengths of the penalty on codes.  The rest is a convex problem
+(``convex``), which is solved for one setting after the other: for each description, from strong to weak penalties on
 codes; then, with the best, for smaller and larger :math:`\rho` and :math:`\tau`, as long as that helps.
-The first cost of refinement decides the scaling; the rest is done for each cost, and the best of each is refined, too,
-with these :math:`\rho` and :math:`\tau` and with the usual ones, unless it is hopeless.  With each fold, half of the
-refined ones drop out.
+The first cost of refinement decides the description; the rest is done for each cost, and the best of each is refined,
+too, with these :math:`\rho` and :math:`\tau` and with the usual ones, unless it is hopeless.  With each fold, half of
+the refined ones drop out.
 
 All are compared by one criterion, the log-loss of the samples that were left out, with the temperature that suits them
 best.  Unlike the costs themselves it has the same meaning for each of them, and a single sample far from all others
@@ -31,7 +31,7 @@ from sklearn.base import clone
 from ..coding.coders import SparseCoder
 from ..coding.encoder import Encoder
 from ..coding.masked import MaskedCoder
-from ..describe.scaling import Scaling, Standard
+from ..describe.scaling import Description, Standard
 from ..dictionary import draw_dictionary
 from ..fitting.data import TrainingSet, collect_labels, fetch_candidates
 from ..fitting.labels import Labels, index_classes
@@ -63,7 +63,7 @@ class SearchRecord(NamedTuple):
     Parameters
     ----------
     is_standardised : bool
-        Whether features were standardised; otherwise samples had unit norm, or the scaling that was given.
+        Whether features were standardised; otherwise samples had unit norm, or the description that was given.
     alpha : float
         Strength of the penalty on codes; NaN for coders without one.
     weight_decay : float
@@ -164,9 +164,9 @@ class _Coded(NamedTuple):
 
 
 class _View(NamedTuple):
-    """The samples as one scaling shows them."""
+    """The samples as one description shows them."""
 
-    scaling: Scaling
+    description: Description
     folds: list[_Fold]
     squared_unit: float
     coders: list[SparseCoder]
@@ -182,11 +182,11 @@ class SettingsSearch:
     def __init__(
         self,
         training: TrainingSet,
-        scalings: Sequence[Scaling],
+        descriptions: Sequence[Description],
         settings: FitSettings,
         refiner: Refiner,
         n_components: int,
-        draw_init: Callable[[Scaling], str | ArrayLike],  # the parameter init for a scaling
+        draw_init: Callable[[Description], str | ArrayLike],  # the parameter init for a description
     ):
         self.settings = settings
         self.refiner = refiner
@@ -199,7 +199,9 @@ class SettingsSearch:
         training = training.bring_some(_MOST_BROUGHT)
         rows = list(_cut(collect_labels(training)))
         self.sees_all = bool(rows) and sum(map(len, rows[0])) == n_labelled
-        self.views = [self._scale(training, rows, scaling, n_components, draw_init) for scaling in scalings if rows]
+        self.views = [
+            self._scale(training, rows, description, n_components, draw_init) for description in descriptions if rows
+        ]
         self.tried: dict[_Setting, _Trial] = {}
         self.refined: list[_Trial] = []
         self.coded: dict[tuple[int, int], list[_Coded]] = {}  # by view and coder
@@ -220,7 +222,7 @@ class SettingsSearch:
         )
         records = [trial.record for trial in (*self.tried.values(), *self.refined)]
         return Found(
-            self.views[best.setting.view].scaling,
+            self.views[best.setting.view].description,
             self.views[best.setting.view].coders[best.setting.coder],
             refiner,
             None if self.settings.is_multilabel else best.record.temperature,
@@ -228,7 +230,7 @@ class SettingsSearch:
         )
 
     def _follow_path(self, view: int, cost: int) -> _Setting:
-        """Return the best penalty on codes for a scaling, from strong to weak, with which codes need more time."""
+        """Return the best penalty on codes for a description, from strong to weak, with which codes need more time."""
         best = _Setting(view, 0, cost, *self.refiner.decay_precisions())
         for coder in range(1, len(self.views[view].coders)):
             weaker = best._replace(coder=coder)
@@ -301,7 +303,7 @@ class SettingsSearch:
 
     def _make_linear(self) -> _Setting:
         """Return what is nearest to logistic regression: hardly penalised codes of standardised features."""
-        standard = (place for place, view in enumerate(self.views) if isinstance(view.scaling, Standard))
+        standard = (place for place, view in enumerate(self.views) if isinstance(view.description, Standard))
         view = next(standard, 0)
         own, linear = self.refiner.decay_precisions()
         if self.refiner.weight_decay is None:
@@ -351,7 +353,7 @@ class SettingsSearch:
             losses = log_losses if epochs or self.sees_all else costs
             calibration_error = cost.measure_calibration(scores, labels, temperature).calibration_error
         record = SearchRecord(
-            isinstance(view.scaling, Standard),
+            isinstance(view.description, Standard),
             float(getattr(view.coders[setting.coder], "alpha", np.nan)),
             setting.weight_decay,
             setting.linear_decay,
@@ -390,7 +392,7 @@ class SettingsSearch:
             fit_intercept=settings.fit_intercept,
             jitter=None,
             image_shape=None,
-            scaling=self.views[setting.view].scaling,
+            description=self.views[setting.view].description,
         )
         model = refinement.run(refinement.begin(fold.dictionary, _SEED), lambda progress: progress).best
         codes = self._encode_samples(fold.X_left_out, fold.is_known_left_out, model.dictionary, coder)
@@ -420,15 +422,15 @@ class SettingsSearch:
         self,
         training: TrainingSet,
         rows: list[_Rows],
-        scaling: Scaling,
+        description: Description,
         n_components: int,
-        draw_init: Callable[[Scaling], str | ArrayLike],
+        draw_init: Callable[[Description], str | ArrayLike],
     ) -> _View:
         """Return the folds with scaled samples, and a dictionary drawn from those to learn from."""
         rng, labels, folds = np.random.RandomState(_SEED), collect_labels(training), []
         for learned, left_out in rows:
             part = TrainingSet.of_arrays(np.ascontiguousarray(training.X[learned]), labels[learned])
-            fitted = scaling.learn(part.parts)
+            fitted = description.learn(part.parts)
             X, is_known = fitted.apply_and_fill(part.X)
             part = TrainingSet.of_arrays(X, labels[learned])
             init, facts = draw_init(fitted), part.facts
@@ -446,13 +448,15 @@ class SettingsSearch:
             samples = part.X, next(labels_of), X_left_out, next(labels_of)
             folds.append(_Fold(*samples, dictionary, is_known, is_known_left_out, *weights))
         squared_unit = float(np.mean([np.mean(np.vecdot(fold.X, fold.X)) for fold in folds])) or 1.0
-        return _View(scaling, folds, squared_unit, self.settings.sparse_coder.list_candidates(np.sqrt(squared_unit)))
+        return _View(
+            description, folds, squared_unit, self.settings.sparse_coder.list_candidates(np.sqrt(squared_unit))
+        )
 
 
 class Found(NamedTuple):
     """The settings that were chosen, and the records of all, theirs last."""
 
-    scaling: Scaling
+    description: Description
     sparse_coder: SparseCoder
     refiner: Refiner
     temperature: float | None

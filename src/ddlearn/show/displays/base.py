@@ -110,8 +110,8 @@ def find_model(estimator: Any, *kinds: type) -> Any:
 
 def show_atoms(model: Any) -> Floats:
     """Return the atoms in the units of the samples: what they add to a sample of size 1."""
-    scaling: Any = getattr(model, "scaling_", UNSCALED)  # KSVD has none
-    return scaling.show(model.components_)
+    description: Any = getattr(model, "description_", UNSCALED)  # KSVD has none
+    return description.show(model.components_)
 
 
 def preprocess(estimator: Any, X: Any) -> Any:

@@ -17,7 +17,7 @@ from ...coding.coders import OMP, ORMP, SparseCoder
 from ...coding.elastic_net import ElasticNet
 from ...coding.errors import AlternatingErrors, resolve_error_search
 from ...coding.robust import Robustness
-from ...describe.scaling import Scaling, Standard, UnitNorm, Unscaled
+from ...describe.scaling import Description, Standard, UnitNorm, Unscaled
 from ...estimators.classifier import DDLClassifier
 from ...estimators.settings import resolve_inference, resolve_robustness
 from ...estimators.summary import Evaluation, find_positions, is_calibrated, summarise
@@ -31,7 +31,7 @@ from .packing import Json, pack, tabulate_evidence
 from .samples import Data, describe_data
 
 _PURSUITS = {OMP, ORMP}  # those that pursuit.js implements; a subclass may do anything
-_SCALINGS = {Unscaled, UnitNorm, Standard}  # likewise scaling.js
+_SCALINGS = {Unscaled, UnitNorm, Standard}  # likewise description.js
 _EXACT = 1e-10  # duality gap of codes
 _FEW_FEATURES = 30  # make a table, even without names
 _DOUBLE_BYTES = 1_500_000  # up to this size the dictionary is stored in double precision
@@ -102,8 +102,8 @@ def _describe_table(
     has_words = any(not str(name).replace(".", "").isdigit() for name in names)
     if image_shape is not None or not (has_words or model.n_features_in_ <= _FEW_FEATURES):
         return None
-    if isinstance(model.scaling_, Standard):
-        mean, spread = model.scaling_.mean, model.scaling_.deviation
+    if isinstance(model.description_, Standard):
+        mean, spread = model.description_.mean, model.description_.deviation
     elif samples is not None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of columns without any value
@@ -126,8 +126,8 @@ def _describe_model(model: DDLClassifier, image_shape: tuple[int, ...] | None) -
     alternating = search if isinstance(search, AlternatingErrors) else AlternatingErrors()
     budget = robustness.error_budget / (model.n_features_in_ if isinstance(robustness.error_budget, Integral) else 1)
     fitted = Model(model.components_, model.coef_, model.intercept_, model.class_cost_)
-    is_known = type(model.scaling_) in _SCALINGS
-    atoms = model.components_ if is_known else model.scaling_.show(model.components_)
+    is_known = type(model.description_) in _SCALINGS
+    atoms = model.components_ if is_known else model.description_.show(model.components_)
     return {
         "classes": [str(name) for name in model.classes_.tolist()],
         "colors": [get_class_color(position) for position in range(len(model.classes_))],
@@ -135,7 +135,7 @@ def _describe_model(model: DDLClassifier, image_shape: tuple[int, ...] | None) -
         "image_shape": None if image_shape is None else list(image_shape),
         "feature_names": [str(name) for name in getattr(model, "feature_names_in_", [])],
         "n_features": model.n_features_in_,
-        "scaling": _describe_scaling(model.scaling_, model.n_features_in_),
+        "description": _describe_description(model.description_, model.n_features_in_),
         "dictionary": pack(atoms, "f8" if 8 * atoms.size <= _DOUBLE_BYTES else "f4"),
         "coef": pack(model.coef_, "f8"),
         "intercept": pack(model.intercept_, "f8"),
@@ -167,15 +167,15 @@ def _describe_coder(coder: SparseCoder) -> Json | None:
     return None
 
 
-def _describe_scaling(scaling: Scaling, n_features: int) -> Json:
-    """Return what a scaling subtracts, divides by and appends, and the energy from which norms are estimated."""
+def _describe_description(description: Description, n_features: int) -> Json:
+    """Return what a description subtracts, divides by and appends, and the energy from which norms are estimated."""
     described: Json = {"mean": None, "spread": None, "constant": [], "energy": None}
-    if isinstance(scaling, Standard):
-        scaled = scaling.apply(np.zeros((1, n_features)))
-        described |= {"mean": pack(scaling.mean, "f8"), "constant": scaled[0, n_features:].tolist()}
-        described["spread"] = pack(scaling.show(np.ones_like(scaled))[0], "f8")
-    if isinstance(scaling, UnitNorm):
-        described["energy"] = pack(np.asarray(scaling.energy), "f8")
+    if isinstance(description, Standard):
+        scaled = description.apply(np.zeros((1, n_features)))
+        described |= {"mean": pack(description.mean, "f8"), "constant": scaled[0, n_features:].tolist()}
+        described["spread"] = pack(description.show(np.ones_like(scaled))[0], "f8")
+    if isinstance(description, UnitNorm):
+        described["energy"] = pack(np.asarray(description.energy), "f8")
     return described
 
 
@@ -206,8 +206,8 @@ def _describe_settings(model: DDLClassifier) -> dict[str, str]:
     defaults = DDLClassifier().get_params(deep=False)
     settings = {"atoms": str(len(model.components_)), "atoms in a code": f"at most {model.n_nonzero_coefs_}"}
     settings |= {"loss": type(model.loss_).__name__, "sparse coder": type(model.sparse_coder_).__name__}
-    settings["scaling"] = type(model.scaling_).__name__
-    shown = {"n_components", "scale", "n_nonzero_coefs", "loss", "sparse_coder", "n_jobs"}
+    settings["description"] = type(model.description_).__name__
+    shown = {"n_components", "description", "n_nonzero_coefs", "loss", "sparse_coder", "n_jobs"}
     for name, value in model.get_params(deep=False).items():
         if name not in shown and repr(value) != repr(defaults[name]):
             settings[name] = "an array" if np.ndim(value) > 1 else str(value)

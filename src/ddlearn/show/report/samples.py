@@ -67,7 +67,7 @@ def describe_data(model: DDLClassifier, plain: DDLClassifier, data: Data, seen: 
 
 def _expect(plain: DDLClassifier, X: Floats, codes: csr_array) -> Json:
     """Return what the page must find: classes, their probabilities, and what codes leave of a complete sample."""
-    probabilities, left = plain.predict_proba(X), plain.scaling_.apply(X) - codes @ plain.components_
+    probabilities, left = plain.predict_proba(X), plain.description_.apply(X) - codes @ plain.components_
     return {
         "labels": probabilities.argmax(axis=1).tolist(),
         "probability": pack(probabilities.max(axis=1), "f8"),

@@ -74,7 +74,7 @@ function explainWithErrors(sample, share) {
   if (budget < 1) return explain(sample);
   let { scaled, known: isKept, size } = scaleSample(known, isKnown);
   let { code, isWrong } = findErrors(scaled, isKept, budget);
-  if (model.scaling.energy && isWrong.some((flag) => flag)) {
+  if (model.description.energy && isWrong.some((flag) => flag)) {
     // Without the wrong features, whose values the size must not depend on.
     const isRight = isKnown.map((flag, f) => (flag && !isWrong[f] ? 1 : 0));
     ({ size } = scaleSample(known, isRight));

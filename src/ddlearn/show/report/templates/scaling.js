@@ -2,7 +2,7 @@
 
 // isKnown: bytes of 0 and 1; what stands in the places of missing features does not matter.
 function scaleSample(sample, isKnown) {
-  const { mean, spread, constant } = model.scaling;
+  const { mean, spread, constant } = model.description;
   const size = measureSize(sample, isKnown);
   const scaled = new Float64Array(sample.length + constant.length);
   const known = new Uint8Array(scaled.length).fill(1);
@@ -16,7 +16,7 @@ function scaleSample(sample, isKnown) {
 
 // The norm, if samples are divided by it; that of missing features is estimated from their share in other samples.
 function measureSize(sample, isKnown) {
-  const { energy } = model.scaling;
+  const { energy } = model.description;
   if (!energy) return 1;
   let [total, share, nKnown] = [0, 0, 0];
   for (let f = 0; f < sample.length; f++) {
@@ -30,6 +30,6 @@ function measureSize(sample, isKnown) {
 
 // From scaled to shown: of a whole sample, or of a part of one, such as an atom, which has no mean.
 function unscale(scaled, size, isPart) {
-  const { mean, spread } = model.scaling;
+  const { mean, spread } = model.description;
   return Float64Array.from(mean, (offset, f) => scaled[f] * spread[f] * size + (isPart ? 0 : offset));
 }

@@ -92,7 +92,7 @@ function showSearch(search) {
   byId("search").hidden = n === 0;
   if (n === 0) return;
   byId("search-title").textContent = `What was tried: ${n} settings, on held-out training samples`;
-  const other = model.settings.scaling === "Standard" ? "UnitNorm" : model.settings.scaling;
+  const other = model.settings.description === "Standard" ? "UnitNorm" : model.settings.description;
   const text = (values, i, digits = 3) => (values[i] === null ? "–" : String(Number(values[i].toPrecision(digits))));
   const rows = Array.from({ length: n }, (_, i) => n - 1 - i).map((i) => {
     const cells = [
@@ -109,7 +109,7 @@ function showSearch(search) {
     const head = make("th", { scope: "row", text: i === n - 1 ? "chosen" : String(i + 1) });
     return make("tr", { class: i === n - 1 ? "total" : "" }, head, ...cells.map((cell) => make("td", { text: cell })));
   });
-  const heads = ["", "scaling", "alpha", "weight decay", "linear decay", "cost function", "epochs", "cost"];
+  const heads = ["", "description", "alpha", "weight decay", "linear decay", "cost function", "epochs", "cost"];
   byId("search-body").replaceChildren(
     makeTable("Settings that were tried", [...heads, "log-loss", "error"], rows),
     make("p", { class: "hint", text: SEARCH_HINT }),

@@ -29,7 +29,7 @@ function unpackSamples(packed) {
   return rows.map((row, i) => row.map((count) => offset[i] + step[i] * count));
 }
 
-function unpackScaling({ mean, spread, constant, energy }, nFeatures) {
+function unpackDescription({ mean, spread, constant, energy }, nFeatures) {
   return {
     mean: mean ? unpack(mean) : new Float64Array(nFeatures),
     spread: spread ? unpack(spread) : new Float64Array(nFeatures).fill(1),
@@ -44,7 +44,7 @@ const model = {
   coef: unpackRows(content.model.coef),
   intercept: unpack(content.model.intercept),
   classCost: unpack(content.model.class_cost),
-  scaling: unpackScaling(content.model.scaling, content.model.n_features),
+  description: unpackDescription(content.model.description, content.model.n_features),
   evidence: {
     scores: unpack(content.model.evidence.scores),
     values: unpack(content.model.evidence.values),
