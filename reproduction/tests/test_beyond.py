@@ -248,18 +248,6 @@ def test_targets_are_for_the_mean_over_seeds_and_not_for_too_many_atoms():
     assert tell_reached(row, []) == ""
 
 
-def test_what_was_tried_is_shown_line_by_line(measured, tmp_path, monkeypatch):
-    _, records = measured
-    tried = tmp_path / "tried.csv"
-    monkeypatch.setattr(beyond, "TRIED", tried)
-    assert "What was tried" not in beyond._format(records)
-    tried.write_text('data set,settings,note\nusps,"K = 300, T = 5","better, but slow"\n')
-    table = beyond._format(records).split("## What was tried\n\n")[1]
-    assert table == (
-        "| data set | settings | note |\n| --- | --- | --- |\n| usps | K = 300, T = 5 | better, but slow |\n"
-    )
-
-
 def test_the_file_of_what_was_tried_has_its_columns():
     with TRIED.open(newline="") as file:
         header, *rows = csv.reader(file)
