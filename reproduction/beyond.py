@@ -504,8 +504,8 @@ def _format(records: Sequence[Record]) -> str:
             [_compare(name, row, records) for name, row in rows.items()],
         ),
         "## All methods\n",
-        "The model is the arrays that predictions need: of the SVM support vectors and their coefficients, of nearest neighbours and "
-        "SRC all training images. The time to predict is of all test images at once, the better of two.\n",
+        "The model is the arrays that predictions need: of the SVM support vectors and their coefficients, of nearest "
+        "neighbours and SRC all images to learn from. Predictions are of all test images at once, the better of two.\n",
         format_table(_HEADER, _list_methods(records, rows, _describe)),
         "## Error against size\n",
         "USPS, one seed: DDL with more and more atoms, and SVC(C=10) that learned from more and more images.\n",
