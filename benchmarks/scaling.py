@@ -35,7 +35,6 @@ N_PARTS = (16, 78)
 PARTS_ROWS = 78 * 2048
 BATCH_SIZES = (256, 4096)  # of refinement
 LARGE_PARTS = 4  # of a million rows, from which the projection with such parts is made
-LATE = 8  # iterations before a worker is killed
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -75,9 +74,7 @@ def list_cells(sizes: Sequence[int], workers: Sequence[int], n_parts: Sequence[i
         n_rows = LARGE_PARTS * LARGE_CHUNK_ROWS
         large = {"n_rows": n_rows, "n_workers": n_workers, "chunk_rows": LARGE_CHUNK_ROWS}
         planned.append(("workers", large, n_rows / n_workers))
-    few = {"n_rows": min(max(sizes), PARTS_ROWS), "n_workers": n_workers}
-    planned.append(("keeping", few, 1e6))
-    planned.append(("loss", few | {"n_workers": n_workers + 1, "n_iterations": LATE}, 1e6))
+    planned.append(("keeping", {"n_rows": min(max(sizes), PARTS_ROWS), "n_workers": n_workers}, 1e6))
     planned.append(("default", {"n_workers": n_workers}, 2e6))
     if find_data_folder() is None:
         log(f"skipping MNIST: {DATA_VARIABLE} names no folder")

@@ -6,9 +6,7 @@ Rows are made where they are needed, chunk by chunk, each from a seed of its own
 from __future__ import annotations
 
 import json
-import os
 import resource
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -282,8 +280,7 @@ def measure_default(n_workers: int) -> dict[str, Any]:
 
 
 def measure_keeping(n_rows: int, n_workers: int) -> dict[str, Any]:
-    """Fit rows of workers that keep nothing, copies for each other, or a checkpoint, after each iteration."""
-    import dask
+    """Fit rows of workers that keep nothing, or a checkpoint, after each iteration."""
     from distributed import wait
 
     sizes = cut_evenly(n_rows, n_workers)
@@ -295,11 +292,9 @@ def measure_keeping(n_rows: int, n_workers: int) -> dict[str, Any]:
         data = client.persist(make_lazy_rows(make_chunk, range(len(sizes)), sizes))
         wait(data)
         make_model(max_iter=1).fit(*data)  # compiles
-        for name, every in {"nothing": N_ITERATIONS + 1, "copies": 1, "checkpoint": 1}.items():
+        for name, keepers in {"nothing": [], "checkpoint": [Checkpoint(f"{folder}/fit")]}.items():
             moments = Moments()
-            callbacks = [Checkpoint(f"{folder}/fit"), moments] if name == "checkpoint" else [moments]
-            with dask.config.set({"ddlearn.copy-every": every}):
-                make_model().set_callbacks(*callbacks).fit(*data)
+            make_model().set_callbacks(*keepers, moments).fit(*data)
             pairs = list(zip(moments.moments, moments.moments[1:], strict=False))
             spans = [Traffic.of(client).look_at(*pair) for pair in pairs]
             result[name] = {
@@ -312,37 +307,9 @@ def measure_keeping(n_rows: int, n_workers: int) -> dict[str, Any]:
     return result
 
 
-def measure_loss(n_rows: int, n_workers: int, n_iterations: int) -> dict[str, Any]:
-    """Kill a worker after some iterations; return how many tasks of coding were done again, with copies and without."""
-    import dask
-
-    sizes = cut_evenly(n_rows, n_workers, -(-n_rows // (4 * n_workers)))
-    data = make_lazy_rows(make_chunk, range(len(sizes)), sizes)
-    model = make_model(max_iter=n_iterations + 1)
-    result: dict[str, Any] = {"n_parts": len(sizes), "n_again": {}}
-    for name, settings in {"nothing": {"ddlearn.copy-every": n_iterations + 2}, "copies": {}}.items():
-        with start_cluster(n_workers) as client, dask.config.set(settings):
-
-            def strike(iteration: int, client: Any = client) -> None:
-                if iteration == n_iterations:
-                    os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
-
-            model.set_callbacks(Moments()).fit(*data)
-            n_without_loss = client.run_on_scheduler(_count_coding_tasks)
-            model.set_callbacks(Moments(strike)).fit(*data)
-            result["n_again"][name] = client.run_on_scheduler(_count_coding_tasks) - 2 * n_without_loss
-    return result
-
-
-def _count_coding_tasks(dask_scheduler: Any) -> int:
-    """Return how many tasks of discriminative coding have been done: of parts, and of their sums."""
-    return dask_scheduler.task_prefixes["code_discriminatively"].state_counts["memory"]
-
-
 MEASURES = {
     "default": measure_default,
     "keeping": measure_keeping,
-    "loss": measure_loss,
     "memory": measure_in_memory,
     "workers": measure_on_workers,
     "mnist": measure_mnist,

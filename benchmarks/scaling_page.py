@@ -34,7 +34,6 @@ PICTURE = "![Time per row against rows, traffic against parts, and the projectio
 BILLION = 1_000_000_000
 PROJECTED_WORKERS = (1, 10, 100, 1000)
 PROJECTED_PARTS = (CHUNK_ROWS, LARGE_CHUNK_ROWS)
-COPY_EVERY = 5  # iterations, as in ddlearn.parallel.dask
 # Samples in float32, labels, five coefficients with their atoms, a variance and a misfit.
 ROW_BYTES = 4 * N_FEATURES + N_CLASSES + 8 * N_NONZERO + 8
 # The start of a fit takes about as many tasks as an iteration.
@@ -76,7 +75,6 @@ def describe(records: Sequence[Record]) -> str:
         _describe_memory(_columns(records)),
         _describe_traffic(_select(records, "workers"), model),
         *map(_describe_keeping, _select(records, "keeping")),
-        *map(_describe_loss, _select(records, "loss")),
         *map(_describe_default, _select(records, "default")),
         *(_describe_mnist(cell, _select(records, "refined")) for cell in _select(records, "mnist")),
         _describe_model(model, _select(records, "workers")),
@@ -171,7 +169,6 @@ def _find_same_parts(cells: Sequence[dict[str, Any]]) -> dict[tuple[int, int], l
 def _describe_keeping(cell: dict[str, Any]) -> str:
     names = {
         "nothing": "nothing is kept",
-        "copies": "copies for each other after each iteration",
         "checkpoint": "a checkpoint after each iteration",
     }
     rows = [
@@ -185,19 +182,9 @@ def _describe_keeping(cell: dict[str, Any]) -> str:
     ]
     table = format_table(["what workers keep", "ms", "ms of processors", "kB through the scheduler"], rows)
     return (
-        f"### Copies and checkpoints\n\nOne iteration, with all that is kept after it; {cell['n_rows']:,} rows in "
-        f"{_count(cell['n_parts'], 'part')} on {_count(cell['n_workers'], 'worker')}. Rows go from worker to worker or "
-        f"to files, not through the scheduler:\n\n{table}"
-    )
-
-
-def _describe_loss(cell: dict[str, Any]) -> str:
-    again = cell["n_again"]
-    return (
-        f"### A worker killed after {cell['n_iterations']} iterations\n\n{cell['n_rows']:,} rows in "
-        f"{_count(cell['n_parts'], 'part')} on {_count(cell['n_workers'], 'worker')}, and no checkpoint. With "
-        f"copies every {COPY_EVERY} iterations, **{again['copies']} tasks** of coding were done again, without "
-        f"{again['nothing']}."
+        f"### Checkpoints\n\nOne iteration, with all that is kept after it; {cell['n_rows']:,} rows in "
+        f"{_count(cell['n_parts'], 'part')} on {_count(cell['n_workers'], 'worker')}. Rows go to files, not through "
+        f"the scheduler:\n\n{table}"
     )
 
 
@@ -253,7 +240,7 @@ def _describe_model(model: CostModel, cells: Sequence[dict[str, Any]]) -> str:
         ["broadcast, to each worker", f"{model.broadcast_bytes / 1000:,.0f} kB"],
         ["sums, from each part", f"{model.summand_bytes / 1000:,.0f} kB"],
         ["through the scheduler", _format_bytes(*model.scheduler_bytes)],
-        ["kept by the scheduler until the next copies", _format_bytes(*model.scheduler_memory)],
+        ["kept by the scheduler until the next checkpoint", _format_bytes(*model.scheduler_memory)],
     ]
     errors = [_predict(model, cell).total / cell["iteration_seconds"] for cell in cells]
     return (
@@ -296,7 +283,7 @@ def _describe_projection(model: CostModel, cells: Sequence[dict[str, Any]], part
         f"### A billion rows in {n_parts:,} parts of {part_rows:,}: a projection\n\n"
         f"Seconds of an iteration, with {1e6 * model.seconds_per_row:.2f} µs a row:\n\n{table}\n"
         f"Workers are used by half or more up to about **{limit:,}** of them. "
-        f"The scheduler keeps {gigabytes:.2g} GB more after each iteration, until the next copies or checkpoint."
+        f"The scheduler keeps {gigabytes:.2g} GB more after each iteration, until the next checkpoint."
     )
 
 

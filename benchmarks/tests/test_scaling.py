@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.nightly  # ten clusters, one after another
+@pytest.mark.nightly  # eight clusters, one after another
 def test_scaling_is_measured_once_and_told(tmp_path):
     pytest.importorskip("distributed")
     page = tmp_path / "page.md"
@@ -28,9 +28,7 @@ def test_scaling_is_measured_once_and_told(tmp_path):
         written.append({path: path.stat().st_mtime_ns for path in tmp_path.glob("*.json")})
     assert written[0] == written[1]
     cells = [json.loads(path.read_text()) for path in written[0]]
-    assert len(cells) == 2 * 2 * 2 + 1 + 3
-    lost = next(cell["result"] for cell in cells if cell["parameters"]["kind"] == "loss")
-    assert 0 < lost["n_again"]["copies"] < lost["n_again"]["nothing"]
+    assert len(cells) == 2 * 2 * 2 + 1 + 2
     # The same parts, twice the rows: the same bytes, but for what counters and times in messages differ by.
     first, second = (
         cell["result"]["n_bytes"]

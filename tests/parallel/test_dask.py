@@ -12,9 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import combinations
 from operator import attrgetter
-from pathlib import Path
 from typing import ClassVar
 from uuid import uuid4
 
@@ -809,103 +807,38 @@ def count_tasks(dask_scheduler):
 
 
 @pytest.mark.nightly
-def test_what_led_to_a_checkpoint_or_to_copies_is_forgotten(client, digits, tmp_path):
+def test_what_led_to_a_checkpoint_is_forgotten(client, digits, tmp_path):
     # A late loss costs no more than the iterations since, and the scheduler keeps no earlier dictionary.
     counts = {}
-    for name, callbacks in {"without": [], "checkpoint": [Checkpoint(tmp_path / "fit")], "copies": []}.items():
+    for name, callbacks in {"without": [], "checkpoint": [Checkpoint(tmp_path / "fit")]}.items():
         seen = counts[name] = []
         looks = [Disaster(n, lambda seen=seen: seen.append(client.run_on_scheduler(count_tasks))) for n in (1, 4)]
-        with dask.config.set({"ddlearn.copy-every": 1 if name == "copies" else 100}):
-            make_model(max_iter=5).set_callbacks(*callbacks, *looks).fit(*on_dask(*digits))
+        make_model(max_iter=5).set_callbacks(*callbacks, *looks).fit(*on_dask(*digits))
     assert counts["without"][1] > 1.3 * counts["without"][0]
     assert counts["checkpoint"][1] < 1.1 * counts["checkpoint"][0]
-    assert counts["copies"][1] < 1.1 * counts["copies"][0]
 
 
-# -- copies that workers keep for each other ---------------------------------------------------------------------------
-
-
-@pytest.fixture
-def codings(monkeypatch):
-    """One entry for each time that a part was coded, by workers in threads."""
-    counted, make_coder = [], steps.DiscriminativeCoder
+def test_a_late_loss_costs_the_iterations_since_the_last_checkpoint(digits, tmp_path, monkeypatch):
+    codings, make_coder = [], steps.DiscriminativeCoder  # one entry for each time that a part was coded, by threads
 
     def count(*arguments):
-        counted.append(threading.get_ident())
+        codings.append(threading.get_ident())
         return make_coder(*arguments)
 
     monkeypatch.setattr(steps, "DiscriminativeCoder", count)
-    return counted
-
-
-def close_worker(client):
-    client.cluster.sync(next(worker for worker in client.cluster.workers.values() if worker.data).close)
-
-
-def close_keepers(client):
-    """Close the two workers that keep both copies of the most parts; of any two, there need not be such a part."""
-    workers = client.cluster.workers.values()
-    kept = {
-        worker: {file.parts[-2:] for file in Path(worker.local_directory).glob("ddlearn-*/*")} for worker in workers
-    }
-    for worker in max(combinations(kept, 2), key=lambda pair: len(kept[pair[0]] & kept[pair[1]])):
-        client.cluster.sync(worker.close)
-
-
-def test_a_late_loss_costs_the_iterations_since_the_last_copies(digits, codings):
     data, n_iter, n_parts = on_dask(*digits, chunk=128), 7, 6
-    with dask.config.set({"ddlearn.copy-every": 2}), start_cluster(n_workers=3, processes=False) as client:
+    with start_cluster(n_workers=3, processes=False) as client:
+
+        def close_worker():
+            client.cluster.sync(next(worker for worker in client.cluster.workers.values() if worker.data).close)
+
         expected = make_model(max_iter=n_iter).fit(*data)
-        n_without_loss = len(codings)
-        assert n_without_loss == n_parts * n_iter
-        model = make_model(max_iter=n_iter).set_callbacks(Disaster(4, lambda: close_worker(client)))
+        assert len(codings) == n_parts * n_iter
+        model = make_model(max_iter=n_iter)
+        model.set_callbacks(Checkpoint(tmp_path / "fit", every=2), Disaster(4, close_worker))
         assert_same_model(model.fit(*data), expected)
-        n_again = len(codings) - 2 * n_without_loss
-    # Five iterations were done, and copies made after the fourth: a lost part needs one of them again.
-    assert 0 < n_again < n_parts
-
-
-def test_without_both_copies_the_fit_begins_again_and_callbacks_do_not_notice(digits, codings):
-    data, n_iter = on_dask(*digits, chunk=128), 4
-    with dask.config.set({"ddlearn.copy-every": 1}), start_cluster(n_workers=3, processes=False) as client:
-        expected = make_model(max_iter=n_iter).fit(*data)
-        told = []
-        callbacks = [Disaster(n, lambda n=n: told.append(n)) for n in range(n_iter)]
-        model = make_model(max_iter=n_iter).set_callbacks(*callbacks, Disaster(2, lambda: close_keepers(client)))
-        with pytest.warns(UserWarning, match="The fit begins again, and will end with the same model"):
-            assert_same_model(model.fit(*data), expected)
-        assert told == list(range(n_iter))
-
-
-def test_copies_are_removed_with_the_fit(digits):
-    with dask.config.set({"ddlearn.copy-every": 1}), start_cluster(processes=False) as client:
-        folders = [Path(worker.local_directory) for worker in client.cluster.workers.values()]
-        n_files = []
-
-        def look():
-            n_files.append(len([file for folder in folders for file in folder.glob("ddlearn-*/*")]))
-
-        callbacks = [Disaster(n, look) for n in range(4)]
-        make_model(max_iter=4).set_callbacks(*callbacks).fit(*on_dask(*digits))
-        n_parts = 3
-        assert n_files == [0, 2 * n_parts, 4 * n_parts, 4 * n_parts]  # those of two moments at most
-        deadline = time.monotonic() + 120
-        while any(list(folder.glob("ddlearn-*")) for folder in folders):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-
-
-def test_a_full_disk_of_a_worker_is_told_and_harmless(client, digits, monkeypatch):
-    def fail(*arguments, **options):
-        raise OSError("No space left on device")
-
-    expected = make_model(max_iter=2).fit(*on_dask(*digits))
-    monkeypatch.setattr("pathlib.Path.write_bytes", fail)
-    with (
-        dask.config.set({"ddlearn.copy-every": 1}),
-        pytest.warns(UserWarning, match="cannot keep copies for each other.*No space left on device"),
-    ):
-        assert_same_model(make_model(max_iter=2).fit(*on_dask(*digits)), expected)
+    # Five iterations were done, and a checkpoint written after the fourth: a lost part needs one of them again.
+    assert 0 < len(codings) - 2 * n_parts * n_iter < n_parts
 
 
 # -- refinement --------------------------------------------------------------------------------------------------------

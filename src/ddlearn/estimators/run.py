@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,10 +23,10 @@ from ..fitting.loop import (
     refit_classifiers,
     run,
 )
-from ..fitting.steps import FitSettings, get_row_state, put_row_state
+from ..fitting.steps import FitSettings
 from ..model.codes import Model
 from ..model.objective import Priors
-from ..parallel import LostCopiesError, Parts, find_median
+from ..parallel import Parts, find_median
 from ..refinement.backward import TaskGradient
 from ..refinement.refine import MOST_SEEDS, Refinement, RefinementProgress, Refiner
 from ..refinement.search import SearchRecord
@@ -72,20 +71,13 @@ class Report:
     estimator: Any
     X: Any
     y: Any
-    answers: dict[tuple[str, int], bool] = field(default_factory=dict)  # of callbacks, by task and number
 
     def __call__(self, task_name: str, number: int, make_attributes: Callable[[], Attributes]) -> bool:
-        """Return whether a callback asks to stop; ``make_attributes`` returns the attributes of the model so far.
-
-        What had to be done again, after a loss, is not told again.
-        """
-        if (task_name, number) not in self.answers:
-            task = self.context.subcontext(task_name=task_name)
-            fit: dict[str, Any] = {"estimator": self.estimator, "X": self.X, "y": self.y}
-            task.call_on_fit_task_begin(**fit)
-            answer = task.call_on_fit_task_end(**fit, reconstruction_attributes=make_attributes)
-            self.answers[task_name, number] = answer
-        return self.answers[task_name, number]
+        """Return whether a callback asks to stop; ``make_attributes`` returns the attributes of the model so far."""
+        task = self.context.subcontext(task_name=task_name)
+        fit: dict[str, Any] = {"estimator": self.estimator, "X": self.X, "y": self.y}
+        task.call_on_fit_task_begin(**fit)
+        return task.call_on_fit_task_end(**fit, reconstruction_attributes=make_attributes)
 
 
 class FitRun:
@@ -111,21 +103,12 @@ class FitRun:
         self.resume_from: Snapshot | None = None
         # They store snapshots; parts that they return are the same ones, without the steps that led there.
         self.keepers: list[Callable[[Snapshot], Parts[TrainingPart] | None]] = []
-        self.keeps_copies = True  # whether workers do, for each other: not if a keeper returns parts
         self.sizes: list[DictionarySize] = []  # that the search has tried
         self.refinement: RefinementProgress | None = None  # to go on from
 
     def run(self) -> Attributes:
         """Fit, and return the fitted attributes."""
-        first = self.rng.get_state()
-        while True:
-            try:
-                return self._run()
-            except LostCopiesError as error:
-                warnings.warn(f"The fit begins again, and will end with the same model. {error}", stacklevel=2)
-                self.rng.set_state(first)
 
-    def _run(self) -> Attributes:
         def on_iteration(progress: FitProgress) -> FitProgress:
             stops = self.report(
                 "iteration",
@@ -135,8 +118,6 @@ class FitRun:
             progress = progress._replace(stopped=progress.stopped or stops)
             snapshot = Snapshot(progress, self.sizes, self.rng, is_last=progress.is_finished)
             parts = progress.state.parts
-            if self.keeps_copies:
-                parts = parts.keep_copies(progress.n_iter, get_row_state, put_row_state)
             for keep in self.keepers:
                 parts = keep(snapshot) or parts
             return progress._replace(state=replace(progress.state, parts=parts))
@@ -170,7 +151,7 @@ class FitRun:
     def _begin(self) -> FitProgress:
         """Return the state before the first iteration, or the one to resume from."""
         if self.resume_from is not None:
-            snapshot, self.resume_from = self.resume_from, None
+            snapshot, self.resume_from = self.resume_from, None  # so that its state is freed once there is another
             self.sizes, self.refinement = snapshot.sizes, snapshot.refinement
             return snapshot.progress
         plan, facts = self.plan, self.training.facts

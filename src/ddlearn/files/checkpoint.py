@@ -154,7 +154,6 @@ class Checkpoint:
                 else:
                     run.rng.set_state(run.resume_from.rng.get_state())
         run.keepers.append(partial(self._keep, fingerprint))
-        run.keeps_copies = False
 
     def on_fit_task_end(self, estimator: DDLClassifier, context: CallbackContext) -> bool:
         """Do nothing: whether other callbacks stop the fit is not known yet."""

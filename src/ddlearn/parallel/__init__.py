@@ -3,7 +3,6 @@
 Only this room knows threads, processes and clusters.
 """
 
-from .copies import LostCopiesError as LostCopiesError
 from .dask import DaskParts as DaskParts
 from .dask import LostClusterError as LostClusterError
 from .dask import is_on_dask as is_on_dask

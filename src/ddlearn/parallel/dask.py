@@ -6,8 +6,7 @@ lost, the scheduler knows everything that made its parts, from the chunks of the
 another worker, bit for bit.  Values that were sent before are not sent again.
 
 Once parts are settled, only what differs from the settled part is stored, in a future of its own, so that samples are
-in memory, and counted by Dask, once.  What the tasks do is in ``tasks.py``; copies that save a lost part from being
-made again from its chunk are in ``copies.py``.
+in memory, and counted by Dask, once.  What the tasks do is in ``tasks.py``.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from weakref import WeakSet
 
 import numpy as np
 
-from .copies import Copies, recover, remove_copies, store
 from .parts import LocalParts, OtherPart, Part, Parts, Result, add_in_tree
 from .tasks import Layout, Packed, add_results, change_and_measure, change_part, hand_on, look_at_part, take_summand
 
@@ -36,11 +34,9 @@ if TYPE_CHECKING:
 _N_REMEMBERED = 32
 _SECONDS_BETWEEN_LOOKS = 5.0
 # Settings of Dask, so that `dask.config.set` and its files and environment variables change them: after how long
-# without an answer of workers there is a warning, and an error; how large samples may be that come to the client; and
-# after how many iterations workers keep copies for each other.
+# without an answer of workers there is a warning, and an error; and how large samples may be that come to the client.
 _PATIENCE = {"ddlearn.warn-after": "1 minute", "ddlearn.give-up-after": "10 minutes"}
 _MOST_BROUGHT = "ddlearn.bring-at-most", "256 MiB"
-_COPY_EVERY = "ddlearn.copy-every", 5
 _PLAIN = (int, float, bool, str, type(None))  # as small as a reference to a value that was sent
 
 
@@ -205,14 +201,11 @@ class _Graph:
         self.name = f"{getattr(step, '__name__', type(step).__name__)}-{uuid4().hex}"
         self.tasks: dict[str, tuple[Any, ...]] = {}
         self.shared: dict[str, Any] = {}  # the new values that all parts share, by the keys of their tasks
-        self.workers: dict[str, list[str]] = {}  # on which of these a task is to run: for all tasks, or for none
 
-    def add(self, *task: Any, workers: list[str] | None = None) -> str:
+    def add(self, *task: Any) -> str:
         """Add a function and its arguments, which may be futures or keys of other tasks; return the key."""
         key = f"{self.name}-{len(self.tasks)}"
         self.tasks[key] = task
-        if workers is not None:
-            self.workers[key] = workers
         return key
 
 
@@ -224,7 +217,6 @@ class ClusterSession:
         self.sent: deque[tuple[Any, Future]] = deque(maxlen=_N_REMEMBERED)
         self.futures: WeakSet[Future] = WeakSet()
         self.watch = _Watch(client)
-        self.copies = Copies()
 
     def share(self, value: Any, graph: _Graph) -> tuple[Layout, list[Any]]:
         """Return the layout of a value, and the references by which a task of the graph gets its fields.
@@ -251,11 +243,7 @@ class ClusterSession:
 
     def run(self, graph: _Graph, keys: Sequence[str]) -> list[Future]:
         """Submit a graph; return the futures of some keys."""
-        import dask
-
-        # Where there is a choice of workers, and none of them is left, any other will do.
-        where = {"workers": graph.workers.get, "allow_other_workers": True} if graph.workers else {}
-        with _explain_loss(self.client), _accept_large_values(), dask.annotate(**where):
+        with _explain_loss(self.client), _accept_large_values():
             futures = self.client.get(graph.tasks, [*keys, *graph.shared], sync=False)
         self.futures.update(futures)
         self.sent.extend(zip(graph.shared.values(), futures[len(keys) :], strict=True))
@@ -275,33 +263,11 @@ class ClusterSession:
                     self.watch.look()
             return [packed.value for packed in self.client.gather(futures)]
 
-    def list_workers(self) -> list[str]:
-        """Return the addresses of all workers."""
-        with _explain_loss(self.client):
-            return sorted(self.client.nthreads())
-
-    def find_holders(self, futures: Sequence[Future], workers: Sequence[str]) -> list[str]:
-        """Return a worker that has each value, or any where the value has just been lost."""
-        with _explain_loss(self.client):
-            holders = self.client.who_has(futures)
-        return [next(iter(holders[future.key]), workers[0]) for future in futures]
-
     def release(self) -> None:
         """Free all that is still on the cluster, without waiting for the garbage collector."""
         self.sent.clear()
-        if self.copies.n_made and self.client.status == "running":
-            self._remove_copies()
         for future in list(self.futures):
             future.release()
-
-    def _remove_copies(self) -> None:
-        """Remove the copies of all workers, without waiting for any of them."""
-        from distributed import fire_and_forget
-
-        graph, name = _Graph(remove_copies), Packed(self.copies.name)
-        for worker in self.list_workers():
-            graph.add(remove_copies, name, workers=[worker])
-        fire_and_forget(self.run(graph, list(graph.tasks)))
 
 
 class DaskParts(Parts[Part]):
@@ -368,28 +334,6 @@ class DaskParts(Parts[Part]):
         graph = _Graph(look)
         futures = self.session.run(graph, self._add_calls(graph, look, shared, look_at_part))
         return self.session.fetch(futures)
-
-    def keep_copies(self, n_steps: int, take: Callable[[Any], Any], put: Callable[..., Any]) -> DaskParts[Part]:
-        import dask
-
-        workers = self.session.list_workers()
-        if n_steps % dask.config.get(*_COPY_EVERY) or len(workers) < 2:
-            return self
-        copies = self.session.copies.plan_next(self.session.find_holders(self.futures, workers), workers)
-        graph, taken, stores = _Graph(take), Packed((take, [])), []
-        for part, copy in zip(zip(self.settled, self.futures, strict=True), copies, strict=True):
-            rows = graph.add(look_at_part, taken, *part, workers=copy.workers[:1])
-            stores += [graph.add(store, rows, Packed(copy), workers=[worker]) for worker in copy.workers]
-        stored = self.session.fetch(self.session.run(graph, stores))
-        problem = next((one.problem for one in stored if one.problem is not None), None)
-        if problem is not None:
-            warnings.warn(f"Workers cannot keep copies for each other, so a loss costs more: {problem}.", stacklevel=2)
-            return self
-        graph = _Graph(put)
-        for part, copy, pair in zip(self.settled, copies, zip(stored[::2], stored[1::2], strict=True), strict=True):
-            kept = copy._replace(workers=[one.worker for one in pair])
-            graph.add(recover, Packed(put), part, Packed(kept), workers=kept.workers)
-        return DaskParts(self.session, self.session.run(graph, list(graph.tasks)), self.settled)
 
     def may_come(self, n_bytes: int) -> bool:
         import dask

@@ -97,15 +97,6 @@ class Parts(ABC, Generic[Part]):
         """Return the settled parts, as they were before the steps."""
         return self
 
-    def keep_copies(
-        self, n_steps: int, take: Callable[[Any], OtherPart], put: Callable[[Any, OtherPart], Any]
-    ) -> Parts[Part]:
-        """Return the same parts, which need not depend on all steps before if this is the time to cut these off.
-
-        ``take(part)`` is what is known beyond the settled part, and ``put`` puts that into it.
-        """
-        return self
-
     def may_come(self, n_bytes: int) -> bool:
         """Whether parts of this size may be brought to this process, if they are not there."""
         return True
