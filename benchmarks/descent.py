@@ -19,6 +19,7 @@ from time import process_time
 from typing import NamedTuple
 
 import numpy as np
+from benchsets import load_usps
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
@@ -26,7 +27,6 @@ from ddlearn import LABEL_CODINGS, LOSSES, DDLClassifier, FullInference, RowCode
 from ddlearn.coding.descent import RowProblems, refit
 from ddlearn.coding.discriminative import DiscriminativeCoder, resolve_label_coding
 from ddlearn.coding.encoder import Encoder
-from ddlearn.datasets import load_usps
 from ddlearn.model.codes import Model
 
 _TINY = 1e-6  # value with which an atom enters a support, before the code is refitted

@@ -10,11 +10,11 @@ from copy import copy
 from time import perf_counter
 
 import numpy as np
+from benchsets import load_yaleb
 from reproduction.disturbances import Condition
 from sklearn.preprocessing import normalize
 
 from ddlearn import AlternatingErrors, DDLClassifier, GreedyErrors, Robustness
-from ddlearn.datasets import load_yaleb
 
 SIZE = (48, 42)
 CONDITIONS = [

@@ -12,10 +12,10 @@ from copy import copy
 from time import process_time
 
 import numpy as np
+from benchsets import load_usps
 from sklearn.preprocessing import normalize
 
 from ddlearn import LOSSES, Alignment, DDLClassifier, FullInference, Robustness
-from ddlearn.datasets import load_usps
 
 N_REPEATS = 15
 SIZES = {"K=300, T=3": (300, 3), "K=500, T=5": (500, 5)}

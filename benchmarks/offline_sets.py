@@ -18,12 +18,13 @@ from typing import NamedTuple
 from zipfile import ZipFile
 
 import numpy as np
+from benchsets import load_mnist, load_usps, load_yaleb
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
-from ddlearn.datasets import load_mnist, load_usps, load_yaleb, make_planted
+from ddlearn.datasets import make_planted
 
 MOST_TESTED = 2000
 WHEELS = Path(__file__).parent / "results" / "wheels"

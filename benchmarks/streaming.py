@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from benchsets import load_mnist, load_usps
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import normalize
 
 from ddlearn import DDLClassifier
-from ddlearn.datasets import load_mnist, load_usps
 
 RESULTS = Path(__file__).parent / "results" / "streaming.json"
 LOADERS = {"usps": load_usps, "mnist": load_mnist}

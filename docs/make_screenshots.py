@@ -1,27 +1,28 @@
 """Draw ``docs/images/cli_fit.svg`` and ``cli_evaluate.svg``: what two commands show in a terminal.
 
-Run ``DDLEARN_DATA=folder python docs/make_screenshots.py`` in an environment with ``ddlearn[cli]``.  The commands are
-really run.
+Run ``DDLEARN_DATA=folder PYTHONPATH=. python docs/make_screenshots.py`` with ``ddlearn[cli]``; the commands
+are really run.
 """
 
 from __future__ import annotations
 
 import io
-import os
 import re
 import shlex
 import tempfile
 from contextlib import chdir
 from pathlib import Path
 
+import numpy as np
+from benchsets import load_usps
 from rich.console import Console
 
 from ddlearn.cli import app, running, terminal
 
 IMAGES = Path(__file__).parent.resolve() / "images"
 COMMANDS = {
-    "cli_fit.svg": "ddlearn fit usps:train",
-    "cli_evaluate.svg": "ddlearn evaluate usps.safetensors usps:test",
+    "cli_fit.svg": "ddlearn fit usps.npz",
+    "cli_evaluate.svg": "ddlearn evaluate usps.safetensors usps_test.npz",
 }
 
 
@@ -53,11 +54,12 @@ def draw(command: str, path: Path) -> None:
 
 
 def main() -> None:
-    """Draw both, in an empty folder."""
-    if "DDLEARN_DATA" in os.environ:
-        os.environ["DDLEARN_DATA"] = str(Path(os.environ["DDLEARN_DATA"]).resolve())
+    """Draw both, in a folder with the images."""
+    train, test = (load_usps(subset=subset) for subset in ("train", "test"))
     running.Terminal = Recorder  # type: ignore[misc]
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        for file, digits in {"usps.npz": train, "usps_test.npz": test}.items():
+            np.savez(file, images=digits.images, y=digits.target)
         for name, command in COMMANDS.items():
             draw(command, IMAGES / name)
 

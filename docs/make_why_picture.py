@@ -1,6 +1,6 @@
 """Draw ``docs/images/why.png``: what a model says about one digit that is easy to misread.
 
-Run ``DDLEARN_DATA=folder python docs/make_why_picture.py`` in an environment with ``ddlearn[plot]``.
+Run ``DDLEARN_DATA=folder PYTHONPATH=. python docs/make_why_picture.py`` in an environment with ``ddlearn[plot]``.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from pathlib import Path
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
+from benchsets import load_usps
 from numpy.typing import NDArray
 
 from ddlearn import DDLClassifier
-from ddlearn.datasets import load_usps
 
 TARGET = Path(__file__).parent / "images" / "why.png"
 N_ATOMS = 6

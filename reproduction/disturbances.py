@@ -7,9 +7,8 @@ from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
+from benchsets import load_yaleb
 from sklearn.datasets import load_sample_image
-
-from ddlearn.datasets import load_yaleb
 
 from .images import SEED, Floats, Split, to_rows
 

@@ -7,17 +7,13 @@ from functools import cache, partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+from benchsets import load_mnist, load_usps, load_yaleb
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import normalize
 from sklearn.utils import Bunch
 
-from ddlearn.datasets import (
-    load_digits_images,
-    load_mnist,
-    load_usps,
-    load_yaleb,
-)
+from ddlearn.datasets import load_digits_images
 
 Floats = NDArray[np.floating]
 

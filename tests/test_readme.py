@@ -5,7 +5,7 @@ command writes is there for those below it.  Of the ```console blocks, lines ``$
 
 * parsed, all of them: a command, an option or a value that does not exist fails;
 * run, if all that they read is there: scikit-learn's digits, or files that the page has written above;
-* not run otherwise (the reader's own ``train``, ``usps:test``).
+* not run otherwise (the reader's own ``train``).
 
 In the pages of ``COMPLETE`` every command is run.  Pages of the archive are records of their time: only their links are
 looked at.

@@ -7,8 +7,8 @@ pixel further to the left is something else to it.  ``alignment`` registers each
 image to the dictionary while it is coded: the image may move, if that makes it cheaper
 to explain.
 
-The example uses USPS if it is there (``ddlearn.datasets.load_usps`` says where to put
-it), and scikit-learn's digits otherwise.
+The digits are those of scikit-learn, of 8 x 8 pixels; the picture above this page in
+the gallery has digits of USPS, drawn by ``python -m reproduction pictures``.
 """
 
 # sphinx_gallery_thumbnail_path = 'images/misaligned_digits.png'
@@ -21,23 +21,14 @@ from sklearn.preprocessing import normalize
 
 from ddlearn import DDLClassifier
 from ddlearn.coding.alignment import warp_images
-from ddlearn.datasets import find_datasets, load_digits_images, load_usps
+from ddlearn.datasets import load_digits_images
 
-if find_datasets()["usps"]["where"]:
-    X_train, y_train = load_usps(subset="train", return_X_y=True)
-    X_test, y_test = (
-        array[:1000] for array in load_usps(subset="test", return_X_y=True)
-    )
-else:
-    X, y = load_digits_images(return_X_y=True)
-    X_train, X_test, y_train, y_test = train_test_split(
-        X, y, train_size=1000, stratify=y, random_state=0
-    )
-side = round(X_train.shape[1] ** 0.5)
-print(
-    f"{len(X_train)} images of {side} x {side} pixels to learn from, "
-    f"{len(X_test)} others to test with"
+X, y = load_digits_images(return_X_y=True)
+X_train, X_test, y_train, y_test = train_test_split(
+    X, y, train_size=1000, stratify=y, random_state=0
 )
+side = 8
+print(f"{len(X_train)} images to learn from, {len(X_test)} others to test with")
 
 # %%
 # With and without alignment

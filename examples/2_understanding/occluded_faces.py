@@ -10,7 +10,7 @@ explain, and leaves them out of the verdict.  This is made for faces behind some
     :alt: Faces: original, occluded, error found, reconstruction, and evidence
 
 ``python -m reproduction pictures`` draws this picture.  The run below needs Extended
-Yale B (``ddlearn.datasets.load_yaleb`` says where to put it); without the data it says
+Yale B (``benchsets.load_yaleb`` says where to put it); without the data it says
 so, and ends.
 """
 
@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import matplotlib.pyplot as plt
 import numpy as np
+from benchsets import find_datasets, load_yaleb
 from reproduction.disturbances import occlude
 from sklearn.preprocessing import normalize
 
 from ddlearn import DDLClassifier
-from ddlearn.datasets import find_datasets, load_yaleb
 
 SIZE = (48, 42)
 LEVELS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)

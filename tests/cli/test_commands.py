@@ -766,7 +766,6 @@ def test_names_of_models(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run("fit", folder / "train.npz", *QUICK)
     assert (tmp_path / "train.safetensors").exists()
-    assert commands._name_model("usps:train") == Path("usps.safetensors")
     assert commands._name_model("parts/X-*.npy") == Path("model.safetensors")
     for name in ("m.pkl", "m.joblib", "m.CSV"):
         failure = run("fit", folder / "train.npz", "-o", name, code=2).stderr
@@ -805,20 +804,6 @@ def test_info_reads_the_header(folder):
     assert {check["name"] for check in facts["checks"]} == {
         check.name for check in load(folder / "model.safetensors").summary().checks
     }
-
-
-def test_datasets_tells_what_is_there(tmp_path, monkeypatch):
-    monkeypatch.setenv("DDLEARN_DATA", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    (tmp_path / "mnist.npz").write_bytes(b"damaged")
-    facts = run_json("datasets")
-    assert facts["digits"]["where"] == "in scikit-learn"
-    assert facts["mnist"]["checksum"] == "wrong"
-    assert facts["usps"]["where"] is None
-    assert "put usps.npz, or zip.train.gz and zip.test.gz, into" in facts["usps"]["advice"]
-    shown = " ".join(run("datasets").stdout.split())
-    assert "missing" in shown
-    assert "is damaged or another version" in shown
 
 
 def test_demo_shows_all_of_it():
@@ -1157,7 +1142,7 @@ def test_parts_without_options_start_a_cluster_of_one(parts):
     assert cluster.count_workers(str(parts / "X-*.npy"), None, None) == 1
     assert cluster.count_workers(str(parts / "digits.zarr"), None, None) == 1
     assert cluster.count_workers(str(parts / "X-0.npy"), None, None) == 0
-    assert cluster.count_workers("usps:train", None, 3) == 3
+    assert cluster.count_workers("digits", None, 3) == 3
 
 
 def test_small_data_are_spread_over_all_that_work(digits):
@@ -1236,7 +1221,6 @@ def test_what_a_cluster_cannot_do_is_told_in_a_line(folder, parts, cluster, tmp_
         (["fit", "train.npz", "-o", "m", "--dictionary-update", "svd"], 1, "svd"),
         (["predict", "model.safetensors", "narrow.npy"], 1, "X has 3 features, but DDLClassifier is expecting 64"),
         (["info", "train.npz"], 2, "train.npz is data, not a model"),
-        (["predict", "model.safetensors", "digits:test"], 1, "no such part of this data set"),
         (["report", "nothing"], 1, "nothing: No such file or directory."),
         (["report", "train.npz"], 2, "train.npz is data, not a model"),
         (["report", "model.safetensors", "narrow.npy"], 1, "X has 3 features, but DDLClassifier is expecting 64"),

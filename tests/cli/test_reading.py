@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from ddlearn.cli.reading import NAMED_SETS, DataError, read_data
+from ddlearn.cli.reading import DataError, read_data
 from ddlearn.cli.reading.columns import LABEL_COLUMNS
 from ddlearn.cli.reading.parts import find_empty_labels
 from ddlearn.parallel import PART_ROWS
@@ -837,32 +837,18 @@ def test_data_sets_by_name(tmp_path, monkeypatch):
     assert len(read_data("digits").X) == 1  # what is there comes first
 
 
-def test_every_part_of_a_data_set_is_one_that_its_function_takes(monkeypatch):
-    from ddlearn.datasets import sets
-
-    class Asked(Exception):  # instead of looking for the files, once all has been checked
-        pass
-
-    def stand_in(*_):
-        raise Asked
-
-    monkeypatch.setattr(sets, "load_arrays", stand_in)
-    for name in ("usps", "mnist", "yaleb"):
-        for part in NAMED_SETS[name][1]:
-            with pytest.raises(Asked):
-                read_data(f"{name}:{part}" if part else name)
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("uspss", "no such file or folder, and no data set of that name.*did you mean 'usps'"),
-        ("usps:trian", "only usps, usps:train, usps:test; did you mean 'train'"),
-        ("digits:train", "only digits"),
-        ("nowhere/data.csv", "nowhere/data.csv: there is no such file"),
+        ("usps:train", "no such file or folder. Give a file .*, a folder of images, or digits"),
+        ("digts", "did you mean 'digits'"),
+        ("flower.csv", "did you mean 'flowers.csv'"),
+        ("nowhere/data.csv", "no such file or folder, nor a folder nowhere"),
     ],
 )
-def test_names_that_are_none(name, message):
+def test_names_that_are_none(name, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_text(tmp_path / "flowers.csv", "a,label")
     with pytest.raises(DataError, match=message):
         read_data(name)
 

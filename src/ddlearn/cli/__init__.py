@@ -1,4 +1,4 @@
-"""The command ``ddlearn``: look, fit, predict, evaluate, explain, report, compare, info, demo, datasets."""
+"""The command ``ddlearn``: look, fit, predict, evaluate, explain, report, compare, info, demo."""
 
 from __future__ import annotations
 

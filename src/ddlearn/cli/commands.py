@@ -366,25 +366,6 @@ def demo(
     terminal.answer(facts)
 
 
-@command
-def datasets(terminal: Terminal) -> None:
-    """List the data sets that DATA can name, where they are, and how to get the others."""
-    from ..datasets import find_datasets
-    from .reading import NAMED_SETS
-
-    found = find_datasets()
-    shown = tables.make_table(None, ("name", "DATA", "where", "size", "checksum"), n_text=3)
-    for name, (_, all_parts) in NAMED_SETS.items():
-        facts, parts = found[name], ", ".join(f"{name}:{part}" if part else name for part in all_parts)
-        size = "" if facts["bytes"] is None else f"{facts['bytes'] / 1e6:.1f} MB"
-        shown.add_row(name, parts, escape(facts["where"] or "missing"), size, escape(facts["checksum"]))
-    terminal.show(shown)
-    for facts in found.values():
-        if facts["advice"]:
-            terminal.show("", escape(facts["advice"]))
-    terminal.answer(found)
-
-
 def _check_output(output: Path, source: Source | None, *others: Path | None) -> None:
     """Fail before the work, not after it, and before a file is replaced that is read."""
     if not output.parent.is_dir():
@@ -398,7 +379,7 @@ def _check_output(output: Path, source: Source | None, *others: Path | None) -> 
 
 def _name_model(data: str) -> Path:
     """Return the default name of a model: that of the data, in this folder."""
-    name = Path(data).stem if Path(data).exists() else data.partition(":")[0]
+    name = Path(data).stem
     is_plain = re.fullmatch(r"[\w.-]+", name)  # not a pattern of files
     return Path(f"{name if is_plain else 'model'}.safetensors")
 
@@ -490,4 +471,4 @@ def _to_cell(value: Any) -> str:
     return f"{value:,.6g}" if isinstance(value, float) else str(value)
 
 
-COMMANDS = (look, fit, predict, evaluate, explain, report, compare, info, demo, datasets)  # in the order of the help
+COMMANDS = (look, fit, predict, evaluate, explain, report, compare, info, demo)  # in the order of the help

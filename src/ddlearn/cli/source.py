@@ -24,8 +24,8 @@ class Source:
         str,
         typer.Argument(
             metavar="DATA",
-            help="A file (.csv, .parquet, .npz, .npy, .svm, .zarr), a folder of images, one sub-folder per class, a "
-            "data set such as usps:train, or many files as 'parts/*.npy', in quotes.",
+            help="A file (.csv, .parquet, .npz, .npy, .svm, .zarr), a folder of images, one sub-folder per class, "
+            "digits (of scikit-learn), or many files as 'parts/*.npy', in quotes.",
         ),
     ]
     labels: Annotated[

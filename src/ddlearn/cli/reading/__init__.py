@@ -1,4 +1,4 @@
-"""Samples and labels from a file, a folder of images or the name of a data set.
+"""Samples and labels from a file or a folder of images.
 
 An invalid file raises a :class:`DataError` that names the file and the place.  Rows are counted from 0.  Nothing is
 ever unpickled.  Each kind of file has its own module; this one chooses between them.
@@ -27,20 +27,6 @@ __all__ = ["DataError", "Samples", "read_data"]
 _ARRAY_READERS = {".npz": read_npz, ".npy": read_npy}
 _ROWS_AT_ONCE = 4096  # checked for infinite values
 
-_SUBSETS: dict[str, dict[str, str]] = {"": {}, "train": {"subset": "train"}, "test": {"subset": "test"}}
-# For each data set its loader in ``datasets`` and, for each part as in "usps:train", the loader's arguments.  Faces
-# have no official split: a random half of each person's images is for training, unless the part says "lighting".
-NAMED_SETS: dict[str, tuple[str, dict[str, dict[str, str]]]] = {
-    "digits": ("load_digits_images", {"": {}}),
-    "usps": ("load_usps", _SUBSETS),
-    "mnist": ("load_mnist", _SUBSETS),
-    "yaleb": (
-        "load_yaleb",
-        {part: options and options | {"split": "half"} for part, options in _SUBSETS.items()}
-        | {f"lighting:{part}": {"split": "lighting", "subset": part} for part in ("train", "test")},
-    ),
-}
-
 
 def read_data(
     path: str | os.PathLike[str],
@@ -62,9 +48,9 @@ def read_data(
     ----------
     path : str or path
         A file ``.npz``, ``.npy``, ``.csv`` (also ``.tsv``, ``.txt``), ``.parquet``, ``.svm`` (also ``.libsvm``,
-        ``.svmlight``) or an image; a folder of images, with one sub-folder per class or none; or a data set, such as
-        "digits" or "usps:train".  Many files, as in ``parts/X-*.npy``, and Zarr stores become Dask arrays, whose rows
-        are read when they are needed; files are in the order of their names, with part-2 before part-10.
+        ``.svmlight``) or an image; a folder of images, with one sub-folder per class or none; or "digits", those of
+        scikit-learn.  Many files, as in ``parts/X-*.npy``, and Zarr stores become Dask arrays, whose rows are read when
+        they are needed; files are in the order of their names, with part-2 before part-10.
     labels : str, path or None, default=None
         A file of labels, ``.npy``, or ``.csv`` or ``.txt`` with one label per line; for data in parts also Zarr, or one
         file per part.
@@ -123,7 +109,7 @@ def read_data(
         if suffix not in {*TEXT_TABLES, ".parquet"}:
             refuse_columns(source, wanted)
         if not source.exists():
-            samples = _load_named(os.fspath(path))
+            samples = _load_named(source)
         elif source.is_dir() or suffix in IMAGE_SUFFIXES:
             with as_data_error(source):
                 samples = read_images(source, image_size, colour, strict)
@@ -137,22 +123,19 @@ def read_data(
     return samples if n_chunks is None else spread(samples, n_chunks)
 
 
-def _load_named(text: str) -> Samples:
-    """Load a data set by its name and part, such as "usps:train" or "yaleb:lighting:test"."""
-    from ... import datasets
-
-    name, _, part = text.partition(":")
-    if name not in NAMED_SETS:
+def _load_named(path: Path) -> Samples:
+    """Load the digits; any other name is that of a file which does not exist."""
+    if os.fspath(path) != "digits":
+        near = [] if not path.parent.is_dir() else [one.name for one in path.parent.iterdir()]
+        place = f", nor a folder {path.parent}" if not path.parent.is_dir() else ""
         raise DataError(
-            f"{text}: there is no such file or folder, and no data set of that name (they are {', '.join(NAMED_SETS)})"
-            f"{suggest(name, NAMED_SETS)}"
+            f"{path}: there is no such file or folder{place}. Give a file ({_list_suffixes()}), a folder of images, or "
+            f"digits, the images that come with scikit-learn{suggest(path.name, [*near, 'digits'])}"
         )
-    function, parts = NAMED_SETS[name]
-    if part not in parts:
-        known = ", ".join(f"{name}:{part}" if part else name for part in parts)
-        raise DataError(f"{text}: there is no such part of this data set, only {known}{suggest(part, parts)}")
-    bunch = getattr(datasets, function)(**parts[part])
-    return Samples(bunch.data, bunch.target, image_shape=tuple(bunch.image_shape))
+    from ...datasets import load_digits_images
+
+    X, y = load_digits_images(return_X_y=True)
+    return Samples(X, y, image_shape=(8, 8))
 
 
 def _read_file(path: Path, wanted: Wanted) -> Samples:
@@ -169,8 +152,13 @@ def _read_file(path: Path, wanted: Wanted) -> Samples:
         raise DataError(f"{path} is a model, not data: give MODEL first and DATA second.")
     if suffix in (".gz", ".zip", ".bz2", ".xz"):
         raise DataError(f"{path} is compressed: unpack it first.")
-    known = ", ".join([*_ARRAY_READERS, *TEXT_TABLES, ".parquet", *SPARSE_SUFFIXES])
-    raise DataError(f"{path}: files ending in {suffix!r} are unknown; use {known}, an image or a folder of images.")
+    raise DataError(
+        f"{path}: files ending in {suffix!r} are unknown; use {_list_suffixes()}, an image or a folder of images."
+    )
+
+
+def _list_suffixes() -> str:
+    return ", ".join([*_ARRAY_READERS, *TEXT_TABLES, ".parquet", *SPARSE_SUFFIXES])
 
 
 def _check_samples(source: Path, samples: Samples) -> None:

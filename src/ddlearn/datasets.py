@@ -1,4 +1,4 @@
-"""A planted problem: samples that are sparse in a known dictionary whose atoms belong to classes."""
+"""Data to try things on: scikit-learn's digits as images, and problems with a known dictionary."""
 
 from __future__ import annotations
 
@@ -9,6 +9,36 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.utils import Bunch, check_random_state
+
+__all__ = ["load_digits_images", "make_planted"]
+
+
+def load_digits_images(*, return_X_y: bool = False) -> Bunch | tuple[NDArray[Any], NDArray[Any]]:
+    """Load scikit-learn's digits: 1797 images of 8 x 8 pixels.
+
+    Parameters
+    ----------
+    return_X_y : bool, default=False
+        Whether to return only ``(data, target)``.
+
+    Returns
+    -------
+    Bunch, or tuple of two ndarrays
+        With ``data``, float32 of shape (1797, 64), pixels from 0 (background) to 1 (ink); ``image_shape``; and
+        ``target``, the digits.
+
+    Examples
+    --------
+    >>> from ddlearn.datasets import load_digits_images
+    >>> digits = load_digits_images()
+    >>> digits.data.shape, digits.image_shape
+    ((1797, 64), (8, 8))
+    """
+    from sklearn.datasets import load_digits  # here, to keep the import of ddlearn fast
+
+    digits = load_digits()
+    data, target = np.divide(digits.data, 16, dtype=np.float32), digits.target
+    return (data, target) if return_X_y else Bunch(data=data, target=target, image_shape=(8, 8))
 
 
 def make_planted(
@@ -53,9 +83,9 @@ def make_planted(
     Returns
     -------
     Bunch, or tuple of two ndarrays
-        With ``data``, float64 of shape (n_samples, n_features); ``target``, the classes; ``target_names``;
-        ``dictionary`` of shape (n_components, n_features); ``codes``, CSR of shape (n_samples, n_components); ``coef``
-        of shape (n_classes, n_components); ``atom_class``, the class of each atom; and ``DESCR``.
+        With ``data``, float64 of shape (n_samples, n_features); ``target``, the classes; ``dictionary`` of
+        shape (n_components, n_features); ``codes``, CSR of shape (n_samples, n_components); ``coef`` of shape
+        (n_classes, n_components); and ``atom_class``, the class of each atom.
 
     Examples
     --------
@@ -83,13 +113,10 @@ def make_planted(
     return Bunch(
         data=data,
         target=target,
-        target_names=np.arange(n_classes),
         dictionary=dictionary,
         codes=codes,
         coef=np.where(atom_class == np.arange(n_classes)[:, None], 1.0, -1.0),
         atom_class=atom_class,
-        DESCR=f"Planted: {n_samples} samples, each {n_nonzero_coefs}-sparse in {n_components} atoms of "
-        f"{n_classes} classes, noise {noise}.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Data sets: found, verified and converted as promised; splits are disjoint; planted problems hold what was planted."""
+"""The image sets: found, verified and converted as promised; splits are disjoint."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import hashlib
 import io
 import os
 import socket
-import subprocess
 import sys
 import threading
 import zipfile
@@ -18,22 +17,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from ddlearn import KSVD
-from ddlearn.cli.reading import NAMED_SETS
-from ddlearn.datasets import (
-    CorruptDatasetError,
-    DatasetNotFoundError,
-    find_datasets,
-    load_digits_images,
-    load_mnist,
-    load_usps,
-    load_yaleb,
-    make_planted,
-)
-from ddlearn.datasets.files import compute_digest, list_folders, read_files
-from ddlearn.datasets.originals import SHA256, SOURCES, _halve, _read_pgm
-from ddlearn.datasets.sets import _draw_halves
+from benchsets import CorruptDatasetError, DatasetNotFoundError, find_datasets, load_mnist, load_usps, load_yaleb
+from benchsets.files import compute_digest, list_folders, read_files
+from benchsets.originals import SHA256, SOURCES, _halve, _read_pgm
+from benchsets.sets import _draw_halves
 
 REAL_FOLDER = os.environ.get("DDLEARN_DATA")
 USPS_COUNTS = {
@@ -188,8 +175,7 @@ def test_what_is_found_is_told(small, monkeypatch, tmp_path):
     archive = folder / f"{name}.npz"
     good = {"where": str(archive), "bytes": archive.stat().st_size, "checksum": "good", "advice": None}
     found = find_datasets()
-    assert list(found) == list(NAMED_SETS)
-    assert found["digits"] == {"where": "in scikit-learn", "bytes": None, "checksum": "", "advice": None}
+    assert list(found) == list(LOADERS)
     assert found[name] == good
     nowhere = find_datasets(data_home=tmp_path / "empty")[name]
     assert nowhere.items() >= {"where": None, "bytes": None, "checksum": ""}.items()
@@ -389,7 +375,7 @@ def test_without_pooch_the_error_says_how_to_install_it(small, monkeypatch):
     name, load, _, _ = small
     set_mirrors(monkeypatch, name, unused_address())
     monkeypatch.setitem(sys.modules, "pooch", None)
-    with pytest.raises(DatasetNotFoundError, match=r'pip install "ddlearn\[data\]"'):
+    with pytest.raises(DatasetNotFoundError, match="pip install pooch"):
         load()
 
 
@@ -423,19 +409,6 @@ def test_subsets_of_an_official_split(small):
     np.testing.assert_array_equal(both.target, np.concatenate([train.target, test.target]))
     with pytest.raises(ValueError, match="subset must be 'train', 'test' or 'all', got 'validation'"):
         load(data_home=folder, subset="validation")
-
-
-def test_digits_are_scikit_learns():
-    from sklearn.datasets import load_digits
-
-    digits = load_digits_images()
-    np.testing.assert_array_equal(digits.data, load_digits().data / 16)
-    np.testing.assert_array_equal(digits.target, load_digits().target)
-    assert digits.images.shape == (1797, *digits.image_shape)
-    assert digits.data.dtype == np.float32
-    X, y = load_digits_images(return_X_y=True)
-    assert X.shape == (1797, 64)
-    assert y.shape == (1797,)
 
 
 @pytest.fixture
@@ -582,78 +555,3 @@ def test_real_originals_give_the_archive(name, tmp_path):
         for key, values in converted.items():
             assert values.dtype == archive[key].dtype
             np.testing.assert_array_equal(values, archive[key])
-
-
-# Planted problems.
-
-
-def test_planted_codes_rebuild_the_samples():
-    planted = make_planted(200, 20, 30, 3, n_nonzero_coefs=4, random_state=0)
-    np.testing.assert_allclose(planted.codes @ planted.dictionary, planted.data, atol=1e-14)
-    np.testing.assert_allclose(np.linalg.norm(planted.dictionary, axis=1), 1)
-    np.testing.assert_array_equal(np.diff(planted.codes.indptr), 4)
-    assert planted.codes.has_canonical_format
-    assert np.abs(planted.codes.data).min() >= 1
-    assert np.abs(planted.codes.data).max() < 2
-
-
-def test_planted_noise_has_the_deviation_asked_for():
-    planted = make_planted(2000, noise=0.3, random_state=0)
-    assert np.std(planted.data - planted.codes @ planted.dictionary) == pytest.approx(0.3, rel=0.02)
-
-
-@pytest.mark.parametrize(
-    ("n_components", "n_classes", "n_nonzero_coefs"), [(30, 3, 3), (7, 3, 1), (5, 5, 5), (4, 1, 2)]
-)
-def test_planted_classes(n_components, n_classes, n_nonzero_coefs):
-    planted = make_planted(301, 20, n_components, n_classes, n_nonzero_coefs=n_nonzero_coefs, random_state=0)
-    counts = np.bincount(planted.target, minlength=n_classes)
-    assert counts.max() - counts.min() <= 1
-    is_own = planted.atom_class == planted.target[:, None]
-    codes = planted.codes.toarray()
-    assert ((codes > 0) & is_own).any(axis=1).all()
-    assert not ((codes > 0) & ~is_own).any()
-    scores = planted.codes @ planted.coef.T
-    right = scores[np.arange(301), planted.target].copy()
-    scores[np.arange(301), planted.target] = -np.inf
-    assert (right >= scores.max(axis=1) + 2).all()
-
-
-def test_planted_is_drawn_by_the_seed():
-    one, again, other = (make_planted(50, noise=0.1, random_state=seed) for seed in (0, 0, 1))
-    for key in ("data", "target", "dictionary"):
-        np.testing.assert_array_equal(one[key], again[key])
-        assert not np.array_equal(one[key], other[key])
-    X, y = make_planted(50, noise=0.1, random_state=0, return_X_y=True)
-    np.testing.assert_array_equal(X, one.data)
-    np.testing.assert_array_equal(y, one.target)
-
-
-def test_planted_dictionary_is_recovered():
-    planted = make_planted(1500, noise=0.01, random_state=0)
-    model = KSVD(30, n_nonzero_coefs=3, max_iter=60, tol=0, random_state=0).fit(planted.data)
-    found = np.abs(planted.dictionary @ model.components_.T).max(axis=1) > 0.99
-    assert found.mean() >= 0.9
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"n_samples": 0}, "n_samples must be an integer of at least 1, got 0"),
-        ({"n_features": 2.5}, "n_features must be an integer of at least 1, got 2.5"),
-        ({"n_nonzero_coefs": 31}, "n_nonzero_coefs=31 exceeds the n_components=30 atoms"),
-        ({"n_classes": 31}, "n_classes=31 exceeds the n_components=30 atoms"),
-        ({"noise": -1}, "noise must be a finite number of at least 0, got -1"),
-        ({"noise": np.nan}, "noise must be a finite number of at least 0, got nan"),
-    ],
-    ids=str,
-)
-def test_planted_errors(parameters, message):
-    with pytest.raises(ValueError, match=message):
-        make_planted(**parameters)
-
-
-def test_importing_is_cheap():
-    script = "import sys, ddlearn.datasets; print({'pooch', 'requests', 'sklearn.datasets'} & set(sys.modules))"
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == "set()"

@@ -35,9 +35,9 @@ def find_datasets(*, data_home: str | os.PathLike[str] | None = None) -> dict[st
     Returns
     -------
     dict of dict
-        For "digits", "usps", "mnist" and "yaleb": ``where``, the file, or the folder of several files, or None if
-        missing; ``bytes``, their size, or None; ``checksum``, "good", "wrong" or, without a file, empty; and
-        ``advice``, how to get the data, or None if they can be loaded.
+        For "usps", "mnist" and "yaleb": ``where``, the file, or the folder of several files, or None if missing;
+        ``bytes``, their size, or None; ``checksum``, "good", "wrong" or, without a file, empty; and ``advice``, how to
+        get the data, or None if they can be loaded.
 
     See Also
     --------
@@ -45,14 +45,12 @@ def find_datasets(*, data_home: str | os.PathLike[str] | None = None) -> dict[st
 
     Examples
     --------
-    >>> from ddlearn.datasets import find_datasets
-    >>> found = find_datasets(data_home="no such folder")
-    >>> found["digits"]["where"], found["usps"]["where"]
-    ('in scikit-learn', None)
+    >>> from benchsets import find_datasets
+    >>> find_datasets(data_home="no such folder")["usps"]["where"] is None
+    True
     """
-    digits = {"where": "in scikit-learn", "bytes": None, "checksum": "", "advice": None}
     folders = list_folders(data_home)
-    return {"digits": digits} | {name: _describe_files(source, folders) for name, source in SOURCES.items()}
+    return {name: _describe_files(source, folders) for name, source in SOURCES.items()}
 
 
 def load_arrays(name: str, data_home: str | os.PathLike[str] | None) -> Mapping[str, NDArray[Any]]:
@@ -100,7 +98,7 @@ def _describe_files(source: Source, folders: list[Path]) -> dict[str, Any]:
 def _advise(source: Source, folders: list[Path]) -> str:
     return (
         f"put {source.archive}, or {' and '.join(source.originals)}, into {' or '.join(map(str, folders))}; or name "
-        f'the folder that has it: export DDLEARN_DATA=/path/to/folder; or install "ddlearn[data]" to download it.'
+        f"the folder that has it: export DDLEARN_DATA=/path/to/folder; or install pooch to download it."
     )
 
 
@@ -152,7 +150,7 @@ def _download_originals(source: Source, folders: list[Path]) -> None:
     try:
         import pooch
     except ImportError as error:
-        raise _not_found(source, folders, ['downloads need pooch: pip install "ddlearn[data]"']) from error
+        raise _not_found(source, folders, ["downloads need pooch: pip install pooch"]) from error
     for name in source.originals:
 
         def download_and_verify(url: str, path: str, _: object, name: str = name) -> None:

@@ -1,4 +1,4 @@
-"""The loaders: scikit-learn's digits (8 x 8), USPS (16 x 16), MNIST (28 x 28) and the faces of Extended Yale B."""
+"""The loaders: USPS (16 x 16), MNIST (28 x 28) and the faces of Extended Yale B."""
 
 from __future__ import annotations
 
@@ -23,42 +23,6 @@ _YALEB_SIZES: dict[Any, int] = {(96 // side, 84 // side): side for side in (1, 2
 _LIGHTING_CUTS = (12, 25.5, 52, 77)
 
 
-def load_digits_images(*, return_X_y: bool = False) -> Loaded:
-    """Load scikit-learn's digits: 1797 images of 8 x 8 pixels, which need no file.
-
-    Parameters
-    ----------
-    return_X_y : bool, default=False
-        Whether to return only ``(data, target)``.
-
-    Returns
-    -------
-    Bunch, or tuple of two ndarrays
-        With ``data``, float32 of shape (1797, 64), pixels from 0 (background) to 1 (ink); ``images``, the same values
-        of shape (1797, 8, 8); ``image_shape``; ``target``, the digits; ``target_names``; and ``DESCR``.
-
-    Examples
-    --------
-    >>> from ddlearn.datasets import load_digits_images
-    >>> digits = load_digits_images()
-    >>> digits.data.shape, digits.image_shape
-    ((1797, 64), (8, 8))
-    >>> X, y = load_digits_images(return_X_y=True)
-    >>> float(X.min()), float(X.max())
-    (0.0, 1.0)
-    """
-    from sklearn.datasets import load_digits  # here, to keep the import of ddlearn fast
-
-    digits = load_digits()
-    return _bundle(
-        _scale(digits.images, 16),
-        digits.target,
-        "scikit-learn's digits: 1797 handwritten digits of 8 x 8 pixels, 0 (background) to 1 (ink), the test set of "
-        "Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, UCI, 1998.",
-        return_X_y,
-    )
-
-
 def load_usps(*, subset: str = "all", data_home: Folder | None = None, return_X_y: bool = False) -> Loaded:
     """Load the USPS digits: 7291 training and 2007 test images of 16 x 16 pixels, in the official order.
 
@@ -74,7 +38,8 @@ def load_usps(*, subset: str = "all", data_home: Folder | None = None, return_X_
     Returns
     -------
     Bunch, or tuple of two ndarrays
-        As from :func:`load_digits_images`, with ``data`` of shape (n_samples, 256).
+        With ``data``, float32 of shape (n_samples, 256), pixels from 0 (background) to 1 (ink); ``images``, the same
+        values of shape (n_samples, 16, 16); ``image_shape``; ``target``, the digits; ``target_names``; and ``DESCR``.
 
     Notes
     -----
@@ -83,7 +48,7 @@ def load_usps(*, subset: str = "all", data_home: Folder | None = None, return_X_
 
     Examples
     --------
-    >>> from ddlearn.datasets import load_usps
+    >>> from benchsets import load_usps
     >>> load_usps(subset="train").data.shape  # doctest: +SKIP
     (7291, 256)
     """
@@ -108,7 +73,7 @@ def load_mnist(*, subset: str = "all", data_home: Folder | None = None, return_X
     Returns
     -------
     Bunch, or tuple of two ndarrays
-        As from :func:`load_digits_images`, with ``data`` of shape (n_samples, 784).
+        As from :func:`load_usps`, with ``data`` of shape (n_samples, 784).
 
     Notes
     -----
@@ -117,7 +82,7 @@ def load_mnist(*, subset: str = "all", data_home: Folder | None = None, return_X
 
     Examples
     --------
-    >>> from ddlearn.datasets import load_mnist
+    >>> from benchsets import load_mnist
     >>> load_mnist(subset="test").data.shape  # doctest: +SKIP
     (10000, 784)
     """
@@ -182,7 +147,7 @@ def load_yaleb(
 
     Examples
     --------
-    >>> from ddlearn.datasets import load_yaleb
+    >>> from benchsets import load_yaleb
     >>> load_yaleb(split="lighting", subset="test").data.shape  # doctest: +SKIP
     (455, 504)
     """
