@@ -104,7 +104,7 @@ TOPICS = (
         "objective",
         "The objective",
         "The paper's MAP objective (Eq. 3), term by term, and the parameter ``scales``.",
-        ("model.objective",),
+        ("model.objective", "model.scales"),
     ),
     Topic(
         "checks",

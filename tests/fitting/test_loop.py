@@ -42,7 +42,7 @@ from ddlearn.fitting.loop import (
 )
 from ddlearn.fitting.steps import FitSettings, RowState, put_row_state
 from ddlearn.model.codes import RowCodes
-from ddlearn.model.objective import NOISE_MODELS
+from ddlearn.model.scales import NOISE_MODELS
 from ddlearn.parallel import PART_ROWS
 
 MONOTONE_UPDATES = sorted(name for name in DICTIONARY_UPDATES if resolve_dictionary_update(name).is_monotone)

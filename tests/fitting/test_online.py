@@ -82,7 +82,8 @@ def feed(model, X, y, batch_size, classes=None, **options):
 def get_sums(model):
     """All that is summed over samples, in units that do not depend on the first batch."""
     stream = model.stream_
-    sums = [stream.statistics.code_gram / stream.variance_unit, stream.statistics.data_sums / stream.variance_unit]
+    unit = stream.scales.noise.unit
+    sums = [stream.statistics.code_gram / unit, stream.statistics.data_sums / unit]
     for classifiers in (stream.pulling, stream.judging):
         memory = classifiers.memory
         sums += [memory.squared_norms, memory.n_of_label, memory.constants, memory.linear, memory.hessians]

@@ -26,7 +26,8 @@ from ddlearn import (
 from ddlearn.classifiers import resolve_trainer
 from ddlearn.classifiers.problem import LabelledCodes
 from ddlearn.fitting.data import TrainingSet, list_class_weights
-from ddlearn.model.losses import count_errors, resolve_loss
+from ddlearn.model.losses import resolve_loss
+from ddlearn.model.measures import count_errors
 from ddlearn.parallel import LocalParts
 
 

@@ -29,7 +29,8 @@ from ddlearn.coding.encoder import Encoder
 from ddlearn.inference import rules
 from ddlearn.inference.rules import LabelModel, label_probabilities
 from ddlearn.model.codes import Model
-from ddlearn.model.losses import compute_evidence, count_errors
+from ddlearn.model.losses import compute_evidence
+from ddlearn.model.measures import count_errors
 
 every_loss = pytest.mark.parametrize("loss", [loss_class() for loss_class in LOSSES.values()], ids=list(LOSSES))
 

@@ -13,6 +13,7 @@ from ddlearn.coding.encoder import Encoder
 from ddlearn.inference.rules import compute_evidence
 from ddlearn.kernels.codes import keep_larger_half
 from ddlearn.model.codes import RowCodes
+from ddlearn.model.measures import find_temperature
 from ddlearn.refinement.backward import REFINEMENT_COSTS, Parameters, TaskGradient
 
 COSTS = [("one_vs_all", loss) for loss in LOSSES] + [("softmax", "square")]
@@ -91,7 +92,7 @@ def test_one_class_cost_for_all_keeps_the_class_of_largest_score_and_makes_proba
     cost = make_cost(name, loss)
     # Scores where costs with labels of the wrong sign are still finite.
     train, test = (draw(2000, 0.5, seed) for seed in range(2))
-    temperature = cost.find_temperature(*train[:2])
+    temperature = find_temperature(cost.unit_evidence(train[0]), train[1])
     class_cost = cost.set_class_cost(temperature)
     assert (class_cost == class_cost[0]).all()
     weighted = REFINEMENT_COSTS[name](cost.loss, CLASS_COST, 3.0).set_class_cost(temperature)
@@ -103,25 +104,8 @@ def test_one_class_cost_for_all_keeps_the_class_of_largest_score_and_makes_proba
     assert log_loss(classes, softmax(evidence, axis=1)) <= log_loss(classes, softmax(plain, axis=1)) + 1e-3
 
 
-@pytest.mark.parametrize("name", REFINEMENT_COSTS)
-def test_a_temperature_with_weights_is_that_of_repeated_samples(name):
-    cost, (scores, labels, _) = make_cost(name, "square"), draw(400, 0.5)
-    weights = np.where(scores.argmax(axis=1) == labels.argmax(axis=1), 1, 3)
-    repeated = cost.find_temperature(*(np.repeat(array, weights, axis=0) for array in (scores, labels)))
-    assert cost.find_temperature(scores, labels, weights) == pytest.approx(repeated, rel=0.01)  # they are less in doubt
-    assert cost.find_temperature(scores, labels) != pytest.approx(repeated, rel=0.01)
-
-
 def test_only_one_vs_all_takes_several_labels():
     assert {name for name, cost in REFINEMENT_COSTS.items() if cost.takes_multilabel} == {"one_vs_all"}
-
-
-@pytest.mark.parametrize("name", REFINEMENT_COSTS)
-def test_log_loss_is_that_of_the_probabilities_at_a_temperature(name):
-    cost = make_cost(name, "square")
-    scores, labels, classes = draw()
-    probabilities = softmax(compute_evidence(scores, cost.loss, np.full(4, 5.0)), axis=1)
-    assert np.mean(cost.log_loss(scores, labels, 5.0)) == pytest.approx(log_loss(classes, probabilities))
 
 
 @pytest.mark.parametrize(("weight", "is_parabola"), [(CLASS_COST, False), (np.ones(4), True)])

@@ -16,8 +16,8 @@ from ddlearn import OMP, DDLClassifier, ElasticNet, Jitter, Logistic, Refiner, S
 from ddlearn.coding.encoder import Encoder
 from ddlearn.describe.scalings import UNSCALED
 from ddlearn.fitting.data import Order, TrainingSet
-from ddlearn.model.calibration import measure_calibration
-from ddlearn.model.losses import compute_evidence, count_errors
+from ddlearn.model.losses import compute_evidence
+from ddlearn.model.measures import count_errors, find_temperature, measure_calibration
 from ddlearn.refinement.adam import Moments, StepSizes, anneal, descend
 from ddlearn.refinement.backward import REFINEMENT_COSTS, Parameters, TaskGradient
 from ddlearn.refinement.lesson import _cut, _spread, draw_order
@@ -288,7 +288,7 @@ def test_the_history_tells_what_probabilities_of_held_out_samples_are_worth(part
     rows = np.concatenate(held_out)
     scores, labels = refinement.lesson.gradient.measure(refined.best, problem.X[rows]).scores, problem.labels[rows]
     chosen = None if weights is None else weights[rows]
-    temperature = cost.find_temperature(scores, labels, chosen)
+    temperature = find_temperature(cost.unit_evidence(scores), labels, chosen)
     evidence = cost.evidence(scores) / temperature
     probabilities = softmax(evidence, axis=1)
     assert record.validation_log_loss == pytest.approx(

@@ -10,7 +10,7 @@ they are one mechanism: a round fits a weighted least squares regressor to worki
 the sample weights differ.  As in coding, the ratio is never formed: the normal equations need only the weights and
 :math:`\Omega_1`.
 
-The small ridge :math:`\lambda_j` is not in the paper's objective, but a prior in ours (``model/objective.py``).  It
+The small ridge :math:`\lambda_j` is not in the paper's objective, but a prior in ours (``model/scales.py``).  It
 keeps classifiers finite where the classes are separable, and determines the directions that the codes leave open.
 
 ``problem`` has the penalised cost of each class, its gradient and its Hessian, ``trainer`` the rounds and the methods,

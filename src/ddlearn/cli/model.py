@@ -214,7 +214,7 @@ def measure_trials(terminal: Terminal, trials: Iterable[tuple[DDLClassifier, Any
     """Return the errors of models on their samples and labels, in total and by class, and of their probabilities."""
     import numpy as np
 
-    from ..model.calibration import measure_calibration
+    from ..model.measures import measure_calibration
     from ..show.errors import match_types, measure_errors
 
     predictions, all_labels, of_prediction, of_label = [], [], [], []

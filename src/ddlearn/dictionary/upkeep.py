@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from ..model.codes import Floats, RowCodes
-from ..model.objective import measure_residuals
+from ..model.codes import Floats, RowCodes, measure_residuals
 
 Positions = NDArray[np.intp]
 

@@ -36,7 +36,7 @@ from ..inference.predictor import Explanation, Predictor
 from ..inference.rules import InferenceRule, label_probabilities
 from ..model.codes import Flags, Floats, Model, RowCodes
 from ..model.losses import Loss, check_number
-from ..model.objective import Scales
+from ..model.scales import Scales
 from ..parallel import is_on_dask, refuse_dask
 from ..refinement.refine import Refiner
 from ..refinement.search import SettingsSearch

@@ -25,7 +25,7 @@ from ..fitting.loop import (
 )
 from ..fitting.steps import FitSettings
 from ..model.codes import Model
-from ..model.objective import Priors
+from ..model.scales import Priors
 from ..parallel import Parts, find_median
 from ..refinement.backward import TaskGradient
 from ..refinement.refine import MOST_SEEDS, Refinement, RefinementProgress, Refiner

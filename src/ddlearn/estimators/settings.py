@@ -36,7 +36,7 @@ from ..inference.predictor import Predictor, draw_views
 from ..inference.rules import INFERENCE_RULES, InferenceRule, LabelModel
 from ..model.codes import Model
 from ..model.losses import check_number, resolve, resolve_loss
-from ..model.objective import ConjugateScales, resolve_scales
+from ..model.scales import ConjugateScales, resolve_scales
 from ..refinement.refine import CLASSIFIERS, Refiner, resolve_refiner
 from ..refinement.search import Found
 from .run import FitPlan

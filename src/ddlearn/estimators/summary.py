@@ -20,8 +20,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from ..describe.scaling import Standard, UnitNorm
-from ..model.calibration import measure_calibration
 from ..model.codes import Floats
+from ..model.measures import measure_calibration
 from ..refinement.refine import find_best
 
 Fitted = Any  # a DDLClassifier, whose file imports this one

@@ -41,7 +41,7 @@ from ..describe.scalings import DESCRIPTIONS
 from ..dictionary import DICTIONARY_UPDATES
 from ..inference.rules import INFERENCE_RULES
 from ..model.losses import LOSSES
-from ..model.objective import SCALES, Priors
+from ..model.scales import SCALES, Priors
 from ..refinement.refine import Refiner
 from .format import Arrays, Json
 

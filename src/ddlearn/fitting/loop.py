@@ -23,7 +23,8 @@ from ..coding.coders import SparseCoder
 from ..coding.encoder import Encoder, count_stride
 from ..dictionary import WorstSamples, rank_of_worst
 from ..model.codes import Floats, Model, RowCodes
-from ..model.objective import FirstNoise, MapObjective, Priors, scale_classes
+from ..model.objective import MapObjective, sum_class_terms
+from ..model.scales import Priors, find_unit
 from ..parallel import Parts, find_median, select_ranks, single_threaded_blas
 from .data import TrainingFacts, TrainingPart, TrainingSet, take_rows
 from .steps import (
@@ -41,7 +42,7 @@ from .steps import (
     register,
     scale_codes,
     scale_part,
-    sum_log_misfits,
+    sum_misfits,
     sum_statistics,
 )
 
@@ -426,12 +427,13 @@ def update_scales(
     mean_misfit, stride = sum_of_misfits / facts.weight, -(-facts.n_samples // _N_MONITORED)
     if priors is None:
         priors = _set_priors(replace(state, parts=parts), settings, training, mean_misfit, costs)
-    class_cost, class_terms = scale_classes(costs, state.model.coef, facts.n_labelled, priors, weight)
+    class_cost = priors.estimate_class_cost(costs, state.model.coef, facts.n_labelled)
+    class_terms = sum_class_terms(costs, state.model.coef, class_cost, facts.n_labelled, priors, weight)
     model = replace(state.model, class_cost=class_cost)
     parts, (noise_terms, counts) = parts.map_and_add_up(
         scale_part, settings, state.encoder, model, (mean_misfit, facts.n_known), priors, stride, is_first
     )
-    objective = MapObjective(*noise_terms[:2], *class_terms[:2], prior=noise_terms[2] + class_terms[2])
+    objective = MapObjective.of(noise_terms, class_terms)
     return ScaledState(replace(state, model=model, parts=parts), priors, objective, counts)
 
 
@@ -440,19 +442,17 @@ def _set_priors(
 ) -> Priors:
     """Return the priors for the rest of the fit."""
     facts, parts, model = training.facts, state.parts, state.model
-    unit, eps = float(np.ldexp(1.0, np.frexp(mean_misfit)[1])), float(np.finfo(facts.dtype).eps)
-    noise = FirstNoise(
-        facts.weight,
-        facts.n_known,
-        eps,
-        unit,
-        parts.add_up(sum_log_misfits, unit, facts.n_known),
-        lambda: find_median(parts.map_attribute("misfits"), facts.n_samples, facts.dtype, eps),
-    )
+    sums = parts.add_up(sum_misfits, find_unit(mean_misfit), facts.n_known)
+
+    def find_median_misfit() -> float:
+        return find_median(parts.map_attribute("misfits"), facts.n_samples, facts.dtype, sums.eps)
+
     summary = parts.add_up(methodcaller("summarise", len(model.dictionary)))
     # A trainer of one's own need not have a ridge.
     ridge = scale_ridge(getattr(settings.classifier_trainer, "ridge", 0.0), settings.loss, summary.squared_norms)
-    return settings.scales.set_priors(noise, costs, model.coef, facts.n_labelled, ridge, settings.loss)
+    return settings.scales.set_priors(
+        sums, find_median_misfit, costs, model.coef, facts.n_labelled, ridge, settings.loss
+    )
 
 
 def collect_samples(state: FitState, settings: FitSettings, training: TrainingSet) -> Floats:

@@ -30,16 +30,8 @@ from ..classifiers.problem import scale_ridge
 from ..coding.encoder import Encoder
 from ..dictionary import CodeStatistics
 from ..model.codes import Floats, Model
-from ..model.objective import (
-    FirstNoise,
-    LogSums,
-    MapObjective,
-    Priors,
-    expect_logs,
-    find_unit,
-    scale_classes,
-    sum_class_terms,
-)
+from ..model.objective import MapObjective, sum_class_terms
+from ..model.scales import MisfitSums, Priors, find_unit
 from ..parallel import Parts, single_threaded_blas
 from .data import TrainingPart, TrainingSet
 from .loop import (
@@ -58,7 +50,7 @@ from .steps import (
     count_wrong,
     estimate_noise,
     measure_part,
-    sum_log_misfits,
+    sum_misfits,
     sum_statistics,
 )
 
@@ -92,12 +84,8 @@ class Taught:
 class ScaleSums:
     """Sums over samples from which scales are computed."""
 
-    n_noisy: float  # samples that are not atoms themselves
-    logs: float  # of the misfits of those, in the unit of the stream
-    squared_logs: float
-    log_medians: float  # the sum over those of the logarithm of their batch's median misfit
-    energy: float
-    n_samples: float
+    noise: MisfitSums  # of label-free codes
+    log_medians: float  # over samples that are no copies of an atom, the logarithm of their batch's median misfit
     misfits: float
     costs: Floats  # (n_classes,) of label-free codes, before the classifiers learned from them
     pulled_costs: Floats  # (n_classes,) of codes that saw the labels
@@ -106,29 +94,29 @@ class ScaleSums:
     n_with_label: float
 
     @classmethod
-    def nothing(cls, n_classes: int) -> ScaleSums:
+    def nothing(cls, noise: MisfitSums, n_classes: int) -> ScaleSums:
         """Return the sums over no samples."""
         none = np.zeros(n_classes)
-        return cls(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, none, none, none, none, 0.0)
+        return cls(noise, 0.0, 0.0, none, none, none, none, 0.0)
 
     def __add__(self, other: ScaleSums) -> ScaleSums:
         return ScaleSums(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
 
     def forget(self, factor: float) -> ScaleSums:
         """Return sums in which all samples count less."""
-        return ScaleSums(*(factor * getattr(self, field.name) for field in fields(self)))
+        others = (factor * getattr(self, field.name) for field in fields(self)[1:])
+        return ScaleSums(self.noise.forget(factor), *others)
 
-    @property
-    def median_misfit(self) -> float:
-        """The geometric mean of the batches' medians; if all samples are atoms, nothing is known but their size."""
-        if self.n_noisy == 0:
-            return self.energy / self.n_samples or 1.0
-        return float(np.exp(self.log_medians / self.n_noisy))
+    def find_median_misfit(self) -> float:
+        """Return the geometric mean of the batches' medians; if all samples are atoms, only their size is known."""
+        if self.noise.n_noisy == 0:
+            return self.noise.energy / self.noise.n_samples or 1.0
+        return float(np.exp(self.log_medians / self.noise.n_noisy))
 
     @property
     def mean_misfit(self) -> float:
         """The mean misfit."""
-        return self.misfits / self.n_samples
+        return self.misfits / self.noise.n_samples
 
     @property
     def class_prior(self) -> Floats:
@@ -146,7 +134,6 @@ class Stream:
     pulling: Taught  # its classifiers pull on codes; trained on codes that saw the labels
     judging: Taught  # its classifiers predict; trained on label-free codes
     statistics: CodeStatistics  # in float64
-    variance_unit: float  # of the variances in the statistics, and of misfits in logarithms; a power of two
     scales: ScaleSums
     priors: Priors
     n_since_use: NDArray[np.int64]  # (n_components,) samples since an atom was last used
@@ -176,7 +163,7 @@ class Stream:
             "converged_": False,
             "class_prior_": self.scales.class_prior,
             "n_samples_seen_": self.n_samples,
-            "median_noise_variance_": self.scales.median_misfit / (model.dictionary.shape[1] + 2),
+            "median_noise_variance_": self.scales.find_median_misfit() / (model.dictionary.shape[1] + 2),
             "priors_": self.priors,
             "components_": model.dictionary,
             "coef_": model.coef,
@@ -190,13 +177,14 @@ def begin_stream(progress: FitProgress) -> Stream:
     model, encoder = progress.state.model, progress.state.encoder
     (n_components, n_features), n_classes = model.dictionary.shape, len(model.coef)
     taught = Taught(model, CostParabolas.nothing(n_classes, n_components, progress.settings.loss))
+    eps = float(np.finfo(model.dictionary.dtype).eps)
+    noise = MisfitSums(n_features, eps, find_unit(progress.priors.noise_variance))
     return Stream(
         encoder=encoder,
         pulling=taught,
         judging=taught,
         statistics=CodeStatistics(*(np.zeros((n_components, n)) for n in (n_components, n_features))),
-        variance_unit=find_unit(progress.priors.noise_variance),
-        scales=ScaleSums.nothing(n_classes),
+        scales=ScaleSums.nothing(noise, n_classes),
         priors=progress.priors,
         n_since_use=np.full(n_components, _PATIENCE * n_components),
         n_samples=0,
@@ -240,21 +228,16 @@ def resume_stream(past: PastFit, training: TrainingSet, settings: FitSettings) -
         getattr(settings.classifier_trainer, "ridge", 0.0),
     )
     unit, misfit = find_unit(past.median_variance), past.median_variance * (facts.n_features + 2)
-    sums = expect_logs(n_past, past.priors, facts.n_features, unit)
+    eps = float(np.finfo(facts.dtype).eps)
     weight = squared_norm * unit / past.median_variance
     return Stream(
         encoder=encoder,
         pulling=Taught(model, memory),
         judging=Taught(model, memory),
         statistics=CodeStatistics(weight * np.eye(n_components), weight * model.dictionary.astype(np.float64)),
-        variance_unit=unit,
         scales=ScaleSums(
-            n_noisy=n_past,
-            logs=sums.logs,
-            squared_logs=sums.squared_logs,
+            noise=MisfitSums.expected(n_past, past.priors, facts.n_features, eps, unit),
             log_medians=n_past * np.log(misfit),
-            energy=sums.energy,
-            n_samples=n_past,
             misfits=n_past * misfit,
             costs=costs,
             pulled_costs=costs,
@@ -290,7 +273,7 @@ def learn_batch(stream: Stream, training: TrainingSet, settings: FitSettings, fo
     recoded = perf_counter()
     judging = _train(stream.judging, label_free, settings, stream.priors)
     scales = stream.scales
-    class_cost, _ = scale_classes(scales.costs, judging.model.coef, scales.n_labelled, stream.priors, 1.0)
+    class_cost = stream.priors.estimate_class_cost(scales.costs, judging.model.coef, scales.n_labelled)
     finished = perf_counter()
     record = IterationRecord(
         iteration=len(stream.history),
@@ -316,13 +299,12 @@ def _measure(stream: Stream, training: TrainingSet, settings: FitSettings) -> tu
     facts, model = training.facts, stream.judging.model
     parts = training.parts.map(code_label_free, settings, stream.encoder)
     parts, (sum_of_misfits, costs) = parts.map_and_add_up(measure_part, settings, model)
-    sums = parts.add_up(sum_log_misfits, stream.variance_unit)
+    noise = parts.add_up(sum_misfits, stream.scales.noise.unit, facts.n_features)
     # The costs of earlier classifiers are bounded by those of none at all: an exponential cost can be anything.
     worst = facts.n_labelled * settings.loss.value(np.zeros(1))
     scales = stream.scales + ScaleSums(
-        **sums._asdict(),
-        log_medians=sums.n_noisy * _find_log_median(parts),
-        n_samples=facts.weight,
+        noise=noise,
+        log_medians=noise.n_noisy * _find_log_median(parts),
         misfits=sum_of_misfits,
         costs=np.minimum(costs, worst),
         pulled_costs=np.zeros(facts.n_classes),
@@ -346,20 +328,14 @@ def _find_log_median(parts: Parts[TrainingPart]) -> float:
 
 def _set_priors(stream: Stream, parts: Parts[TrainingPart], settings: FitSettings) -> Priors:
     """Return the priors for all samples so far, from label-free codes."""
-    scales, (n_components, n_features) = stream.scales, stream.encoder.dictionary.shape
-    noise = FirstNoise(
-        scales.n_samples,
-        n_features,
-        float(np.finfo(stream.encoder.dictionary.dtype).eps),
-        stream.variance_unit,
-        LogSums(scales.n_noisy, scales.logs, scales.squared_logs, scales.energy),
-        lambda: scales.median_misfit,
-    )
-    summary = parts.add_up(methodcaller("summarise", n_components))
+    scales = stream.scales
+    summary = parts.add_up(methodcaller("summarise", len(stream.encoder.dictionary)))
     squared_norms = stream.judging.memory.squared_norms + summary.squared_norms
     ridge = scale_ridge(getattr(settings.classifier_trainer, "ridge", 0.0), settings.loss, squared_norms)
     coef = stream.judging.model.coef
-    return settings.scales.set_priors(noise, scales.costs, coef, scales.n_labelled, ridge, settings.loss)
+    return settings.scales.set_priors(
+        scales.noise, scales.find_median_misfit, scales.costs, coef, scales.n_labelled, ridge, settings.loss
+    )
 
 
 def _train(taught: Taught, parts: Parts[TrainingPart], settings: FitSettings, priors: Priors) -> Taught:
@@ -382,7 +358,7 @@ def _update_dictionary(
 ) -> tuple[Stream, int]:
     """Add the batch to the sums, and find atoms for all of them; return how many were replaced, too."""
     old, update = stream.encoder.dictionary, settings.dictionary_update
-    added, usage = parts.add_up(sum_statistics, settings, len(old), stream.variance_unit)
+    added, usage = parts.add_up(sum_statistics, settings, len(old), stream.scales.noise.unit)
     statistics = stream.statistics + added
     sums = CodeStatistics(statistics.code_gram, statistics.data_sums.astype(old.dtype))
     dictionary, _ = update.update_from(sums, old)  # type: ignore[attr-defined]
@@ -411,13 +387,13 @@ def _set_scales(
     facts, priors, coef = training.facts, stream.priors, stream.pulling.model.coef
     parts, (sum_of_misfits, costs) = parts.map_and_add_up(measure_part, settings, stream.pulling.model)
     scales = replace(stream.scales, pulled_costs=stream.scales.pulled_costs + costs)
-    class_cost, _ = scale_classes(scales.pulled_costs, coef, scales.n_labelled, priors, 1.0)
+    class_cost = priors.estimate_class_cost(scales.pulled_costs, coef, scales.n_labelled)
     stream = replace(stream, scales=scales, pulling=stream.pulling.with_class_cost(class_cost))
     parts, noise_terms = parts.map_and_add_up(estimate_noise, settings, sum_of_misfits / facts.weight, priors)
     variance = np.concatenate(parts.gather("noise_variance"))
     weight = settings.classification_weight
     class_terms = sum_class_terms(costs, coef, class_cost, facts.n_labelled, priors, weight)
-    objective = MapObjective(*noise_terms[:2], *class_terms[:2], prior=noise_terms[2] + class_terms[2])
+    objective = MapObjective.of(noise_terms, class_terms)
     return stream, {
         "objective": objective.total,
         **objective._asdict(),

@@ -23,15 +23,10 @@ from ..coding.robust import RobustCoder, Robustness
 from ..describe.missing import fill_with_codes
 from ..dictionary import DictionaryUpdate, WorstSamples, count_users
 from ..model.codes import Flags, Floats, Model, RowCodes, measure_residuals
-from ..model.losses import Loss, compute_evidence, count_errors
-from ..model.objective import (
-    LogSums,
-    Priors,
-    Scales,
-    Terms,
-    sum_costs,
-    sum_noise_terms,
-)
+from ..model.losses import Loss, compute_evidence
+from ..model.measures import count_errors
+from ..model.objective import Terms, sum_costs, sum_noise_terms
+from ..model.scales import MisfitSums, Priors, Scales
 from .data import TrainingPart, sum_rows
 
 
@@ -177,17 +172,19 @@ def find_copies(part: TrainingPart) -> Flags:
     return part.misfits <= np.finfo(part.X.dtype).eps * np.vecdot(part.X, part.X)
 
 
-def sum_log_misfits(part: TrainingPart, unit: float, mean_known: float | None = None) -> LogSums:
+def sum_misfits(part: TrainingPart, unit: float, mean_known: float) -> MisfitSums:
     """Return the sums from which the prior of the noise is estimated, as if all samples had as many known features."""
-    is_noisy = ~find_copies(part)
+    is_noisy, weights = ~find_copies(part), part.weights
     logs = np.log(part.misfits[is_noisy].astype(np.float64) / unit)
     if part.is_known is not None:
         logs += np.log(mean_known / part.is_known.sum(axis=1)[is_noisy])
-    weights, energy = part.weights, sum_rows(np.vecdot(part.X, part.X), part.weights)
-    if weights is None:
-        return LogSums(logs.size, float(logs.sum()), float(logs @ logs), energy)
-    weights = weights[is_noisy]
-    return LogSums(float(weights.sum()), float(weights @ logs), float(weights @ logs**2), energy)
+    n_samples, sums = float(len(part)), (float(logs.size), float(logs.sum()), float(logs @ logs))
+    if weights is not None:
+        n_samples, weights = float(weights.sum()), weights[is_noisy]
+        sums = float(weights.sum()), float(weights @ logs), float(weights @ logs**2)
+    energy = sum_rows(np.vecdot(part.X, part.X), part.weights)
+    eps = float(np.finfo(part.X.dtype).eps)
+    return MisfitSums(mean_known, eps, unit, n_samples, *sums, energy)
 
 
 def estimate_noise(
@@ -208,9 +205,8 @@ def estimate_noise(
     n_features: Any = part.n_known
     if mean_known is not None and settings.scales.noise == "shared":
         n_features = mean_known
-    variance, terms = settings.scales.estimate_noise(part.misfits, mean_misfit, n_features, priors, is_copy)
-    if part.weights is not None:
-        terms = sum_noise_terms(part.misfits, variance, n_features, priors, part.weights)
+    variance = settings.scales.estimate_noise(part.misfits, mean_misfit, n_features, priors, is_copy)
+    terms = sum_noise_terms(part.misfits, variance, n_features, priors, part.weights)
     return replace(part, noise_variance=variance), terms
 
 

@@ -37,7 +37,7 @@ from sklearn.base import BaseEstimator
 from ..coding.discriminative import DiscriminativeCoder
 from ..model.codes import Flags, Floats, RowCodes
 from ..model.losses import check_number, compute_evidence
-from ..model.objective import Priors
+from ..model.scales import Priors
 from ..parallel import split_rows
 
 # Hypotheses may use an atom only if at least this share of its squared norm lies in the features that are kept.

@@ -1,1 +1,1 @@
-"""What the mathematics is about: codes and the model, losses, the MAP objective with its scales and priors."""
+"""What the mathematics is about: codes and the model, losses, the MAP objective, its scales and priors, measures."""

@@ -340,23 +340,3 @@ def resolve_loss(loss: str | Loss) -> Loss:
 def compute_evidence(scores: Margins, loss: Loss, class_cost: Margins) -> Margins:
     """Return the evidence for each class: how much less its label +1 costs than -1."""
     return (loss.value(-scores) - loss.value(scores)) / class_cost.astype(scores.dtype, copy=False)
-
-
-def count_errors(
-    labels: NDArray, evidence: Margins, is_multilabel: bool, weights: NDArray | None = None
-) -> tuple[float, float]:
-    """Return how many labelled samples are misclassified, and how many there are, each by its weight.
-
-    For multilabel targets labels are counted, not samples.
-    """
-    labelled = labels.any(axis=1)
-    labels, evidence = labels[labelled], evidence[labelled]
-    if is_multilabel:
-        known = labels != 0
-        is_wrong = np.where(evidence > 0, 1, -1)[known] != labels[known]
-    else:
-        is_wrong = labels[np.arange(len(labels)), evidence.argmax(axis=1)] != 1
-    if weights is None:
-        return int(np.count_nonzero(is_wrong)), is_wrong.size
-    counts = np.repeat(weights[labelled], np.count_nonzero(known, axis=1)) if is_multilabel else weights[labelled]
-    return float(counts @ is_wrong), float(counts.sum())

@@ -23,12 +23,9 @@ samples of one class each.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_array
 
 from ..coding.coders import PIVOT_FLOOR
@@ -42,13 +39,10 @@ from ..kernels.gradient import (
     solve_support_rows,
 )
 from ..kernels.pursuit import allocate_rows
-from ..model.calibration import Calibration, measure_calibration
 from ..model.codes import Floats, RowCodes
 from ..model.losses import Loss, compute_evidence
+from ..model.measures import log_sum_exp
 from ..parallel import map_blocks, split_rows
-
-# Scores, and the cost of all classes, may be multiplied by factors between these powers of e.
-_SCALE_RANGE = (-7.0, 7.0)
 
 
 class RefinementCost(ABC):
@@ -93,25 +87,9 @@ class RefinementCost(ABC):
         """Return the evidence for each class, from which errors are counted."""
         return compute_evidence(scores, self.loss, self.class_cost)
 
-    def log_loss(self, scores: Floats, labels: Floats, temperature: float, doubt: float = 0.0) -> Floats:
-        """Return the negative logarithm of the probability of each row's class, which may be any with some doubt."""
-        evidence = compute_evidence(scores, self.loss, np.ones(scores.shape[1])) / temperature
-        right = np.take_along_axis(evidence, labels.argmax(axis=1)[:, None], axis=1)[:, 0]
-        return _log_sum_exp(evidence) - (1 - doubt) * right - doubt * np.mean(evidence, axis=1)
-
-    def measure_calibration(self, scores: Floats, labels: Floats, temperature: float) -> Calibration:
-        """Return what the probabilities of the classes are worth."""
-        evidence = compute_evidence(scores, self.loss, np.ones(scores.shape[1])) / temperature
-        probabilities = np.exp(evidence - _log_sum_exp(evidence)[:, None])
-        right = np.take_along_axis(probabilities, labels.argmax(axis=1)[:, None], axis=1)[:, 0]
-        largest = probabilities.max(axis=1)
-        return measure_calibration(right, largest, right == largest)
-
-    def find_temperature(self, scores: Floats, labels: Floats, weights: NDArray[np.float64] | None = None) -> float:
-        """Return by what evidence with class costs of 1 must be divided for the likeliest classes."""
-        # As if there were one more sample that could be of any class: a few without error are no reason for certainty.
-        doubt = 1 / (len(scores) + 1)
-        return 1 / _find_scale(lambda scale: self.log_loss(scores, labels, 1 / scale, doubt), weights)
+    def unit_evidence(self, scores: Floats) -> Floats:
+        """Return the evidence with class costs of 1, which a temperature divides."""
+        return compute_evidence(scores, self.loss, np.ones(scores.shape[1]))
 
     def set_class_cost(self, temperature: float | None) -> Floats:
         """Return the class costs of refined classifiers: those before, or one for all."""
@@ -154,13 +132,13 @@ class SoftmaxCost(RefinementCost):
     takes_multilabel = False
 
     def value(self, scores: Floats, labels: Floats) -> Floats:
-        return _log_sum_exp(scores) - np.einsum("ij,ij->i", scores, (labels > 0).astype(scores.dtype))
+        return log_sum_exp(scores) - np.einsum("ij,ij->i", scores, (labels > 0).astype(scores.dtype))
 
     def gradient(self, scores: Floats, labels: Floats) -> Floats:
         return self.differentiate(scores, labels)[1]
 
     def differentiate(self, scores: Floats, labels: Floats) -> tuple[Floats, Floats]:
-        is_right, logarithms = (labels > 0).astype(scores.dtype), _log_sum_exp(scores)
+        is_right, logarithms = (labels > 0).astype(scores.dtype), log_sum_exp(scores)
         probabilities = np.exp(scores - logarithms[:, None])
         return logarithms - np.einsum("ij,ij->i", scores, is_right), probabilities - is_right
 
@@ -168,22 +146,6 @@ class SoftmaxCost(RefinementCost):
     def usual_temperature(self) -> float:
         # As in training, where scores are the evidence.
         return float(compute_evidence(np.ones(1), self.loss, np.ones(1))[0])
-
-
-def _log_sum_exp(scores: Floats) -> Floats:
-    """Return the logarithm of each row's sum of exponentials: SciPy's, without its many calls for a few numbers."""
-    by_class = np.ascontiguousarray(scores.T)  # along a few columns, NumPy's maxima and sums take thrice as long
-    largest = by_class.max(axis=0)
-    return largest + np.log(np.exp(by_class - largest).sum(axis=0))
-
-
-def _find_scale(costs_at: Callable[[float], Floats], weights: NDArray[np.float64] | None) -> float:
-    """Return the positive factor at which the mean of the rows' costs is lowest."""
-
-    def mean_cost(power: float) -> float:
-        return float(np.average(costs_at(float(np.exp(power))), weights=weights))
-
-    return float(np.exp(minimize_scalar(mean_cost, bounds=_SCALE_RANGE, method="bounded").x))
 
 
 REFINEMENT_COSTS: dict[str, type[RefinementCost]] = {cost.name: cost for cost in (OneVsAllCost, SoftmaxCost)}

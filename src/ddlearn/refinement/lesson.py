@@ -20,7 +20,7 @@ from ..describe.missing import fill_with_codes
 from ..describe.scaling import Description
 from ..fitting.data import Census, Order, TrainingPart, sum_rows
 from ..model.codes import Floats, RowCodes
-from ..model.losses import count_errors
+from ..model.measures import count_errors
 from ..parallel import map_blocks, split_rows
 from .backward import Parameters, TaskGradient
 

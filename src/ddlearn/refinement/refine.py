@@ -29,6 +29,7 @@ from ..fitting.data import Census, TrainingPart
 from ..kernels.gradient import normalise_rows
 from ..model.codes import Floats, RowCodes
 from ..model.losses import check_number
+from ..model.measures import find_temperature, measure_calibration_error, measure_log_loss
 from ..parallel import Parts, add, single_threaded_blas
 from .adam import Moments, StepSizes, anneal, descend
 from .backward import REFINEMENT_COSTS, Parameters, RefinementCost, TaskGradient
@@ -436,10 +437,10 @@ class Refinement:
         if self.lesson.is_multilabel:
             return float("nan"), float("nan")
         scores, labels, weights = join_scored(held_out)
-        cost = self.lesson.gradient.cost
-        temperature = cost.find_temperature(scores, labels, weights)
-        log_loss = float(np.average(cost.log_loss(scores, labels, temperature), weights=weights))
-        return log_loss, cost.measure_calibration(scores, labels, temperature).calibration_error
+        evidence = self.lesson.gradient.cost.unit_evidence(scores)
+        evidence /= find_temperature(evidence, labels, weights)
+        log_loss = float(np.average(measure_log_loss(evidence, labels), weights=weights))
+        return log_loss, measure_calibration_error(evidence, labels)
 
     def measure(self, model: Parameters) -> tuple[Floats, Floats]:
         """Return the class costs of a model and the misfits of some samples, held-out ones if there are any."""
@@ -450,7 +451,8 @@ class Refinement:
         scored, misfit = zip(*self.parts.collect(measure_some, self.lesson, model, kind, stride), strict=True)
         temperature = None
         if self.census.n_held_out and not is_multilabel:
-            temperature = cost.find_temperature(*join_scored(scored))
+            scores, labels, weights = join_scored(scored)
+            temperature = find_temperature(cost.unit_evidence(scores), labels, weights)
         elif not is_multilabel:
             temperature = self.temperature or cost.usual_temperature
         return cost.set_class_cost(temperature), np.concatenate(misfit)

@@ -37,7 +37,7 @@ from ..fitting.data import TrainingSet, collect_labels, fetch_candidates
 from ..fitting.labels import Labels, index_classes
 from ..fitting.steps import FitSettings
 from ..model.codes import Flags, Floats
-from ..model.losses import count_errors
+from ..model.measures import count_errors, find_temperature, measure_calibration_error, measure_log_loss
 from .backward import SoftmaxCost, TaskGradient
 from .convex import Decays, train_on_codes
 from .refine import Refinement, Refiner
@@ -347,11 +347,12 @@ class SettingsSearch:
         losses = costs = cost.value(scores, labels)
         temperature = log_loss = calibration_error = np.nan
         if not is_multilabel:
-            temperature = cost.find_temperature(scores, labels, weights)
-            log_losses = cost.log_loss(scores, labels, temperature)
+            evidence = cost.unit_evidence(scores)
+            temperature = find_temperature(evidence, labels, weights)
+            log_losses = measure_log_loss(evidence / temperature, labels)
             log_loss = float(np.mean(log_losses * weights))
             losses = log_losses if epochs or self.sees_all else costs
-            calibration_error = cost.measure_calibration(scores, labels, temperature).calibration_error
+            calibration_error = measure_calibration_error(evidence / temperature, labels)
         record = SearchRecord(
             isinstance(view.description, Standard),
             float(getattr(view.coders[setting.coder], "alpha", np.nan)),

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from ...estimators.classifier import DDLClassifier
 from ...estimators.summary import Evaluation
-from ...model.calibration import measure_calibration, measure_reliability
+from ...model.measures import measure_calibration, measure_reliability
 from ..errors import Errors, match_types, measure_errors
 from .packing import Json, pack, pack_rows
 

@@ -1,12 +1,13 @@
-"""Calibration: log-loss, expected calibration error, and the reliability curve."""
+"""Log-loss, the temperature of least log-loss, expected calibration error, and the reliability curve."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 from sklearn.metrics import log_loss
 
-from ddlearn.model.calibration import measure_calibration, measure_reliability
+from ddlearn.model.measures import find_temperature, measure_calibration, measure_log_loss, measure_reliability
 
 
 def test_calibration_is_log_loss_and_the_expected_difference_of_confidence_and_accuracy():
@@ -32,3 +33,23 @@ def test_the_points_of_the_reliability_curve_are_means_of_bins():
     assert found.n_samples.tolist() == [2, 1, 1]
     np.testing.assert_allclose(found.probability, [0.515, 0.91, 1.0])
     np.testing.assert_allclose(found.accuracy, [0.5, 1.0, 1.0])
+
+
+def draw_evidence():
+    rng = np.random.default_rng(0)
+    classes = rng.integers(4, size=400)
+    labels = np.where(classes[:, None] == np.arange(4), 1.0, -1.0)
+    return 0.5 * labels + rng.normal(size=labels.shape), labels, classes
+
+
+def test_a_temperature_with_weights_is_that_of_repeated_samples():
+    evidence, labels, _ = draw_evidence()
+    weights = np.where(evidence.argmax(axis=1) == labels.argmax(axis=1), 1, 3)
+    repeated = find_temperature(*(np.repeat(array, weights, axis=0) for array in (evidence, labels)))
+    assert find_temperature(evidence, labels, weights) == pytest.approx(repeated, rel=0.01)  # they are less in doubt
+    assert find_temperature(evidence, labels) != pytest.approx(repeated, rel=0.01)
+
+
+def test_log_loss_is_that_of_the_probabilities():
+    evidence, labels, classes = draw_evidence()
+    assert np.mean(measure_log_loss(evidence, labels)) == pytest.approx(log_loss(classes, softmax(evidence, axis=1)))
