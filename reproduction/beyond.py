@@ -22,7 +22,7 @@ from sklearn.semi_supervised import SelfTrainingClassifier
 from sklearn.svm import SVC
 
 from ddlearn import DDLClassifier, ElasticNet, Gradients, Jitter, Refiner
-from ddlearn.describe.scalings import resolve_description
+from ddlearn.describe.choice import resolve_description
 
 from .cells import (
     Cell,

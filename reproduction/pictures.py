@@ -9,7 +9,7 @@ import numpy as np
 from scipy.ndimage import affine_transform
 
 from ddlearn import DDLClassifier
-from ddlearn.describe.scalings import resolve_description
+from ddlearn.describe.choice import resolve_description
 
 from .beyond import BEYOND_SETTINGS
 from .cells import Record, Runner

@@ -74,7 +74,10 @@ draw("n_components", {str(size): measure(fit(n_components=size)) for size in siz
 # for tables. By default the model tries both. Here they see the digits as they are.
 
 kinds = {"unit": "unit", "standard": "standard", "None": None}
-draw("scale", {name: measure(fit(description=kind)) for name, kind in kinds.items()})
+draw(
+    "description",
+    {name: measure(fit(description=kind)) for name, kind in kinds.items()},
+)
 
 # %%
 # Basic: refinement

@@ -19,16 +19,16 @@ from sklearn.preprocessing import (
 from ddlearn import (
     KSVD,
     DDLClassifier,
+    Identity,
     Refiner,
     Robustness,
     Standard,
     Transformed,
     UnitNorm,
-    Unscaled,
     load,
     save,
 )
-from ddlearn.describe.scalings import choose_description, fit_description, resolve_description
+from ddlearn.describe.choice import choose_description, fit_description, resolve_description
 from ddlearn.fitting.data import TrainingPart
 from ddlearn.parallel import LocalParts
 
@@ -196,7 +196,7 @@ def test_auto_ignores_samples_without_labels_and_does_with_none():
 def test_objects_names_and_transformers_are_scalings():
     standard = Standard(0.5)
     assert resolve_description(standard) is standard
-    assert isinstance(resolve_description(None), Unscaled)
+    assert isinstance(resolve_description(None), Identity)
     assert isinstance(resolve_description(StandardScaler()), Transformed)
     with pytest.raises(ValueError, match="Did you mean 'unit'"):
         resolve_description("units")

@@ -14,7 +14,7 @@ from sklearn.metrics import log_loss
 
 from ddlearn import OMP, DDLClassifier, ElasticNet, Jitter, Logistic, Refiner, SquareLev
 from ddlearn.coding.encoder import Encoder
-from ddlearn.describe.scalings import UNSCALED
+from ddlearn.describe.base import Identity
 from ddlearn.fitting.data import Order, TrainingSet
 from ddlearn.model.losses import compute_evidence
 from ddlearn.model.measures import count_errors, find_temperature, measure_calibration
@@ -133,7 +133,7 @@ def make_refinement(refiner, X, labels, part_rows=None, weights=None):
         "fit_intercept": True,
         "jitter": None,
         "image_shape": None,
-        "description": UNSCALED,
+        "description": Identity(),
     }
     parts = TrainingSet.of_arrays(X, labels, part_rows, weights=weights).hold_out(refiner.hold_out).parts
     return Refinement(refiner, TaskGradient(encoder, cost, 1), parts, **options)

@@ -27,8 +27,8 @@ from ..kernels.gradients import pool_gradients_rows
 from ..model.codes import Flags, Floats
 from ..model.losses import check_number
 from ..parallel import Parts
+from .base import Description, Rows
 from .checks import check_image_shape
-from .scaling import Description, Rows
 
 _PIXELS_PER_CELL, _USUAL_CELLS = 2, 10  # along the longer side, if not said otherwise
 _MOST_CELLS, _MOST_DIRECTIONS = 64, 64

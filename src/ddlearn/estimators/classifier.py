@@ -23,8 +23,8 @@ from ..coding.coders import SparseCoder
 from ..coding.descent import DiscriminativeCoding
 from ..coding.encoder import Encoder
 from ..coding.robust import Robustness, check_mask
+from ..describe.base import Description
 from ..describe.checks import check_finite
-from ..describe.scaling import Description
 from ..dictionary import DictionaryUpdate, draw_dictionary
 from ..fitting.data import TrainingSet, cut_batch, cut_into_parts, fetch_candidates, spread_over_cluster
 from ..fitting.labels import Targets

@@ -24,11 +24,13 @@ from ..coding.discriminative import DiscriminativeCoder, resolve_label_coding
 from ..coding.encoder import Encoder, resolve_sparse_coder
 from ..coding.masked import MaskedCoder
 from ..coding.robust import RobustCoder, Robustness
+from ..describe.base import Description
 from ..describe.checks import check_image_shape
+from ..describe.choice import resolve_description
 from ..describe.jitter import resolve_jitter
 from ..describe.missing import check_training, has_missing
-from ..describe.scaling import Description, Standard, UnitNorm
-from ..describe.scalings import resolve_description
+from ..describe.standard import Standard
+from ..describe.unit import UnitNorm
 from ..dictionary import DICTIONARY_UPDATES, DictionaryUpdate, resolve_dictionary_update
 from ..fitting.data import TrainingFacts, TrainingSet, is_mapped
 from ..fitting.steps import FitSettings

@@ -19,7 +19,8 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from ..describe.scaling import Standard, UnitNorm
+from ..describe.standard import Standard
+from ..describe.unit import UnitNorm
 from ..model.codes import Floats
 from ..model.measures import measure_calibration
 from ..refinement.refine import find_best

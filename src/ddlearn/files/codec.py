@@ -35,9 +35,10 @@ from ..coding.discriminative import LABEL_CODINGS
 from ..coding.encoder import SPARSE_CODERS
 from ..coding.errors import ERROR_SEARCHES
 from ..coding.robust import Robustness
+from ..describe.base import Identity
+from ..describe.choice import DESCRIPTIONS
 from ..describe.jitter import Jitter
-from ..describe.scaling import Transformed, Unscaled
-from ..describe.scalings import DESCRIPTIONS
+from ..describe.transformer import Transformed
 from ..dictionary import DICTIONARY_UPDATES
 from ..inference.rules import INFERENCE_RULES
 from ..model.losses import LOSSES
@@ -51,7 +52,7 @@ _OPTIONS: dict[str, type] = {
     "refiner": Refiner,
     "robustness": Robustness,
     "transformed": Transformed,
-    "unscaled": Unscaled,
+    "identity": Identity,
 }
 # Transformers that are nothing but their parameters, and numbers and arrays that they have learned.
 STORABLE_SCALERS: dict[str, type[BaseEstimator]] = {

@@ -20,9 +20,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from ..coding.encoder import resolve_sparse_coder
+from ..describe.base import Description
+from ..describe.choice import resolve_description
 from ..describe.gradients import Gradients
-from ..describe.scaling import Description, Transformed
-from ..describe.scalings import resolve_description
+from ..describe.transformer import Transformed
 from ..estimators.baseline import KSVD, CodeClassifier
 from ..estimators.classifier import DDLClassifier
 from ..estimators.settings import check_fitted

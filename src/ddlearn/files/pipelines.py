@@ -11,7 +11,9 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, RobustScaler, StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
-from ..describe.scaling import Standard, UnitNorm, Unscaled
+from ..describe.base import Identity
+from ..describe.standard import Standard
+from ..describe.unit import UnitNorm
 from ..estimators.classifier import DDLClassifier
 
 _REMEDY = "save the classifier alone, or keep the whole pipeline with skops or joblib"
@@ -47,7 +49,7 @@ def _fold(name: str, step: Any, description: Any, n_features: int) -> Any:
         return Standard(
             description.constant, mean=offset + spread * description.mean, deviation=spread * description.deviation
         )
-    if isinstance(description, Unscaled):
+    if isinstance(description, Identity):
         return Standard(0.0, mean=offset, deviation=spread / np.sqrt(n_features))  # which it multiplies by the root
     raise TypeError(
         f"The model scales samples by {type(description).__name__} after the step {name!r}, and a model file "

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..classifiers.problem import LabelledCodes, sum_weights
+from ..describe.base import IDENTITY, Description
 from ..describe.checks import check_finite
+from ..describe.choice import fit_description
 from ..describe.missing import has_missing
-from ..describe.scaling import Description, Unscaled
-from ..describe.scalings import UNSCALED, fit_description
 from ..dictionary import order_candidates
 from ..model.codes import Flags, Floats, RowCodes
 from ..parallel import PART_ROWS, LocalParts, Parts, is_on_dask, pair_chunks, split_rows
@@ -139,7 +139,7 @@ class TrainingSet:
     facts: TrainingFacts
     X: Any  # all samples, if they are in this process
     labels: Labels | None  # all labels, if the samples are in this process
-    description: Description = UNSCALED  # by which the samples were scaled
+    description: Description = IDENTITY  # by which the samples were scaled
     weights: Weights | None = None  # all weights, if the samples are in this process; None if all are 1
     is_known: Flags | None = None  # which features of scaled samples are; None if all are
     held_out: Labels | None = None  # hidden labels, if the samples are in this process and there are any
@@ -150,7 +150,7 @@ class TrainingSet:
         X: Floats,
         labels: NDArray[Any],
         part_rows: int | None = None,
-        description: Description = UNSCALED,
+        description: Description = IDENTITY,
         weights: Weights | None = None,
         is_known: Flags | None = None,
         held_out: Labels | None = None,
@@ -234,7 +234,7 @@ class TrainingSet:
         if self.labels is not None and has_missing(self.X):
             X, is_known = description.apply_and_fill(np.asarray(self.X))
             return TrainingSet.of_arrays(X, self.labels, None, description, self.weights, is_known, self.held_out)
-        if isinstance(description, Unscaled):
+        if description is IDENTITY:
             return self
         n_features = description.count_features(facts.n_features)
         if self.labels is not None:

@@ -1,4 +1,4 @@
-"""From new samples to evidence: scale (``describe/scaling.py``), code (``encoder.py``), apply a rule (``rules.py``).
+"""From new samples to evidence: describe (``describe/``), code (``encoder.py``), apply a rule (``rules.py``).
 
 A predictor is made once for each fitted model and kept.  It never changes, so several threads may use it at once.
 """
@@ -18,9 +18,9 @@ from scipy.sparse import csr_array
 from ..coding.encoder import Encoder
 from ..coding.masked import MaskedCoder
 from ..coding.robust import CodedBlock, RobustCoder, Robustness
+from ..describe.base import Description
 from ..describe.checks import measure_energies
 from ..describe.jitter import Jitter, displace_alike
-from ..describe.scaling import Description
 from ..kernels.codes import keep_larger_half
 from ..model.codes import Flags, Floats, RowCodes
 from ..parallel import map_blocks, split_rows
@@ -53,7 +53,7 @@ class Explanation(NamedTuple):
     evidence : ndarray of shape (n_samples, n_classes)
         The evidence for each class.
     sizes : ndarray of shape (n_samples,)
-        By what description has divided the samples: their norms for "unit", 1 otherwise.
+        By what the description has divided the samples: their norms for "unit", 1 otherwise.
     transforms : ndarray of shape (n_samples, 2, 3) or None
         The affine maps found by alignment: a pixel at (u, v) from the centre of the image, columns first, shows what
         was at ``transforms[i] @ (u, v, 1)``.

@@ -15,9 +15,9 @@ from scipy.sparse import csr_array
 
 from ..coding.encoder import Encoder
 from ..coding.masked import MaskedCoder
+from ..describe.base import Description
 from ..describe.jitter import Jitter, displace
 from ..describe.missing import fill_with_codes
-from ..describe.scaling import Description
 from ..fitting.data import Census, Order, TrainingPart, sum_rows
 from ..model.codes import Floats, RowCodes
 from ..model.measures import count_errors
@@ -73,7 +73,7 @@ class Lesson:
         return X
 
     def show_distorted(self, part: TrainingPart, rows: Rows, dictionary: Floats, rng: np.random.Generator) -> Floats:
-        """Return samples of images distorted at random, before they are scaled if scaled samples only describe them."""
+        """Return randomly distorted samples; images of which the description keeps none are distorted before."""
         if self.jitter is None or self.image_shape is None:
             return self.show(part, rows, dictionary)
         images = self.show(part, rows, dictionary) if part.images is None else np.ascontiguousarray(part.images[rows])

@@ -23,8 +23,8 @@ from scipy.sparse import vstack
 from sklearn.base import BaseEstimator
 
 from ..coding.coders import SparseCoder
+from ..describe.base import Description
 from ..describe.jitter import Jitter
-from ..describe.scaling import Description
 from ..fitting.data import Census, TrainingPart
 from ..kernels.gradient import normalise_rows
 from ..model.codes import Floats, RowCodes

@@ -31,7 +31,8 @@ from sklearn.base import clone
 from ..coding.coders import SparseCoder
 from ..coding.encoder import Encoder
 from ..coding.masked import MaskedCoder
-from ..describe.scaling import Description, Standard
+from ..describe.base import Description
+from ..describe.standard import Standard
 from ..dictionary import draw_dictionary
 from ..fitting.data import TrainingSet, collect_labels, fetch_candidates
 from ..fitting.labels import Labels, index_classes

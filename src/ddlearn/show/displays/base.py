@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from ...describe.scalings import UNSCALED
+from ...describe.base import IDENTITY
 from ...estimators.classifier import DDLClassifier
 from .drawing import LABEL_SIZE, TICK_SIZE, TITLE_SIZE, Axes, Floats, ImageShape, measure_axes
 
@@ -110,7 +110,7 @@ def find_model(estimator: Any, *kinds: type) -> Any:
 
 def show_atoms(model: Any) -> Floats:
     """Return the atoms in the units of the samples: what they add to a sample of size 1."""
-    description: Any = getattr(model, "description_", UNSCALED)  # KSVD has none
+    description: Any = getattr(model, "description_", IDENTITY)  # KSVD has none
     return description.show(model.components_)
 
 

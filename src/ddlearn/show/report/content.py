@@ -17,7 +17,9 @@ from ...coding.coders import OMP, ORMP, SparseCoder
 from ...coding.elastic_net import ElasticNet
 from ...coding.errors import AlternatingErrors, resolve_error_search
 from ...coding.robust import Robustness
-from ...describe.scaling import Description, Standard, UnitNorm, Unscaled
+from ...describe.base import Description, Identity
+from ...describe.standard import Standard
+from ...describe.unit import UnitNorm
 from ...estimators.classifier import DDLClassifier
 from ...estimators.settings import resolve_inference, resolve_robustness
 from ...estimators.summary import Evaluation, find_positions, is_calibrated, summarise
@@ -31,7 +33,7 @@ from .packing import Json, pack, tabulate_evidence
 from .samples import Data, describe_data
 
 _PURSUITS = {OMP, ORMP}  # those that pursuit.js implements; a subclass may do anything
-_SCALINGS = {Unscaled, UnitNorm, Standard}  # likewise description.js
+_SCALINGS = {Identity, UnitNorm, Standard}  # likewise description.js
 _EXACT = 1e-10  # duality gap of codes
 _FEW_FEATURES = 30  # make a table, even without names
 _DOUBLE_BYTES = 1_500_000  # up to this size the dictionary is stored in double precision

@@ -14,8 +14,11 @@ from numpy.typing import NDArray
 from ..model.codes import Floats
 from ..model.losses import resolve
 from ..parallel import LocalParts, Parts, single_threaded_blas
+from .base import IDENTITY, Description, Rows, take_some
 from .gradients import Gradients
-from .scaling import Description, Rows, Standard, Transformed, UnitNorm, Unscaled, take_some
+from .standard import Standard
+from .transformer import Transformed
+from .unit import UnitNorm
 
 
 class _SomeRows(NamedTuple):
@@ -37,7 +40,6 @@ def _count_strange_neighbours(description: Description, some: LocalParts[Rows]) 
     return int(np.count_nonzero((rows.labels[nearest] != rows.labels[: len(scaled)]).any(axis=1)))
 
 
-UNSCALED = Unscaled()
 DESCRIPTIONS: dict[str, type[Description]] = {"unit": UnitNorm, "standard": Standard, "gradients": Gradients}
 
 
@@ -49,10 +51,10 @@ def resolve_description(scale: Any, image_shape: tuple[int, int] | None = None) 
     Examples
     --------
     >>> resolve_description("unit"), resolve_description(None)
-    (UnitNorm(), Unscaled())
+    (UnitNorm(), Identity())
     """
     if scale is None:
-        return UNSCALED
+        return IDENTITY
     if not isinstance(scale, str | type | Description) and hasattr(scale, "transform"):
         scale = Transformed(scale)
     resolved = resolve("description", scale, DESCRIPTIONS, Description)
