@@ -515,7 +515,7 @@ def test_only_fields_that_have_changed_are_sent_again(client, digits, monkeypatc
     run = ClusterSession.run
 
     def record(session, graph, keys):
-        sent.append(list(graph.shared.values()))
+        sent.append([value for value, _ in graph.shared.values()])
         return run(session, graph, keys)
 
     monkeypatch.setattr(ClusterSession, "run", record)
@@ -537,7 +537,7 @@ def test_attributes_of_parts_on_workers(client, digits):
     n_rows = [len(bundle.matrix) for bundle in parts.gather()]
     assert sum(n_rows) == N_SAMPLES
     np.testing.assert_array_equal(np.concatenate(parts.gather("matrix")), digits[0])
-    assert parts.map_attribute("row").add_up(np.size) == N_SAMPLES
+    assert parts.map(attrgetter("row")).add_up(np.size) == N_SAMPLES
     assert parts.map(attrgetter("offset")).gather() == parts.gather("offset")  # a step without a name
     kept, n = parts.map_and_add_up(keep_and_count)
     assert n == N_SAMPLES

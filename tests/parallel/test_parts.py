@@ -11,11 +11,10 @@ from hypothesis.extra.numpy import arrays
 from ddlearn.parallel import LocalParts, find_median, select_ranks
 
 
-def test_attributes_of_parts_are_mapped_and_gathered():
+def test_parts_and_their_attributes_are_gathered():
     parts = LocalParts([1 + 2j, 3 - 1j])
     assert parts.gather() == [1 + 2j, 3 - 1j]
-    assert parts.gather("imag") == parts.map_attribute("imag").gather() == [2, -1]
-    assert parts.map_attribute("real").add_up(pow, 2) == 10
+    assert parts.gather("imag") == [2, -1]
 
 
 DTYPES = [np.float32, np.float64]

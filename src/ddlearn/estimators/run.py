@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ from ..fitting.loop import (
 from ..fitting.steps import FitSettings
 from ..model.codes import Model
 from ..model.scales import Priors
-from ..parallel import Parts, find_median
+from ..parallel import LocalParts, Parts, find_median
 from ..refinement.backward import TaskGradient
 from ..refinement.refine import MOST_SEEDS, Refinement, RefinementProgress, Refiner
 from ..refinement.search import SearchRecord
@@ -188,7 +189,9 @@ class FitRun:
             "description_": self.training.description,
             "class_prior_": facts.n_positive / facts.label_weight,
             "n_samples_seen_": facts.n_samples,
-            "median_noise_variance_": find_median(parts.map_attribute("noise_variance"), facts.n_samples, facts.dtype),
+            "median_noise_variance_": find_median(
+                parts.map(attrgetter("noise_variance")), facts.n_samples, facts.dtype
+            ),
             "priors_": progress.priors,
             "components_": model.dictionary,
             "coef_": model.coef,
@@ -225,7 +228,7 @@ class FitRun:
         parts, facts = self.training.parts, self.training.facts
         is_usual = self.plan.refiner is not None and self.plan.refiner.batch_size is None
         n_bytes = facts.n_samples * facts.n_features * facts.dtype.itemsize
-        return parts.are_here or (is_usual and parts.may_come(n_bytes))
+        return parts.is_local or (is_usual and parts.fits_locally(n_bytes))
 
     def _prepare_refinement(self, state: FitState, settings: FitSettings) -> Refinement:
         plan = self.plan
@@ -238,7 +241,7 @@ class FitRun:
         return Refinement(
             plan.refiner,
             TaskGradient(state.encoder, cost, plan.n_jobs if self.refines_here else settings.n_jobs),
-            parts.bring() if self.refines_here else parts,
+            LocalParts(parts.gather()) if self.refines_here else parts,
             is_multilabel=settings.is_multilabel,
             fit_intercept=settings.fit_intercept,
             jitter=plan.jitter,

@@ -153,7 +153,7 @@ class Checkpoint:
                     run.rng = run.resume_from.rng
                 else:
                     run.rng.set_state(run.resume_from.rng.get_state())
-        run.keepers.append(partial(self._keep, fingerprint))
+        run.keepers.append(partial(self._keep, run.training, fingerprint))
 
     def on_fit_task_end(self, estimator: DDLClassifier, context: CallbackContext) -> bool:
         """Do nothing: whether other callbacks stop the fit is not known yet."""
@@ -162,7 +162,7 @@ class Checkpoint:
     def teardown(self, estimator: DDLClassifier, context: CallbackContext) -> None:
         """Do nothing: the file is complete at every moment."""
 
-    def _keep(self, fingerprint: Json, snapshot: Snapshot) -> Parts[TrainingPart] | None:
+    def _keep(self, training: TrainingSet, fingerprint: Json, snapshot: Snapshot) -> Parts[TrainingPart] | None:
         """Store a fit, if it is time; return the parts that were stored as ones that do not depend on the past."""
         refinement, state = snapshot.refinement, snapshot.progress.state
         n_done = snapshot.progress.n_iter if refinement is None else refinement.n_epochs
@@ -170,13 +170,13 @@ class Checkpoint:
             return None
         content, arrays = _encode_snapshot(snapshot)
         content["fingerprint"] = fingerprint
-        if state.parts.are_here:
+        if state.parts.is_local:
             write_container(self.path, CHECKPOINT, content, arrays | list_arrays(state.collect_rows()))
             return None
         if self._stored is None or self._stored[0] is not state.parts:
             files = RowFiles.beside(self.path)
             files.write(state.parts)
-            parts = files.read(state.parts.start_again(), **_measure_rows(state, snapshot.progress.settings))
+            parts = files.read(training.parts, **_measure_rows(state, snapshot.progress.settings))
             self._stored = parts, files
         parts, files = self._stored
         write_container(self.path, CHECKPOINT, content | {"rows": files.token}, arrays)

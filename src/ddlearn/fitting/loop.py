@@ -445,7 +445,7 @@ def _set_priors(
     sums = parts.add_up(sum_misfits, find_unit(mean_misfit), facts.n_known)
 
     def find_median_misfit() -> float:
-        return find_median(parts.map_attribute("misfits"), facts.n_samples, facts.dtype, sums.eps)
+        return find_median(parts.map(attrgetter("misfits")), facts.n_samples, facts.dtype, sums.eps)
 
     summary = parts.add_up(methodcaller("summarise", len(model.dictionary)))
     # A trainer of one's own need not have a ridge.

@@ -6,26 +6,27 @@ lost, the scheduler knows everything that made its parts, from the chunks of the
 another worker, bit for bit.  Values that were sent before are not sent again.
 
 Once parts are settled, only what differs from the settled part is stored, in a future of its own, so that samples are
-in memory, and counted by Dask, once.  What the tasks do is in ``tasks.py``.
+in memory, and counted by Dask, once.
 """
 
 from __future__ import annotations
 
 import threading
 import warnings
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
+from pickle import PickleBuffer
 from time import monotonic, time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 from weakref import WeakSet
 
 import numpy as np
 
-from .parts import LocalParts, OtherPart, Part, Parts, Result, add_in_tree
-from .tasks import Layout, Packed, add_results, change_and_measure, change_part, hand_on, look_at_part, take_summand
+from .parts import OtherPart, Part, Parts, Result, add_in_tree, fold
+from .threads import single_threaded_blas
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -36,7 +37,7 @@ _SECONDS_BETWEEN_LOOKS = 5.0
 # Settings of Dask, so that `dask.config.set` and its files and environment variables change them: after how long
 # without an answer of workers there is a warning, and an error; and how large samples may be that come to the client.
 _PATIENCE = {"ddlearn.warn-after": "1 minute", "ddlearn.give-up-after": "10 minutes"}
-_MOST_BROUGHT = "ddlearn.bring-at-most", "256 MiB"
+_MOST_BYTES = "ddlearn.bring-at-most", "256 MiB"
 _PLAIN = (int, float, bool, str, type(None))  # as small as a reference to a value that was sent
 
 
@@ -194,13 +195,123 @@ def _accept_large_values() -> Iterator[None]:
         yield
 
 
+class Packed:
+    """A value that Dask does not look into (it takes tuples for tasks, and text for keys), pickled in one piece.
+
+    Arrays that are sent as buffers of their own arrive at odd addresses.  For unaligned arrays NumPy takes other
+    routines, which round differently, so that results would depend on where a value has been.  Unpacked where it is
+    used, not by the scheduler on the way.
+    """
+
+    def __init__(self, value: Any, data: Any = None):
+        self._value = value
+        self._data = data
+
+    @property
+    def value(self) -> Any:
+        """The value."""
+        if (data := self._data) is not None:
+            from distributed.protocol.pickle import loads
+
+            self._value = loads(data)
+            self._data = None
+        return self._value
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        from distributed.protocol.pickle import dumps
+
+        data = dumps(self._value) if self._data is None else bytes(self._data)
+        return Packed, (None, PickleBuffer(data) if protocol >= 5 else data)
+
+    def __sizeof__(self) -> int:
+        from dask.sizeof import sizeof
+
+        return sizeof(self._value if self._data is None else self._data)
+
+
+class _Changes(NamedTuple):
+    """What a step has made of a settled part: the fields that it has replaced."""
+
+    fields: dict[str, Any]
+
+
+class _PartAndSummand(NamedTuple):
+    """A part together with what it adds to a sum: to extract the part would be one more task."""
+
+    part: Any
+    summand: Any
+
+
+# How an argument is made of the values sent: None for one value as it is, or a class and the layouts of its fields.
+_Layout = tuple[type, list[Any]] | None
+
+
+def _join(settled: Packed | None, packed: Packed) -> Any:
+    """Return a part."""
+    part = packed.value.part if isinstance(packed.value, _PartAndSummand) else packed.value
+    return replace(settled.value, **part.fields) if settled is not None and isinstance(part, _Changes) else part
+
+
+def _divide(settled: Packed | None, result: Any) -> Any:
+    """Return what must be stored of a result beside the settled part."""
+    if settled is None or type(result) is not type(settled.value):
+        return result
+    values = {field.name: getattr(result, field.name) for field in fields(result) if field.init}
+    return _Changes({name: new for name, new in values.items() if new is not getattr(settled.value, name)})
+
+
+def _assemble(layout: _Layout, values: Iterator[Packed]) -> Any:
+    if layout is None:
+        return next(values).value
+    kind, layouts = layout
+    return kind(*[_assemble(each, values) for each in layouts])
+
+
+def _run_step(step: Packed, settled: Packed | None, part: Packed, values: Sequence[Packed]) -> Any:
+    function, layouts = step.value
+    remaining = iter(values)
+    with single_threaded_blas():  # as a fit in memory has it, whatever the worker's setting
+        return function(_join(settled, part), *[_assemble(layout, remaining) for layout in layouts])
+
+
+def _change_part(step: Packed, settled: Packed | None, part: Packed, *values: Packed) -> Packed:
+    """Return the part that a step makes of one, or what is stored of it."""
+    return Packed(_divide(settled, _run_step(step, settled, part, values)))
+
+
+def _look_at_part(step: Packed, settled: Packed | None, part: Packed, *values: Packed) -> Packed:
+    """Return what a step finds in a part."""
+    return Packed(_run_step(step, settled, part, values))
+
+
+def _change_and_measure(step: Packed, settled: Packed | None, part: Packed, *values: Packed) -> Packed:
+    """Return the part and the summand of a step that returns a pair."""
+    new_part, summand = _run_step(step, settled, part, values)
+    return Packed(_PartAndSummand(_divide(settled, new_part), summand))
+
+
+def _take_summand(packed: Packed) -> Packed:
+    """Return the summand alone, which travels."""
+    return Packed(packed.value.summand)
+
+
+def _add_results(*results: Packed) -> Packed:
+    """Return the sum of some results, from the first to the last."""
+    return Packed(fold([result.value for result in results]))
+
+
+def _identity_task(value: Packed) -> Packed:
+    """Return a value that all parts share: the scheduler keeps the task, which has the value inside."""
+    return value
+
+
 class _Graph:
     """The tasks of one visit to all parts, which go to the scheduler together."""
 
     def __init__(self, step: Callable[..., Any]):
         self.name = f"{getattr(step, '__name__', type(step).__name__)}-{uuid4().hex}"
         self.tasks: dict[str, tuple[Any, ...]] = {}
-        self.shared: dict[str, Any] = {}  # the new values that all parts share, by the keys of their tasks
+        self.shared: dict[int, tuple[Any, str]] = {}  # new values that all parts share, and the keys of their tasks
 
     def add(self, *task: Any) -> str:
         """Add a function and its arguments, which may be futures or keys of other tasks; return the key."""
@@ -214,11 +325,11 @@ class ClusterSession:
 
     def __init__(self, client: Client):
         self.client = client
-        self.sent: deque[tuple[Any, Future]] = deque(maxlen=_N_REMEMBERED)
+        self.sent: OrderedDict[int, tuple[Any, Future]] = OrderedDict()  # by identity; the latest is the last
         self.futures: WeakSet[Future] = WeakSet()
         self.watch = _Watch(client)
 
-    def share(self, value: Any, graph: _Graph) -> tuple[Layout, list[Any]]:
+    def share(self, value: Any, graph: _Graph) -> tuple[_Layout, list[Any]]:
         """Return the layout of a value, and the references by which a task of the graph gets its fields.
 
         A dataclass that declares ``sent_by_fields = True`` is sent field by field and assembled in the task, so that a
@@ -231,22 +342,22 @@ class ClusterSession:
 
     def _refer_to(self, value: Any, graph: _Graph) -> Any:
         """Return the future of a value that was sent before, or the key of a new task."""
-        known = next((pair for pair in self.sent if pair[0] is value), None)
-        if known is not None:
-            self.sent = deque([pair for pair in self.sent if pair is not known] + [known], maxlen=_N_REMEMBERED)
-            return known[1]
-        key = next((key for key, new in graph.shared.items() if new is value), None)
-        if key is None:
-            key = graph.add(hand_on, Packed(value))
-            graph.shared[key] = value
-        return key
+        if id(value) in self.sent:
+            self.sent.move_to_end(id(value))
+            return self.sent[id(value)][1]
+        if id(value) not in graph.shared:
+            graph.shared[id(value)] = value, graph.add(_identity_task, Packed(value))
+        return graph.shared[id(value)][1]
 
     def run(self, graph: _Graph, keys: Sequence[str]) -> list[Future]:
         """Submit a graph; return the futures of some keys."""
         with _explain_loss(self.client), _accept_large_values():
-            futures = self.client.get(graph.tasks, [*keys, *graph.shared], sync=False)
+            futures = self.client.get(graph.tasks, [*keys, *(key for _, key in graph.shared.values())], sync=False)
         self.futures.update(futures)
-        self.sent.extend(zip(graph.shared.values(), futures[len(keys) :], strict=True))
+        for (value, _), future in zip(graph.shared.values(), futures[len(keys) :], strict=True):
+            self.sent[id(value)] = value, future
+        while len(self.sent) > _N_REMEMBERED:
+            self.sent.popitem(last=False)
         return futures[: len(keys)]
 
     def fetch(self, futures: Sequence[Future]) -> list[Any]:
@@ -288,11 +399,8 @@ class DaskParts(Parts[Part]):
     def settle(self) -> DaskParts[Part]:
         return DaskParts(self.session, self.futures, self.futures)
 
-    def start_again(self) -> DaskParts[Part]:
-        return DaskParts(self.session, self.settled, self.settled)
-
     def _add_calls(
-        self, graph: _Graph, step: Callable[..., Any], shared: Sequence[Any], run: Callable[..., Packed] = change_part
+        self, graph: _Graph, step: Callable[..., Any], shared: Sequence[Any], run: Callable[..., Packed] = _change_part
     ) -> list[str]:
         pairs = [self.session.share(value, graph) for value in shared]
         called = Packed((step, [layout for layout, _ in pairs]))
@@ -308,40 +416,37 @@ class DaskParts(Parts[Part]):
     def map_each(self, step: Callable[..., OtherPart], arguments: Sequence[Any]) -> DaskParts[OtherPart]:
         graph, called = _Graph(step), Packed((step, [None]))
         parts = zip(self.settled, self.futures, map(Packed, arguments), strict=True)
-        keys = [graph.add(change_part, called, *part_and_argument) for part_and_argument in parts]
+        keys = [graph.add(_change_part, called, *part_and_argument) for part_and_argument in parts]
         return DaskParts(self.session, self.session.run(graph, keys), self.settled)
 
     def add_up(self, measure: Callable[..., Result], *shared: Any) -> Result:
         graph = _Graph(measure)
-        return self._finish(graph, [], self._add_calls(graph, measure, shared, look_at_part))[1]
+        return self._finish(graph, [], self._add_calls(graph, measure, shared, _look_at_part))[1]
 
     def map_and_add_up(
         self, step: Callable[..., tuple[OtherPart, Result]], *shared: Any
     ) -> tuple[DaskParts[OtherPart], Result]:
         graph = _Graph(step)
-        parts = self._add_calls(graph, step, shared, change_and_measure)
+        parts = self._add_calls(graph, step, shared, _change_and_measure)
         # Only the summands travel to where they are added.
-        futures, total = self._finish(graph, parts, [graph.add(take_summand, part) for part in parts])
+        futures, total = self._finish(graph, parts, [graph.add(_take_summand, part) for part in parts])
         return DaskParts(self.session, futures, self.settled), total
 
     def _finish(self, graph: _Graph, parts: list[str], results: list[str]) -> tuple[list[Future], Any]:
         """Add the tree of sums to the graph, run it, and wait for the sum."""
-        root = add_in_tree(results, lambda group: graph.add(add_results, *group))
+        root = add_in_tree(results, lambda group: graph.add(_add_results, *group))
         *futures, total = self.session.run(graph, [*parts, root])
         return futures, self.session.fetch([total])[0]
 
     def collect(self, look: Callable[..., Result], *shared: Any) -> list[Result]:
         graph = _Graph(look)
-        futures = self.session.run(graph, self._add_calls(graph, look, shared, look_at_part))
+        futures = self.session.run(graph, self._add_calls(graph, look, shared, _look_at_part))
         return self.session.fetch(futures)
 
-    def may_come(self, n_bytes: int) -> bool:
+    def fits_locally(self, n_bytes: int) -> bool:
         import dask
 
-        return n_bytes <= dask.utils.parse_bytes(dask.config.get(*_MOST_BROUGHT))
-
-    def bring(self) -> LocalParts[Part]:
-        return LocalParts(self.gather())
+        return n_bytes <= dask.utils.parse_bytes(dask.config.get(*_MOST_BYTES))
 
     def release(self) -> None:
         self.session.release()

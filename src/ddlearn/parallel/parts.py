@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +56,7 @@ def _get(part: Any, name: str | None) -> Any:
 class Parts(ABC, Generic[Part]):
     """An ordered list of parts.  Parts do not change: a step that changes rows returns new parts."""
 
-    are_here = False  # whether they are in this process
+    is_local = False  # whether they are in this process
 
     @abstractmethod
     def map(self, step: Callable[..., OtherPart], *shared: Any) -> Parts[OtherPart]:
@@ -75,15 +74,11 @@ class Parts(ABC, Generic[Part]):
     def map_and_add_up(
         self, step: Callable[..., tuple[OtherPart, Result]], *shared: Any
     ) -> tuple[Parts[OtherPart], Result]:
-        """Do both, for a step that returns a part and a summand."""
+        """Return the new parts and the sum, for a step that returns a part and a summand."""
 
     @abstractmethod
     def collect(self, look: Callable[..., Result], *shared: Any) -> list[Result]:
         """Return ``look(part, *shared)`` of each part, all of them in this process."""
-
-    def map_attribute(self, name: str) -> Parts[Any]:
-        """Return the attribute ``name`` of each part, where the part is."""
-        return self.map(_get, name)
 
     def gather(self, name: str | None = None) -> list[Any]:
         """Return the attribute ``name`` of each part, or the parts themselves, in this process."""
@@ -93,17 +88,9 @@ class Parts(ABC, Generic[Part]):
         """Return these parts, dataclasses, as those of which later steps change only some fields."""
         return self
 
-    def start_again(self) -> Parts[Part]:
-        """Return the settled parts, as they were before the steps."""
-        return self
-
-    def may_come(self, n_bytes: int) -> bool:
-        """Whether parts of this size may be brought to this process, if they are not there."""
+    def fits_locally(self, n_bytes: int) -> bool:
+        """Whether parts of this size are small enough to be gathered in this process."""
         return True
-
-    def bring(self) -> Parts[Part]:
-        """Return these parts in this process."""
-        return self
 
     def release(self) -> None:
         """Free these parts and all that came from them, wherever they are."""
@@ -117,7 +104,7 @@ class LocalParts(Parts[Part]):
     60
     """
 
-    are_here = True
+    is_local = True
 
     def __init__(self, parts: Sequence[Part]):
         self.parts = list(parts)
@@ -145,20 +132,14 @@ class LocalParts(Parts[Part]):
         return [look(part, *shared) for part in self.parts]
 
 
-class _Digit(NamedTuple):
-    """Which sixteen bits to count, of the numbers that start with one of these prefixes."""
-
-    shift: int  # bits below them
-    prefixes: list[int]
-
-
-def _count_digits(numbers: Floats, digit: _Digit) -> NDArray[np.int64]:
+def _count_digits(numbers: Floats, shift: int, prefixes: list[int]) -> NDArray[np.int64]:
+    """Count the values of the sixteen bits above the lowest ``shift``, of the numbers that start with each prefix."""
     bits = np.abs(numbers).view(f"u{numbers.dtype.itemsize}")
-    counts = np.zeros((len(digit.prefixes), 2**_DIGIT_BITS), np.int64)
-    above = 8 * numbers.dtype.itemsize - digit.shift - _DIGIT_BITS  # bits that are known already
-    for count, prefix in zip(counts, digit.prefixes, strict=True):
-        alike = bits[bits >> (digit.shift + _DIGIT_BITS) == prefix] if above else bits
-        values = (alike >> digit.shift).astype(np.int64) & (2**_DIGIT_BITS - 1)
+    counts = np.zeros((len(prefixes), 2**_DIGIT_BITS), np.int64)
+    n_known_bits = 8 * numbers.dtype.itemsize - shift - _DIGIT_BITS
+    for count, prefix in zip(counts, prefixes, strict=True):
+        alike = bits[bits >> (shift + _DIGIT_BITS) == prefix] if n_known_bits else bits
+        values = (alike >> shift).astype(np.int64) & (2**_DIGIT_BITS - 1)
         count += np.bincount(values, minlength=2**_DIGIT_BITS)
     return counts
 
@@ -179,7 +160,7 @@ def select_ranks(parts: Parts[Floats], ranks: list[int], dtype: np.dtype) -> Flo
     prefixes, remaining = [0] * len(ranks), list(ranks)
     for shift in range(n_bits - _DIGIT_BITS, -1, -_DIGIT_BITS):
         different = sorted(set(prefixes))  # neighbouring ranks often share a prefix
-        counts = parts.add_up(_count_digits, _Digit(shift, different))
+        counts = parts.add_up(_count_digits, shift, different)
         for position, prefix in enumerate(prefixes):
             cumulative = np.cumsum(counts[different.index(prefix)])
             value = int(np.searchsorted(cumulative, remaining[position], side="right"))
@@ -188,18 +169,8 @@ def select_ranks(parts: Parts[Floats], ranks: list[int], dtype: np.dtype) -> Flo
     return np.array(prefixes, f"u{dtype.itemsize}").view(dtype)
 
 
-@dataclass(frozen=True)
-class _Largest:
-    """A largest number; the sum of two is the larger."""
-
-    number: float
-
-    def __add__(self, other: _Largest) -> _Largest:
-        return _Largest(max(self.number, other.number))
-
-
-def _find_largest(numbers: Floats) -> _Largest:
-    return _Largest(float(numbers.max()))
+def _find_largest(numbers: Floats) -> float:
+    return float(numbers.max())
 
 
 def _count_up_to(numbers: Floats, limit: float) -> int:
@@ -216,7 +187,7 @@ def find_median(parts: Parts[Floats], n_numbers: int, dtype: np.dtype, smallest_
     """
     n_left_out = 0
     if smallest_share is not None:
-        n_left_out = parts.add_up(_count_up_to, smallest_share * parts.add_up(_find_largest).number)
+        n_left_out = parts.add_up(_count_up_to, smallest_share * max(parts.collect(_find_largest)))
         if n_left_out == n_numbers:
             return float("nan")
     ends = n_left_out + n_numbers - 1  # the first rank plus the last

@@ -340,7 +340,7 @@ class Refinement:
         record = self._record(0, model, (float("nan"), float("nan")), perf_counter())
         encoder = self.lesson.gradient.encoder
         budgets = encoder.n_nonzero_coefs, dictionary.shape[1]
-        n_places = count_kept_places(encoder.sparse_coder, *budgets, self.lesson.jitter, self.parts.are_here)
+        n_places = count_kept_places(encoder.sparse_coder, *budgets, self.lesson.jitter, self.parts.is_local)
         kept_codes = RowCodes.empty(self.census.n_rows, n_places, dictionary.dtype)
         return RefinementProgress(model, model.copy(), Moments.zero(model), model.copy(), [record], seed, kept_codes)
 
@@ -459,14 +459,14 @@ class Refinement:
 
 
 def count_kept_places(
-    sparse_coder: SparseCoder, n_nonzero_coefs: int, n_features: int, jitter: Jitter | None, are_here: bool
+    sparse_coder: SparseCoder, n_nonzero_coefs: int, n_features: int, jitter: Jitter | None, is_local: bool
 ) -> int:
     """Return how many places of a code the next epoch starts from.
 
     None if it sees another distortion; and none on a cluster, where parts do not change, so that a lost one has to do
     nothing again but its share of one mini-batch.
     """
-    if not sparse_coder.starts_from_codes or jitter is not None or not are_here:
+    if not sparse_coder.starts_from_codes or jitter is not None or not is_local:
         return 0
     # Of more atoms than features, all are kept.
     return n_nonzero_coefs if n_features < n_nonzero_coefs else min(n_nonzero_coefs, _MOST_PLACES)
