@@ -406,7 +406,7 @@ def test_faults_of_updates_are_named(fault, message):
     ("update", "message"),
     [
         (Additive(), "statistics do not add: two parts give another dictionary"),
-        (TwoWays(), "update_from gives another dictionary or atom_scale than update"),
+        (TwoWays(), "update_from gives another dictionary than update"),
     ],
 )
 def test_updates_that_are_not_as_additive_as_they_declare_are_found(update, message):

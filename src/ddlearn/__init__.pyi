@@ -42,14 +42,10 @@ from .describe.unit import UnitNorm as UnitNorm
 from .dictionary import DICTIONARY_UPDATES as DICTIONARY_UPDATES
 from .dictionary import AdditiveUpdate as AdditiveUpdate
 from .dictionary import AtomUpdate as AtomUpdate
-from .dictionary import BlockCoordinateUpdate as BlockCoordinateUpdate
 from .dictionary import DictionaryUpdate as DictionaryUpdate
 from .dictionary import ExactKSVDUpdate as ExactKSVDUpdate
-from .dictionary import GuardedKSVDUpdate as GuardedKSVDUpdate
 from .dictionary import KSVDUpdate as KSVDUpdate
-from .dictionary import MODUpdate as MODUpdate
 from .dictionary import UpdatedDictionary as UpdatedDictionary
-from .dictionary import WeightedKSVDUpdate as WeightedKSVDUpdate
 from .estimators.baseline import KSVD as KSVD
 from .estimators.baseline import CodeClassifier as CodeClassifier
 from .estimators.baseline import make_baseline as make_baseline

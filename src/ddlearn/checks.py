@@ -323,9 +323,8 @@ def _find_result_problems(update: DictionaryUpdate, dtype: np.dtype) -> Iterator
     if not isinstance(result, UpdatedDictionary) or np.ndim(result.replaced) != 1:
         yield "update must return an UpdatedDictionary whose replaced is an array of positions."
         return
-    new, codes, _, atom_scale = result
+    new, codes, _ = result
     form = _find_form_problems("dictionary", new, (9, 6), dtype) + _find_layout_problems(codes, (80, 2), dtype, 9)
-    form += _find_form_problems("atom_scale", atom_scale, (9,), dtype)
     yield from form
     if not form and not np.allclose(np.linalg.norm(new, axis=1), 1, atol=1e-5):
         yield "atoms do not have unit norm."
@@ -336,7 +335,7 @@ def _find_result_problems(update: DictionaryUpdate, dtype: np.dtype) -> Iterator
 def _find_declared_problems(update: Any) -> Iterator[str]:
     """Compare the update with its declarations, an additive one also with the update from sums over the samples."""
     X, given, dictionary, precision = (trial := _draw_update(_DOUBLE)).values()
-    new, codes, replaced, atom_scale = update.update(*trial.values(), n_jobs=1)
+    new, codes, replaced = update.update(*trial.values(), n_jobs=1)
     before, after = (each.to_csr(len(new)).toarray() for each in (given, codes))
     expected = before.copy()
     expected[:, replaced] = 0
@@ -347,15 +346,14 @@ def _find_declared_problems(update: Any) -> Iterator[str]:
         "codes still use replaced atoms; remove these entries.": after[:, replaced].any(),
         "the support of the codes changed; drop only the entries of replaced atoms.": has_new_support,
         "values of the codes changed, but updates_codes is not set.": has_new_values,
-        "atom_scale must be positive, to divide classifier coefficients by it.": not (atom_scale > 0).all(),
     }
     if update.is_monotone:
         is_wrong |= {
             f"is_monotone is set, but the weighted error rises from {old_error:.6g} to {new_error:.6g}.": (
                 new_error > old_error * (1 + 1e-10)
             ),
-            "is_monotone is set, but codes / atom_scale differ from the old codes: margins would change.": (
-                not np.allclose(after / atom_scale, before)
+            "is_monotone is set, but codes differ from the old codes: margins would change.": (
+                not np.allclose(after, before)
             ),
         }
     missing = [name for name in ("statistics", "update_from") if not hasattr(update, name)]
@@ -366,14 +364,16 @@ def _find_declared_problems(update: Any) -> Iterator[str]:
             update.statistics(X[rows], given.rows(rows), precision[rows], len(dictionary), n_jobs=1)
             for rows in (slice(None), slice(0, 30), slice(30, None))
         )
-        (atoms, scale), of_parts = (update.update_from(each, dictionary) for each in (whole, first + second))
+        atoms, of_parts = (update.update_from(each, dictionary) for each in (whole, first + second))
         remaining = np.setdiff1d(np.arange(len(new)), replaced)
-        differs = _differ((atoms[remaining], scale), (new[remaining], atom_scale))
         is_wrong |= {
-            "statistics do not add: two parts give another dictionary than all samples.": _differ(
-                (atoms, scale), of_parts
+            "is_additive is set, but sums over the samples leave codes as they are: drop updates_codes.": (
+                update.updates_codes
             ),
-            "update_from gives another dictionary or atom_scale than update; mend it, or drop is_additive.": differs,
+            "statistics do not add: two parts give another dictionary than all samples.": _differ(atoms, of_parts),
+            "update_from gives another dictionary than update; mend it, or drop is_additive.": _differ(
+                atoms[remaining], new[remaining]
+            ),
         }
     yield from _select(is_wrong)
 
@@ -392,7 +392,7 @@ def check_dictionary_update(update: str | DictionaryUpdate) -> None:
     Examples
     --------
     >>> from ddlearn import check_dictionary_update
-    >>> check_dictionary_update("weighted_ksvd")
+    >>> check_dictionary_update("atom")
     """
     update = resolve_dictionary_update(update)
     trial, results = _draw_update(_DOUBLE), chain.from_iterable(_find_result_problems(update, each) for each in _DTYPES)

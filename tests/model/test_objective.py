@@ -87,7 +87,7 @@ def fit_digits(**parameters):
         {},
         {"classification_weight": 3.0},
         {"scales": "jeffreys", "classification_weight": 0.5},
-        {"scales": ConjugateScales("shared", cost_weight=1.0), "dictionary_update": "mod"},
+        {"scales": ConjugateScales("shared", cost_weight=1.0), "dictionary_update": "block_coordinate"},
         {"sparse_coder": ElasticNet(), "classification_weight": 2.0},
     ],
     ids=str,

@@ -206,4 +206,4 @@ def test_samples_on_a_cluster_are_refused(digits):
     dask_array = pytest.importorskip("dask.array")
     X, y = (dask_array.from_array(array, chunks=100) for array in digits)
     with pytest.raises(ValueError, match=r"n_components='auto' needs all samples in one place.* use a number"):
-        automatic(dictionary_update="mod").fit(X, y)
+        automatic(dictionary_update="block_coordinate").fit(X, y)

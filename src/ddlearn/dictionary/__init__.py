@@ -25,9 +25,7 @@ from .updates import DictionaryUpdate as DictionaryUpdate
 from .updates import ExactKSVDUpdate as ExactKSVDUpdate
 from .updates import GuardedKSVDUpdate as GuardedKSVDUpdate
 from .updates import KSVDUpdate as KSVDUpdate
-from .updates import MODUpdate as MODUpdate
 from .updates import UpdatedDictionary as UpdatedDictionary
-from .updates import WeightedKSVDUpdate as WeightedKSVDUpdate
 from .updates import resolve_dictionary_update as resolve_dictionary_update
 from .upkeep import WorstSamples as WorstSamples
 from .upkeep import count_users as count_users

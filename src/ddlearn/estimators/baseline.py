@@ -40,7 +40,7 @@ class KSVD(DictionaryTransformer):
     sparse_coder : {"omp", "ormp", "elastic_net"} or SparseCoder, default="ormp"
         How codes are found.
     dictionary_update : str or DictionaryUpdate, default="ksvd"
-        How the atoms are improved: "ksvd", "exact_ksvd", "atom", "block_coordinate", "mod", or an object.
+        How the atoms are improved: "ksvd", "exact_ksvd", "atom", "block_coordinate", or an object.
     init : {"samples", "gaussian"} or array-like of shape (n_components, n_features), default="samples"
         The first dictionary.
     max_iter : int, default=20

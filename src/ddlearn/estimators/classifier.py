@@ -105,8 +105,8 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         the paper prints.
     dictionary_update : str or DictionaryUpdate, default="auto"
         "ksvd" (one approximate K-SVD sweep, as printed in the paper), "guarded_ksvd" (the same, but undone
-        where it would raise the objective), "exact_ksvd", "weighted_ksvd", "atom" (never raises the objective),
-        "block_coordinate", "mod", or an object.  "auto" is "guarded_ksvd" for samples in memory ("atom" for the
+        where it would raise the objective), "exact_ksvd", "atom" (never raises the objective),
+        "block_coordinate", or an object.  "auto" is "guarded_ksvd" for samples in memory ("atom" for the
         elastic net, whose penalty updates that change codes ignore), "block_coordinate" for a Dask array and "atom" for
         :meth:`partial_fit`.
     classifier_trainer : str or ClassifierTrainer, default="auto"

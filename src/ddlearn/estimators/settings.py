@@ -146,12 +146,8 @@ def check_mode(model: Estimator, mode: Mode) -> None:
     if mode == "batches" and get_refiner(model, mode) is not None:
         refuse("refine", f"use refine={CLASSIFIERS!r}, or fit samples in memory")
     update, trainer = _resolve_update(model, mode), resolve_trainer(model.classifier_trainer, model.loss)
-    if not update.is_additive or (mode == "batches" and update.updates_codes):
-        fitting = [
-            repr(name)
-            for name, known in DICTIONARY_UPDATES.items()
-            if known.is_additive and not (mode == "batches" and known.updates_codes)
-        ]
+    if not update.is_additive:
+        fitting = [repr(name) for name, known in DICTIONARY_UPDATES.items() if known.is_additive]
         refuse("dictionary_update", f"use 'auto' or {' or '.join(fitting)}, which need only sums over samples")
     if not trainer.is_additive or (mode == "batches" and not isinstance(trainer, ClassifierTrainer)):
         refuse("classifier_trainer", "use 'auto', or derive it from ClassifierTrainer")

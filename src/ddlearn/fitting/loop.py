@@ -40,7 +40,6 @@ from .steps import (
     measure_part_residuals,
     put_row_state,
     register,
-    scale_codes,
     scale_part,
     sum_misfits,
     sum_statistics,
@@ -349,8 +348,8 @@ def update_dictionary(
 ) -> tuple[FitState, int]:
     """Step 3, improve the atoms; return the new state and how many atoms were replaced."""
     update = _update_from_sums if settings.dictionary_update.is_additive else _update_from_samples
-    dictionary, parts, replaced, atom_scale = update(state, settings, training, priors)
-    coef = state.model.coef / atom_scale  # leaves scores as they were
+    dictionary, parts, replaced = update(state, settings, training, priors)
+    coef = state.model.coef.copy()
     coef[:, replaced] = 0  # the coefficients of a replaced atom mean nothing for the new one
     model = replace(state.model, dictionary=dictionary, coef=coef)
     return replace(state, parts=parts).with_dictionary(model, settings.n_jobs), len(replaced)
@@ -362,7 +361,6 @@ class _UpdatedAtoms(NamedTuple):
     dictionary: Floats
     parts: Parts[TrainingPart]
     replaced: NDArray[np.intp]
-    atom_scale: Floats
 
 
 def _update_from_samples(
@@ -381,7 +379,7 @@ def _update_from_samples(
     if training.weights is not None:
         codes = RowCodes(codes.indices, codes.values / roots)
     parts = state.parts.map(put_row_state, replace(rows, codes=codes))
-    return _UpdatedAtoms(updated.dictionary, parts, updated.replaced, updated.atom_scale)
+    return _UpdatedAtoms(updated.dictionary, parts, updated.replaced)
 
 
 def _update_from_sums(state: FitState, settings: FitSettings, training: TrainingSet, priors: Priors) -> _UpdatedAtoms:
@@ -391,10 +389,9 @@ def _update_from_sums(state: FitState, settings: FitSettings, training: Training
     statistics, usage = state.parts.add_up(sum_statistics, settings, len(old), priors.noise_variance)
     # The matrices here are small: more BLAS threads bring little, and on a busy machine they cost tenfold.
     with single_threaded_blas():
-        dictionary, atom_scale = update.update_from(statistics, old)
-    parts = state.parts.map(scale_codes, atom_scale) if update.updates_codes else state.parts
-    dictionary, replaced = replace_unused(np.flatnonzero(usage == 0), dictionary, parts, settings, training)
-    return _UpdatedAtoms(dictionary, parts, replaced, atom_scale)
+        dictionary = update.update_from(statistics, old)
+    dictionary, replaced = replace_unused(np.flatnonzero(usage == 0), dictionary, state.parts, settings, training)
+    return _UpdatedAtoms(dictionary, state.parts, replaced)
 
 
 def replace_unused(

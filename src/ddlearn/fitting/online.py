@@ -361,7 +361,7 @@ def _update_dictionary(
     added, usage = parts.add_up(sum_statistics, settings, len(old), stream.scales.noise.unit)
     statistics = stream.statistics + added
     sums = CodeStatistics(statistics.code_gram, statistics.data_sums.astype(old.dtype))
-    dictionary, _ = update.update_from(sums, old)  # type: ignore[attr-defined]
+    dictionary = update.update_from(sums, old)  # type: ignore[attr-defined]
     n_since_use = np.where(usage > 0, 0, stream.n_since_use + training.facts.n_samples)
     unused = np.flatnonzero(n_since_use > _PATIENCE * len(old))
     dictionary, replaced = replace_unused(unused, dictionary, parts, settings, training)

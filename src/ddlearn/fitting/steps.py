@@ -149,12 +149,6 @@ def sum_statistics(
     return statistics, count_users(part.codes, n_components)
 
 
-def scale_codes(part: TrainingPart, atom_scale: Floats) -> TrainingPart:
-    """Multiply the codes of each atom by a factor."""
-    codes = RowCodes(part.codes.indices, part.codes.values * atom_scale[part.codes.indices])
-    return replace(part, codes=codes)
-
-
 def measure_part(
     part: TrainingPart, settings: FitSettings, model: Model
 ) -> tuple[TrainingPart, tuple[float, NDArray[np.float64]]]:

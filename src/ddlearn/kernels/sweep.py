@@ -143,7 +143,7 @@ def _set_atom(dictionary, j, direction):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _couple(j, first, last, users, weights, indices, values, coupling, seen, partners):
+def _couple(j, first, last, users, indices, values, coupling, seen, partners):
     # Fill coupling[k] for the partners k of atom j, list them in `partners` and return how many there are.
     # No branch depends on the data but where a row ends: what cannot be predicted would cost more than the arithmetic.
     n_atoms = coupling.shape[0]
@@ -157,11 +157,10 @@ def _couple(j, first, last, users, weights, indices, values, coupling, seen, par
             n_used += 1
         for t in range(n_used):
             own_value += values[i, t] * (indices[i, t] == j)
-        factor = weights[i] * own_value
         for t in range(n_used):
             k = indices[i, t]
-            seen[k] = j  # unused places say so of atom 0, which is harmless: its coupling stays zero
-            coupling[k] += factor * values[i, t]
+            seen[k] = j  # unused places count as users of atom 0, which is harmless: its coupling stays zero
+            coupling[k] += own_value * values[i, t]
     n_partners = 0
     for k in range(n_atoms):
         partners[n_partners] = k
@@ -170,16 +169,14 @@ def _couple(j, first, last, users, weights, indices, values, coupling, seen, par
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def sweep_ksvd(
-    X, weights, data_sums, starts, users, indices, values, dictionary, direction, products, coupling, seen, partners
-):
-    """Approximate K-SVD over all atoms: d_j = normalised sum_i s_i c_ij e_i, then c_ij = e_i'd_j for its users."""
+def sweep_ksvd(X, data_sums, starts, users, indices, values, dictionary, direction, products, coupling, seen, partners):
+    """Approximate K-SVD over all atoms, all weights 1: d_j = normalised sum_i c_ij e_i, then c_ij = e_i'd_j."""
     zero = X.dtype.type(0)
     for j in range(dictionary.shape[0]):
         first, last = starts[j], starts[j + 1]
         if first == last:
             continue
-        n_partners = _couple(j, first, last, users, weights, indices, values, coupling, seen, partners)
+        n_partners = _couple(j, first, last, users, indices, values, coupling, seen, partners)
         for m in range(direction.shape[0]):
             direction[m] = data_sums[j, m]
         _subtract_combination(coupling, partners, n_partners, dictionary, direction)
@@ -206,7 +203,7 @@ def sweep_ksvd(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def sweep_atoms(code_gram, data_sums, dictionary, direction, coupling, partners):
-    """One sweep d_j = normalised sum_i s_i c_ij e_i over all atoms, the codes fixed: their sums say everything."""
+    """One sweep d_j = normalised sum_i s_i c_ij e_i over all atoms, the codes fixed, from sums over the rows."""
     n_atoms = dictionary.shape[0]
     for j in range(n_atoms):
         if code_gram[j, j] == 0:
