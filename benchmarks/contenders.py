@@ -178,7 +178,7 @@ def _prepare_traditional_step(problem: Problem, n_threads: int) -> Run:
     blocks = split_rows(len(problem.X))
 
     def encode_block(rows: slice, _: None) -> Any:
-        return encoder.encode_block(correlations[rows], energies[rows])
+        return encoder.solve(correlations[rows], energies=energies[rows])
 
     return lambda: map_blocks(encode_block, blocks, lambda: None, n_jobs=n_threads)
 

@@ -32,7 +32,7 @@ MOST_SAMPLES = 10_000  # of an epoch
 # The parts of an epoch, by what is called; what other parts in them take is theirs.
 PARTS = {
     "coding kernel": ("ddlearn.coding.elastic_net.solve_elastic_net_rows",),
-    "around it: workspace, checks": ("ddlearn.coding.encoder.Encoder.encode_block",),
+    "around it: workspace, checks": ("ddlearn.coding.encoder.Encoder.solve",),
     "product, residuals": ("ddlearn.refinement.backward._encode",),
     "Gram matrix": ("ddlearn.coding.encoder.compute_gram",),
     "adjoint on the support": ("ddlearn.refinement.backward.solve_support_rows",),

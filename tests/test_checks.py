@@ -226,8 +226,9 @@ class Forgetful(SparseCoder):
     def __init__(self, fault="none"):
         self.fault = fault
 
-    def encode(self, gram, correlations, coef, weight, pull, *, n_nonzero_coefs, energies=None):
-        codes = OMP().encode(gram, correlations, coef, weight, pull, n_nonzero_coefs=n_nonzero_coefs)
+    def solve(self, problem):
+        codes = OMP().solve(problem._replace(energies=None))
+        has_negative_weights = (problem.classes[1] < 0).any()
         if self.fault == "order":
             return RowCodes(codes.indices[:, ::-1], codes.values[:, ::-1])
         if self.fault == "dtype":
@@ -235,18 +236,18 @@ class Forgetful(SparseCoder):
         if self.fault == "cost":
             return RowCodes(codes.indices, 10 * codes.values)
         if self.fault == "rows":
-            return RowCodes(codes.indices, codes.values * (1 + 0.01 * (len(correlations) > 1)))
+            return RowCodes(codes.indices, codes.values * (1 + 0.01 * (len(problem.correlations) > 1)))
         if self.fault == "in place":
-            correlations *= 0.5
+            problem.correlations[:] *= 0.5
         if self.fault == "places":
             return RowCodes(codes.indices[:, :1], codes.values[:, :1])
         if self.fault == "outside":
             codes.indices[:, -1] = 99
         if self.fault == "empty":
             codes.values[0, 0] = 1e-9
-        if self.fault == "root" and (weight < 0).any():
+        if self.fault == "root" and has_negative_weights:
             codes.values[0, 0] = np.nan
-        if self.fault == "left out" and (weight < 0).any():
+        if self.fault == "left out" and has_negative_weights:
             return RowCodes(codes.indices, 10 * codes.values)
         return codes
 
@@ -261,7 +262,7 @@ class Forgetful(SparseCoder):
         ("dtype", "indices of codes must have the dtype int32, got int64"),
         ("cost", "costs more than the zero code"),
         ("rows", "changes with the other rows"),
-        ("in place", "encode changes its argument correlations in place"),
+        ("in place", "solve changes its argument correlations in place"),
         ("places", r"indices of codes must be an array of shape \(7, 4\), got \(7, 1\)"),
         ("outside", "codes use atoms outside 0 to 11"),
         ("empty", "a zero sample that no class pulls on must get a zero code"),
@@ -283,12 +284,12 @@ class Directed(SparseCoder):
     def __init__(self, fault="none"):
         self.fault = fault
 
-    def encode(self, *terms, n_nonzero_coefs, energies=None, directions=None):
-        if self.fault == "rows" and directions is not None:
-            directions = np.ascontiguousarray(directions[::-1])
+    def solve(self, problem):
+        if self.fault == "rows" and problem.directions is not None:
+            problem = problem._replace(directions=np.ascontiguousarray(problem.directions[::-1]))
         if self.fault == "ignored":
-            directions = None
-        return OMP().encode(*terms, n_nonzero_coefs=n_nonzero_coefs, directions=directions)
+            problem = problem._replace(directions=None)
+        return OMP().solve(problem)
 
 
 @pytest.mark.parametrize("fault", ["ignored", "rows"])
@@ -315,9 +316,9 @@ class Careless(ElasticNet):
         penalty = super().measure_penalty(values)
         return {"offset": penalty + 1, "sum": penalty.sum(), "sign": -penalty}.get(self.fault, penalty)
 
-    def encode(self, *terms, init_codes=None, **options):
-        codes = super().encode(*terms, **options)
-        if self.fault == "start" and init_codes is not None:
+    def solve(self, problem):
+        codes = super().solve(problem)
+        if self.fault == "start" and problem.start is not None:
             return RowCodes(codes.indices, 3 * codes.values)
         return codes
 

@@ -19,7 +19,7 @@ from sklearn.base import clone
 
 from .classifiers import CLASSIFIER_TRAINERS, ClassifierTrainer, resolve_trainer
 from .classifiers.problem import LabelledCodes
-from .coding.coders import ORMP, SparseCoder
+from .coding.coders import ORMP, RowProblem, SparseCoder
 from .coding.encoder import Encoder, resolve_sparse_coder
 from .coding.errors import ErrorSearch, resolve_error_search
 from .coding.masked import MaskedCoder
@@ -164,18 +164,14 @@ def check_loss(loss: str | Loss) -> None:
 _BUDGET = 4
 
 
-def _draw_rows(dtype: np.dtype) -> tuple[Array, Array, Trial]:
-    """Return atoms, samples, and the arguments of ``encode``."""
+def _draw_rows(dtype: np.dtype) -> tuple[Array, Array, RowProblem]:
+    """Return atoms, samples, and the problem."""
     rng = np.random.default_rng(0)
     atoms, samples = (rng.standard_normal((n, 9)).astype(dtype) for n in (12, 7))
     coef, pull = (rng.standard_normal(shape).astype(dtype) for shape in ((3, 12), (7, 3)))
     samples[0], pull[0] = 0, 0
-    classes = {"coef": coef, "weight": np.abs(pull[:, ::-1]).copy(), "pull": pull}
-    return atoms, samples, {"gram": atoms @ atoms.T, "correlations": samples @ atoms.T} | classes
-
-
-def _encode(coder: SparseCoder, terms: Trial, **options: Any) -> RowCodes:
-    return coder.encode(*terms.values(), n_nonzero_coefs=_BUDGET, **options)
+    classes = coef, np.abs(pull[:, ::-1]).copy(), pull
+    return atoms, samples, RowProblem(atoms @ atoms.T, samples @ atoms.T, _BUDGET, *classes)
 
 
 def _adapt(coder: SparseCoder, dtype: np.dtype) -> SparseCoder:
@@ -197,22 +193,22 @@ def _find_layout_problems(codes: RowCodes, shape: tuple[int, ...], dtype: np.dty
     return _select(is_wrong)
 
 
-def _measure_cost(coder: SparseCoder, codes: RowCodes, terms: Trial) -> Array:
+def _measure_cost(coder: SparseCoder, codes: RowCodes, problem: RowProblem) -> Array:
     """Return what each row's code is to minimise: 0 for a zero code."""
-    gram, correlations, coef, weight, pull = terms.values()
+    gram, correlations, (coef, weight, pull) = problem.gram, problem.correlations, problem.classes
     x = codes.to_csr(len(gram)).toarray()
     scores = x @ coef.T
     cost = np.sum(x * (x @ gram - 2 * correlations), axis=1) + np.sum(scores * (weight * scores - 2 * pull), axis=1)
     return coder.measure_misfit(cost, codes)
 
 
-def _find_code_problems(coder: SparseCoder, terms: Trial, codes: RowCodes) -> list[str]:
-    if layout := _find_layout_problems(codes, (7, _BUDGET), terms["gram"].dtype, 12):
+def _find_code_problems(coder: SparseCoder, problem: RowProblem, codes: RowCodes) -> list[str]:
+    if layout := _find_layout_problems(codes, (7, _BUDGET), problem.gram.dtype, 12):
         return layout
     penalty, of_zeros = coder.measure_penalty(codes.values), coder.measure_penalty(np.zeros_like(codes.values))
     if form := _find_form_problems("measure_penalty", penalty, (7,), codes.values.dtype):
         return form
-    cost = _measure_cost(coder, codes, terms)
+    cost = _measure_cost(coder, codes, problem)
     is_wrong = {
         "measure_penalty must be 0 for zero codes, and never negative.": np.any(of_zeros) or (penalty < 0).any(),
         "measure_penalty is not 0, but has_penalty is not set.": penalty.any() and not coder.has_penalty,
@@ -221,61 +217,64 @@ def _find_code_problems(coder: SparseCoder, terms: Trial, codes: RowCodes) -> li
     return _select(is_wrong)[:1]
 
 
-def _find_row_problems(coder: SparseCoder, terms: Trial, codes: RowCodes) -> Iterator[str]:
+def _find_row_problems(coder: SparseCoder, problem: RowProblem, codes: RowCodes) -> Iterator[str]:
     if codes.values[0].any():
         yield "a zero sample that no class pulls on must get a zero code."
-    if coder.starts_from_codes:
-        again = _encode(coder, terms, init_codes=codes)
-        before, after = (_measure_cost(coder, each, terms) for each in (codes, again))
-        if (after > before + 1e-3 * np.abs(before)).any():
-            yield "codes that it starts from get worse."
+    again = coder.solve(problem._replace(start=codes))
+    before, after = (_measure_cost(coder, each, problem) for each in (codes, again))
+    if (after > before + 1e-3 * np.abs(before)).any():
+        yield "codes that it starts from get worse."
     for i in range(len(codes.values)):
-        row = {name: terms[name][[i]] for name in ("correlations", "weight", "pull")}
-        if not np.array_equal(_encode(coder, terms | row).values[0], codes.values[i]):
+        if not np.array_equal(coder.solve(_take_row(problem, i)).values[0], codes.values[i]):
             yield "a row's code changes with the other rows; each row is a problem of its own."
+
+
+def _take_row(problem: RowProblem, i: int) -> RowProblem:
+    coef, weight, pull = problem.classes
+    return RowProblem(problem.gram, problem.correlations[[i]], _BUDGET, coef, weight[[i]], pull[[i]])
 
 
 def _find_variant_problems(coder: SparseCoder, dtype: np.dtype) -> Iterator[str]:
     """Try coding without classes, with features left out, and with directions projected out."""
-    atoms, samples, terms = _draw_rows(dtype)
-    plain = terms | {"coef": terms["coef"][:0], "weight": terms["weight"][:, :0], "pull": terms["pull"][:, :0]}
+    atoms, samples, (gram, correlations, *_) = _draw_rows(dtype)
     # Every third feature is left out, a different third in each row: the features are classes of weight -1.
     is_kept = (np.arange(9) + np.arange(7)[:, None]) % 3 > 0
     weight, kept = np.where(is_kept, 0, -1).astype(dtype), np.where(is_kept, samples, 0)
-    classes = {"coef": np.ascontiguousarray(atoms.T), "weight": weight, "pull": np.zeros_like(weight)}
-    masked = terms | {"correlations": kept @ atoms.T} | classes
-    for prefix, terms, rows in (("without classes", plain, samples), ("with negative weights", masked, kept)):
-        codes = _encode(coder, terms, energies=np.vecdot(rows, rows))
-        yield from (f"{prefix}, {problem}" for problem in _find_code_problems(coder, terms, codes))
+    classes = np.ascontiguousarray(atoms.T), weight, np.zeros_like(weight)
+    variants = {
+        "without classes": RowProblem(gram, correlations, _BUDGET, energies=np.vecdot(samples, samples)),
+        "with negative weights": RowProblem(gram, kept @ atoms.T, _BUDGET, *classes, energies=np.vecdot(kept, kept)),
+    }
+    for prefix, each in variants.items():
+        yield from (f"{prefix}, {found}" for found in _find_code_problems(coder, each, coder.solve(each)))
     if coder.projects_directions:
-        yield from (f"with directions, {p}" for p in _find_direction_problems(coder, atoms, samples, plain))
+        yield from (f"with directions, {found}" for found in _find_direction_problems(coder, atoms, samples))
 
 
-def _find_direction_problems(coder: SparseCoder, atoms: Array, samples: Array, plain: Trial) -> Iterator[str]:
+def _find_direction_problems(coder: SparseCoder, atoms: Array, samples: Array) -> Iterator[str]:
     """Project a plane of the features out of each row, and compare with the projected Gram matrix."""
     basis = np.linalg.qr(np.random.default_rng(0).standard_normal((7, 9, 2)))[0].astype(atoms.dtype)
-    directions = np.ascontiguousarray(basis.mT @ atoms.T)
+    directions, gram = np.ascontiguousarray(basis.mT @ atoms.T), atoms @ atoms.T
     correlations = (samples - (basis @ (basis.mT @ samples[:, :, None]))[:, :, 0]) @ atoms.T
-    codes = _encode(coder, plain | {"correlations": correlations}, directions=directions)
+    codes = coder.solve(RowProblem(gram, correlations, _BUDGET, directions=directions))
     yield from (layout := _find_layout_problems(codes, (7, _BUDGET), atoms.dtype, 12))
     for i, own in enumerate(directions if not layout else ()):
-        row = {"gram": plain["gram"] - own.T @ own, "correlations": correlations[[i]]}
-        terms = plain | row | {name: plain[name][:1] for name in ("weight", "pull")}
-        mine, theirs = codes.rows(slice(i, i + 1)), _encode(coder, terms)
-        cost, expected = (_measure_cost(coder, each, terms) for each in (mine, theirs))
+        problem = RowProblem(gram - own.T @ own, correlations[[i]], _BUDGET)
+        mine, theirs = codes.rows(slice(i, i + 1)), coder.solve(problem)
+        cost, expected = (_measure_cost(coder, each, problem) for each in (mine, theirs))
         if abs(cost - expected) > 1e-3 * abs(expected):
             yield "codes differ from those for gram - B'B: take B into account, or drop projects_directions."
 
 
 def _find_coder_problems(coder: SparseCoder, dtype: np.dtype) -> Iterator[str]:
-    coder, (*_, terms) = _adapt(coder, dtype), _draw_rows(dtype)
+    coder, (*_, problem), (*_, untouched) = _adapt(coder, dtype), _draw_rows(dtype), _draw_rows(dtype)
     if not coder.is_adapted:
         yield "adapt must return a coder that is_adapted."
         return
-    codes = _encode(coder, terms, energies=None)
-    yield from _find_changes("encode", terms, _draw_rows(dtype)[-1])
-    others = chain(_find_row_problems(coder, terms, codes), _find_variant_problems(coder, dtype))
-    yield from _find_first(_find_code_problems(coder, terms, codes), others)
+    codes = coder.solve(problem)
+    yield from _find_changes("solve", problem._asdict(), untouched._asdict())
+    others = chain(_find_row_problems(coder, problem, codes), _find_variant_problems(coder, dtype))
+    yield from _find_first(_find_code_problems(coder, problem, codes), others)
 
 
 def check_sparse_coder(sparse_coder: str | SparseCoder) -> None:
@@ -297,8 +296,8 @@ def check_sparse_coder(sparse_coder: str | SparseCoder) -> None:
     """
     coder = resolve_sparse_coder(sparse_coder)
     problems = (f"in {dtype}: {problem}" for dtype in _DTYPES for problem in _find_coder_problems(coder, dtype))
-    terms = _draw_rows(_DOUBLE)[-1]
-    _report("sparse coder", coder, SparseCoder, problems, lambda each: _encode(_adapt(each, _DOUBLE), terms))
+    problem = _draw_rows(_DOUBLE)[-1]
+    _report("sparse coder", coder, SparseCoder, problems, lambda each: _adapt(each, _DOUBLE).solve(problem))
 
 
 def _draw_update(dtype: np.dtype) -> Trial:

@@ -215,7 +215,7 @@ def test_an_alignment_must_be_one():
 
 def test_a_coder_that_cannot_project_directions_is_refused():
     class Plain(SparseCoder):
-        def encode(self, *arguments, **options):
+        def solve(self, problem):
             raise AssertionError
 
     with pytest.raises(ValueError, match="does not declare projects_directions: use sparse_coder='ormp'"):

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from sklearn.linear_model import orthogonal_mp_gram
 
 from ddlearn import OMP, ORMP, SPARSE_CODERS, sparse_encode
-from ddlearn.coding.coders import put_back_workspace, take_workspace
+from ddlearn.coding.coders import Workspaces
 
 every_pursuit = pytest.mark.parametrize("method", sorted(set(SPARSE_CODERS) - {"elastic_net"}))
 both_dtypes = pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -132,12 +132,13 @@ def test_a_workspace_has_one_user_at_a_time_and_is_kept_for_problems_of_the_same
     def make(*sizes):
         return [sizes]
 
-    first = take_workspace(make, 5, 30, 0)
-    assert take_workspace(make, 5, 30, 0) is not first  # another thread would overwrite its codes
-    put_back_workspace(first, make, 5, 30, 0)
-    assert take_workspace(make, 5, 30, 0) is first
-    put_back_workspace(first, make, 5, 30, 0)
-    assert take_workspace(make, 6, 30, 0) == [(6, 30, 0)]
-    large = take_workspace(make, 5, 30, 2)
-    put_back_workspace(large, make, 5, 30, 2)
-    assert take_workspace(make, 5, 30, 2) is not large
+    workspaces = Workspaces()
+    first = workspaces.take(make, 5, 30, 0)
+    assert workspaces.take(make, 5, 30, 0) is not first  # another thread would overwrite its codes
+    workspaces.put_back(first, make, 5, 30, 0)
+    assert workspaces.take(make, 5, 30, 0) is first
+    workspaces.put_back(first, make, 5, 30, 0)
+    assert workspaces.take(make, 6, 30, 0) == [(6, 30, 0)]
+    large = workspaces.take(make, 5, 30, 2)
+    workspaces.put_back(large, make, 5, 30, 2)
+    assert workspaces.take(make, 5, 30, 2) is not large

@@ -155,12 +155,12 @@ class Counting(SparseCoder):
     def __init__(self):
         self.n_traditional = self.n_discriminative = 0
 
-    def encode(self, gram, correlations, coef, *arguments, **options):
-        if len(coef):
-            self.n_discriminative += len(correlations)
+    def solve(self, problem):
+        if problem.coef is None:
+            self.n_traditional += len(problem.correlations)
         else:
-            self.n_traditional += len(correlations)
-        return OMP().encode(gram, correlations, coef, *arguments, **options)
+            self.n_discriminative += len(problem.correlations)
+        return OMP().solve(problem)
 
 
 def test_a_coder_of_your_own_starts_rows_and_selects_once_for_rows_that_come_with_codes(problem):

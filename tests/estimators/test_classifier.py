@@ -576,10 +576,10 @@ def test_a_users_loss_and_coder(digits):
     X, y = digits
 
     class First(SparseCoder):
-        def encode(self, gram, correlations, coef, weight, pull, *, n_nonzero_coefs, energies=None):
+        def solve(self, problem):
             from ddlearn import OMP
 
-            return OMP().encode(gram, correlations, coef, weight, pull, n_nonzero_coefs=n_nonzero_coefs)
+            return OMP().solve(problem)
 
     model = quick(loss=SquaredHinge(), sparse_coder=First()).fit(X, y)
     assert model.score(X, y) > 0.9

@@ -16,6 +16,7 @@ from ddlearn import (
     LOSSES,
     ORMP,
     Descent,
+    ElasticNet,
     FastInference,
     FullInference,
     PrintedCoding,
@@ -254,6 +255,23 @@ def test_features_left_out_are_as_if_they_did_not_exist(problem, loss):
     evidence = FullInference().evidence(model, np.where(is_kept, problem.X, 1e3), codes, is_kept)
     expected = brute_force(samples, problem, loss, "per_sample", shorter, "printed")
     np.testing.assert_allclose(evidence, expected, rtol=1e-8)
+
+
+def test_codes_with_more_atoms_than_features_use_the_atoms_of_the_features_that_are_kept(problem):
+    # An elastic net then solves in terms of features, whose products must be the Gram matrix.
+    is_kept = np.tile(np.arange(20) < 12, (len(problem.X), 1))
+    loss, coder = LOSSES["square"](), ElasticNet(1e-3, l1_ratio=0.02)
+    problem = problem._replace(n_nonzero_coefs=30)
+    some = problem._replace(X=problem.X[:, :12].copy(), dictionary=problem.dictionary[:, :12].copy())
+    codes = Encoder.of(some.dictionary, coder, 30).encode(some.X)
+    assert np.count_nonzero(codes.values, axis=1).max() > 20
+    evidence, expected = (
+        FullInference().evidence(
+            LabelModel(each.make_coder(loss, sparse_coder=coder), PRIORS, 0.3), each.X, codes, kept
+        )
+        for each, kept in ((problem, is_kept), (some, None))
+    )
+    np.testing.assert_allclose(evidence, expected, rtol=1e-3)
 
 
 def test_a_hidden_atom_that_one_row_uses_is_not_open_to_the_others(problem):

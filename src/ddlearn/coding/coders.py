@@ -34,25 +34,62 @@ PIVOT_FLOOR = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
 # In traditional coding a swap must lower the squared residual by more than this share of what the code explains.
 _SMALLEST_GAIN = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-5}
 
-RowArrays = tuple[Floats, Floats, Floats, Floats, Floats, Floats]  # from Gram matrix to directions
-Atoms = tuple[Floats, Floats]  # one row per atom, and one row per feature
-Sizes = tuple[int, int, int, int, np.dtype]  # of a workspace
 
-# The last workspace of each kind that is not in use, with its sizes: to make one takes as long as to code a sample.
-_SPARE: dict[Callable[..., Any], tuple[tuple[Any, ...], Any]] = {}
+class Workspaces:
+    """The last workspace of each kernel that is not in use: to make one takes as long as to code a sample.
+
+    It may serve several threads at once.
+    """
+
+    def __init__(self) -> None:
+        self._spare: dict[Callable[..., Any], tuple[tuple[Any, ...], Any]] = {}
+
+    def take(self, make: Callable[..., Any], *sizes: Any) -> Any:
+        """Return a workspace that nobody else has until it is put back: the spare one, or a new one."""
+        spare_sizes, workspace = self._spare.pop(make, (None, None))
+        return workspace if spare_sizes == sizes else make(*sizes)
+
+    def put_back(self, workspace: Any, make: Callable[..., Any], *sizes: Any) -> None:
+        """Keep a workspace, made for these sizes, for the next call."""
+        n_classes = sizes[2]
+        if n_classes == 0:  # missing features are as many classes as there are features: too large to keep
+            self._spare[make] = sizes, workspace
 
 
-def take_workspace(make: Callable[..., Any], *sizes: Any) -> Any:
-    """Return a workspace that nobody else has until it is put back: the spare one, or a new one."""
-    spare_sizes, workspace = _SPARE.pop(make, (None, None))
-    return workspace if spare_sizes == sizes else make(*sizes)
+class RowProblem(NamedTuple):
+    """The problems of a block of rows, see :class:`SparseCoder`; all arrays are C-contiguous and of one dtype."""
 
+    gram: Floats  # (n_components, n_components) products of the atoms with each other
+    correlations: Floats  # (n_rows, n_components) products of the samples with the atoms
+    n_nonzero_coefs: int  # the budget T
+    coef: Floats | None = None  # (n_classes, n_components) the classifiers; None in traditional sparse coding
+    weight: Floats | None = None  # (n_rows, n_classes) of each class in each row's problem
+    pull: Floats | None = None  # (n_rows, n_classes) the linear term of each class in each row's problem
+    # (n_rows,) squared norms of the samples, where a coder may stop on the residual: in traditional sparse coding, with
+    # or without missing features.
+    energies: Floats | None = None
+    directions: Floats | None = None  # (n_rows, n_directions, n_components) to project out
+    start: RowCodes | None = None  # codes that a coder may start from
+    # The atoms whose products are the Gram matrix, (n_components, n_features), and their transpose.
+    atoms: tuple[Floats, Floats] | None = None
+    workspaces: Workspaces | None = None  # to be used again
 
-def put_back_workspace(workspace: Any, make: Callable[..., Any], *sizes: Any) -> None:
-    """Keep a workspace, made for these sizes, for the next call."""
-    n_classes = sizes[2]
-    if n_classes == 0:  # missing features are as many classes as there are features: too large to keep
-        _SPARE[make] = sizes, workspace
+    @property
+    def classes(self) -> tuple[Floats, Floats, Floats]:
+        """Classifiers, weights and pulls; in traditional sparse coding there are no classes."""
+        if self.coef is not None and self.weight is not None and self.pull is not None:
+            return self.coef, self.weight, self.pull
+        (n_rows, n_components), dtype = self.correlations.shape, self.gram.dtype
+        no_terms = np.empty((n_rows, 0), dtype)
+        return np.empty((0, n_components), dtype), no_terms, no_terms
+
+    def lay_out(self) -> tuple[tuple[Floats, ...], tuple[int, int, int, int, np.dtype]]:
+        """Return the arrays from Gram matrix to directions as kernels take them, and the sizes of a workspace."""
+        n_components, dtype, classes = len(self.gram), self.gram.dtype, self.classes
+        n_directions = 0 if self.directions is None else self.directions.shape[1]
+        directions = np.empty((0, n_components), dtype) if self.directions is None else self.directions
+        arrays = self.gram, self.correlations, *classes, directions.reshape(-1, n_components)
+        return arrays, (self.n_nonzero_coefs, n_components, len(classes[0]), n_directions, dtype)
 
 
 class SparseCoder(BaseEstimator, ABC):
@@ -69,74 +106,42 @@ class SparseCoder(BaseEstimator, ABC):
     the problem.  Weights may be negative, as for missing features, but the matrix in brackets is always positive
     semidefinite.
 
-    A coder that sets ``has_penalty`` adds a penalty on the code, see :meth:`measure_penalty`.  A coder that sets
-    ``starts_from_codes`` receives the current codes of the samples, and one that sets ``reads_atoms`` the atoms, where
-    their products are the Gram matrix.  A coder with parameters to be estimated from data implements :meth:`adapt`.
+    A coder that sets ``has_penalty`` adds a penalty on the code, see :meth:`measure_penalty`.  A coder with parameters
+    to be estimated from data implements :meth:`adapt`.
 
     Examples
     --------
     >>> import numpy as np
     >>> from ddlearn import OMP
-    >>> gram, correlations = np.eye(3), np.array([[0.5, 3.0, -2.0]])
-    >>> no_classes = np.empty((0, 3)), np.empty((1, 0)), np.empty((1, 0))
-    >>> OMP().encode(gram, correlations, *no_classes, n_nonzero_coefs=2)
+    >>> from ddlearn.coding.coders import RowProblem
+    >>> OMP().solve(RowProblem(np.eye(3), np.array([[0.5, 3.0, -2.0]]), n_nonzero_coefs=2))
     RowCodes(indices=array([[1, 2]], dtype=int32), values=array([[ 3., -2.]]))
     """
 
     projects_directions = False
-    starts_from_codes = False
     has_penalty = False
-    reads_atoms = False
     ridge = 0.0  # added by a penalty to the squared norms of the atoms
     is_adapted = True  # False while a parameter has to be estimated from data
     default_budget = 5  # default of n_nonzero_coefs
 
     @abstractmethod
-    def encode(
-        self,
-        gram: Floats,
-        correlations: Floats,
-        coef: Floats,
-        weight: Floats,
-        pull: Floats,
-        *,
-        n_nonzero_coefs: int,
-        energies: Floats | None = None,
-        directions: Floats | None = None,
-        init_codes: RowCodes | None = None,
-        dictionary: Atoms | None = None,
-    ) -> RowCodes:
-        """Return the codes of a block of rows; all arrays are C-contiguous and of one dtype.
+    def solve(self, problem: RowProblem) -> RowCodes:
+        """Return the codes of a block of rows, at most T entries per row.
 
         Parameters
         ----------
-        gram : ndarray of shape (n_components, n_components)
-            Products of the atoms with each other.
-        correlations : ndarray of shape (n_rows, n_components)
-            Products of the samples with the atoms.
-        coef : ndarray of shape (n_classes, n_components)
-            The classifiers; no rows for traditional sparse coding.
-        weight : ndarray of shape (n_rows, n_classes)
-            Weight of each class in each row's problem.
-        pull : ndarray of shape (n_rows, n_classes)
-            Linear term of each class in each row's problem.
-        n_nonzero_coefs : int
-            The budget T.
-        energies : ndarray of shape (n_rows,) or None, default=None
-            Squared norms of the samples, passed where a coder may stop on the residual: in traditional sparse coding,
-            with or without missing features.
-        directions : ndarray of shape (n_rows, n_directions, n_components) or None, default=None
-            Directions to project out, passed only to coders that set ``projects_directions``.
-        init_codes : RowCodes or None, default=None
-            Codes to start from, passed only to coders that set ``starts_from_codes``.
-        dictionary : tuple of two ndarrays or None, default=None
-            The atoms, whose products are ``gram``, of shape (n_components, n_features), and their transpose, also
-            C-contiguous; passed only to coders that set ``reads_atoms``.
+        problem : RowProblem
+            A named tuple, of which a coder takes what it needs; all arrays are C-contiguous and of one dtype.  The
+            problem is ``gram`` :math:`G`, ``correlations``, the ``classes`` :math:`W, h, p` (of traditional sparse
+            coding, no classes), ``directions`` (passed only to coders that set ``projects_directions``) and
+            ``n_nonzero_coefs``.  What may help to solve it, or is None: ``energies``, the squared norms of the samples,
+            in traditional sparse coding; ``start``, the current codes of the samples; and ``atoms``, of which the
+            products are the Gram matrix, with one row per atom and with one row per feature.
 
         Returns
         -------
         RowCodes
-            At most T entries per row.
+            New arrays; those of the problem must not be changed.
         """
 
     def check_parameters(self) -> None:
@@ -194,43 +199,6 @@ def check_budget(n_nonzero_coefs: int | None, n_components: int, sparse_coder: S
     return int(n_nonzero_coefs)
 
 
-class KernelCoder(SparseCoder):
-    """A coder whose row problems are solved by a kernel."""
-
-    projects_directions = True
-
-    def encode(
-        self,
-        gram: Floats,
-        correlations: Floats,
-        coef: Floats,
-        weight: Floats,
-        pull: Floats,
-        *,
-        n_nonzero_coefs: int,
-        energies: Floats | None = None,
-        directions: Floats | None = None,
-        init_codes: RowCodes | None = None,
-        dictionary: Atoms | None = None,
-    ) -> RowCodes:
-        n_rows, n_components = correlations.shape
-        n_directions = 0 if directions is None else directions.shape[1]
-        directions = np.empty((0, n_components), gram.dtype) if directions is None else directions
-        problem = gram, correlations, coef, weight, pull, directions.reshape(-1, n_components)
-        sizes = n_nonzero_coefs, n_components, len(coef), n_directions, gram.dtype
-        codes = RowCodes.empty(n_rows, n_nonzero_coefs, gram.dtype)
-        if init_codes is not None:
-            codes.fill(init_codes)
-        self._solve(problem, energies, dictionary, sizes, codes)
-        return codes
-
-    @abstractmethod
-    def _solve(
-        self, problem: RowArrays, energies: Floats | None, dictionary: Atoms | None, sizes: Sizes, codes: RowCodes
-    ) -> None:
-        """Overwrite codes, starting from them if the kernel can; `sizes` are those of its workspace."""
-
-
 class _Floors(NamedTuple):
     """What pursuits take for rounding errors, in the precision of the samples."""
 
@@ -251,9 +219,10 @@ def _find_floors(dtype: np.dtype) -> _Floors:
     )
 
 
-class _Pursuit(KernelCoder):
+class _Pursuit(SparseCoder):
     """Greedy choice of atoms, with least squares on those chosen, then swaps: what OMP and ORMP share."""
 
+    projects_directions = True
     uses_residual_norm: bool
 
     def __init__(self, tol: float | None = None, *, n_swaps: int = 10):
@@ -265,29 +234,31 @@ class _Pursuit(KernelCoder):
         if self.tol is not None:
             check_number("tol", self.tol, Real)
 
-    def _solve(
-        self, problem: RowArrays, energies: Floats | None, dictionary: Atoms | None, sizes: Sizes, codes: RowCodes
-    ) -> None:
-        n_rows, dtype = len(codes.values), codes.values.dtype
-        floors = _find_floors(dtype)
-        is_traditional = energies is not None
+    def solve(self, problem: RowProblem) -> RowCodes:
+        arrays, sizes = problem.lay_out()
+        n_rows, (budget, *_, dtype), energies = len(problem.correlations), sizes, problem.energies
+        workspaces, floors = problem.workspaces or Workspaces(), _find_floors(dtype)
         if energies is None:
-            energies, tolerances = np.zeros(n_rows, dtype), np.full(n_rows, -np.inf, dtype)
+            tolerances = np.full(n_rows, -np.inf, dtype)
         else:
             tolerances = floors.residual * energies
             if self.tol:
                 tolerances = np.maximum(tolerances, dtype.type(self.tol))
-        limits = energies, tolerances, floors.correlation, floors.pivot
-        workspace = take_workspace(make_pursuit_workspace, *sizes)
-        pursue_rows(*problem, *limits, self.uses_residual_norm, workspace, *codes)
-        put_back_workspace(workspace, make_pursuit_workspace, *sizes)
-        budget = codes.values.shape[1]
-        if is_traditional and self.n_swaps > 0 and budget > 1:
-            explained = np.vecdot(np.take_along_axis(problem[1], codes.indices.astype(np.intp), 1), codes.values)
+        limits: Any = np.zeros(n_rows, dtype) if energies is None else energies, tolerances
+        codes = RowCodes.empty(n_rows, budget, dtype)
+        workspace = workspaces.take(make_pursuit_workspace, *sizes)
+        pursue_rows(*arrays, *limits, floors.correlation, floors.pivot, self.uses_residual_norm, workspace, *codes)
+        workspaces.put_back(workspace, make_pursuit_workspace, *sizes)
+        if energies is not None and self.n_swaps > 0 and budget > 1:
+            explained = np.vecdot(
+                np.take_along_axis(problem.correlations, codes.indices.astype(np.intp), 1), codes.values
+            )
             limits = floors.gain * np.abs(explained), floors.pivot, self.n_swaps, 0, False
-            workspace = take_workspace(make_replacement_workspace, budget, *sizes[1:3], dtype)
-            replace_rows(*problem[:5], np.arange(n_rows), *limits, workspace, *codes, np.empty(n_rows, np.int32))
-            put_back_workspace(workspace, make_replacement_workspace, budget, *sizes[1:3], dtype)
+            making = make_replacement_workspace, *sizes[:3], dtype
+            workspace = workspaces.take(*making)
+            replace_rows(*arrays[:5], np.arange(n_rows), *limits, workspace, *codes, np.empty(n_rows, np.int32))
+            workspaces.put_back(workspace, *making)
+        return codes
 
 
 class OMP(_Pursuit):

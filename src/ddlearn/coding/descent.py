@@ -149,7 +149,8 @@ class RowProblems:
     def solve_parabolas(self, rows: Rows, active: Positions, weight: Floats, pull: Floats) -> RowCodes:
         """Return the coder's codes for the parabolas of active rows."""
         start = RowCodes(rows.indices[active], rows.values[active])
-        return self.encoder.solve(self.correlations[self.sources[active]], self.model.coef, weight, pull, start)
+        correlations = self.correlations[self.sources[active]]
+        return self.encoder.solve(correlations, coef=self.model.coef, weight=weight, pull=pull, start=start)
 
     def search_swaps(
         self, rows: Rows, active: Positions, n_swaps: int, tol: float, *, n_kicks: int
@@ -230,7 +231,7 @@ def begin(problems: RowProblems, start: RowCodes, is_start_traditional: bool) ->
     unlabelled = np.flatnonzero(~is_labelled)
     if unlabelled.size and not is_start_traditional:
         some, sources = problems.take(unlabelled), problems.sources[unlabelled]
-        codes = problems.encoder.encode_block(problems.correlations[sources], problems.energies[sources])
+        codes = problems.encoder.solve(problems.correlations[sources], energies=problems.energies[sources])
         accept(rows, unlabelled, some.place(codes), moves, RESELECT)
     return rows, moves, np.flatnonzero(is_labelled)
 

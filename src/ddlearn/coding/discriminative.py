@@ -138,7 +138,7 @@ class DiscriminativeCoder:
             correlations = encoder.correlate(X[rows], workspace)
             problems = self.pose(correlations, energies, labels[rows], noise_variance[rows], np.arange(len(energies)))
             is_new = init_codes is None
-            start = encoder.encode_block(correlations, energies) if is_new else init_codes.rows(rows)  # type: ignore[union-attr]
+            start = encoder.solve(correlations, energies=energies) if is_new else init_codes.rows(rows)  # type: ignore[union-attr]
             coded, moves = self.label_coding.descend(problems, start, is_start_traditional=is_new)
             codes.indices[rows], codes.values[rows] = coded.indices, coded.values
             record.n_steps[rows], record.decrease[rows], record.n_rejected[rows] = moves

@@ -27,17 +27,7 @@ from sklearn.base import clone
 from ..kernels.elastic_net import make_elastic_net_workspace, solve_elastic_net_rows
 from ..model.codes import Floats, RowCodes
 from ..model.losses import check_number
-from .coders import (
-    MOST_ROUNDS,
-    PIVOT_FLOOR,
-    Atoms,
-    KernelCoder,
-    RowArrays,
-    Sizes,
-    SparseCoder,
-    put_back_workspace,
-    take_workspace,
-)
+from .coders import MOST_ROUNDS, PIVOT_FLOOR, RowProblem, SparseCoder, Workspaces
 
 # A smaller change, in multiples of the machine epsilon and relative to the largest coefficient, is a rounding error.
 _ROUNDING_ERRORS = 4
@@ -51,7 +41,7 @@ _LARGEST_SHARE = 0.2
 _CANDIDATE_SHARES = (0.15, 0.05, 0.015)  # that a search chooses from
 
 
-class ElasticNet(KernelCoder):
+class ElasticNet(SparseCoder):
     r"""Elastic net: as many atoms as a sample needs, limited by a penalty.
 
     Minimizes :math:`\|y - D^T x\|^2/2 + \alpha\rho \|x\|_1 + \alpha(1 - \rho) \|x\|^2/2` up to a duality gap.  Codes
@@ -89,9 +79,8 @@ class ElasticNet(KernelCoder):
     array([[2.5, 1.5, 0. ]])
     """
 
-    starts_from_codes = True
+    projects_directions = True
     has_penalty = True
-    reads_atoms = True
     default_budget = 256
 
     def __init__(
@@ -155,27 +144,33 @@ class ElasticNet(KernelCoder):
         lasso, ridge = (values.dtype.type(number) for number in (self.lasso, self.ridge))
         return lasso * np.abs(values).sum(axis=1) + ridge / 2 * np.vecdot(values, values)
 
-    def _solve(
-        self, problem: RowArrays, energies: Floats | None, dictionary: Atoms | None, sizes: Sizes, codes: RowCodes
-    ) -> None:
-        gram, dtype = problem[0], codes.values.dtype
+    def solve(self, problem: RowProblem) -> RowCodes:
+        (gram, correlations, coef, weight, *others), (budget, *sizes, dtype) = problem.lay_out()
+        energies, workspaces = problem.energies, problem.workspaces or Workspaces()
         if energies is None:
-            energies = _bound_energies(*problem[:2])
+            energies = _bound_energies(gram, correlations)
+        codes = RowCodes.empty(len(energies), budget, dtype)
+        if problem.start is not None:
+            codes.fill(problem.start)
         rounding, largest = _find_limits(dtype)
         atoms, by_feature = np.empty((len(gram), 0), dtype), np.empty((0, len(gram)), dtype)
-        n_classes = sizes[2]
-        has_few_features = dictionary is not None and len(dictionary[1]) + n_classes < codes.values.shape[1]
-        # In terms of features, only the ridge keeps matrices from being singular.
-        if has_few_features and self.ridge > rounding * np.trace(gram):
+        n_classes = len(coef)
+        # In terms of features, only the ridge keeps matrices from being singular, and no weight may be negative.
+        if (
+            problem.atoms is not None
+            and len(problem.atoms[1]) + n_classes < budget
+            and self.ridge > rounding * gram.trace()
+            and not (n_classes and weight.min() < 0)
+        ):
             # Classes take the place of some features; models in read-only memory are copied.
-            atoms, by_feature = (np.require(each, requirements="W") for each in dictionary)  # type: ignore[union-attr]
+            atoms, by_feature = (np.require(each, requirements="W") for each in problem.atoms)
             if n_classes:
                 room = np.empty((len(gram), n_classes), dtype)
                 atoms, by_feature = np.hstack([atoms, room]), np.vstack([by_feature, room.T])
-        making = make_elastic_net_workspace, *sizes[:4], len(by_feature), dtype
-        workspace = take_workspace(*making)
+        sizes = [*sizes, len(by_feature)]
+        workspace = workspaces.take(make_elastic_net_workspace, budget, *sizes, dtype)
         solve_elastic_net_rows(
-            *problem,
+            *(gram, correlations, coef, weight, *others),
             atoms,
             by_feature,
             energies,
@@ -192,7 +187,8 @@ class ElasticNet(KernelCoder):
             *codes,
             np.empty(len(energies), dtype),
         )
-        put_back_workspace(workspace, *making)
+        workspaces.put_back(workspace, make_elastic_net_workspace, budget, *sizes, dtype)
+        return codes
 
     def list_candidates(self, norm: float) -> list[SparseCoder]:
         return [self] if self.is_adapted else [self._scale(strength, norm) for strength in _CANDIDATE_SHARES]
@@ -210,14 +206,13 @@ class ElasticNet(KernelCoder):
             correlations, energies = correlations[is_noisy], energies[is_noisy]
         energy = float(energies.mean()) or 1.0
         largest_noise = np.sqrt(2 * np.log(max(len(gram), 2)) / samples.shape[1])  # per norm of the residual
-        no_classes, no_terms = np.empty((0, len(gram))), np.empty((len(energies), 0))
-        codes, residual = None, energy
+        problem, residual = RowProblem(gram, correlations, n_nonzero_coefs, energies=energies), energy
         for _ in range(_MAX_UPDATES):
             strength = np.clip(largest_noise * np.sqrt(residual / energy), _SMALLEST_SHARE, _LARGEST_SHARE)
             coder = self._scale(strength, np.sqrt(energy))
-            options = {"n_nonzero_coefs": n_nonzero_coefs, "energies": energies, "init_codes": codes}
-            codes = coder.encode(gram, correlations, no_classes, no_terms, no_terms, **options)
+            codes = coder.solve(problem)
             before, residual = residual, _measure_mean_residual(codes, gram, correlations, energies)
+            problem = problem._replace(start=codes)
             if abs(before - residual) <= _ADAPT_TOL * before:
                 break
         return coder

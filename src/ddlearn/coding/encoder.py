@@ -18,7 +18,7 @@ from ..kernels.codes import combine_rows
 from ..model.codes import Floats, RowCodes
 from ..model.losses import resolve
 from ..parallel import TILE_ROWS, map_blocks, single_threaded_blas, split_rows
-from .coders import OMP, ORMP, SparseCoder, check_budget
+from .coders import OMP, ORMP, RowProblem, SparseCoder, Workspaces, check_budget
 from .elastic_net import ElasticNet
 
 SPARSE_CODERS: dict[str, type[SparseCoder]] = {"omp": OMP, "ormp": ORMP, "elastic_net": ElasticNet}
@@ -110,31 +110,19 @@ class Encoder:
                 np.matmul(X[tile], atoms, out=out[tile])
         return out
 
-    def encode_block(self, correlations: Floats, energies: Floats, init_codes: RowCodes | None = None) -> RowCodes:
-        """Return the traditional codes of a block of rows, given their products with the atoms and squared norms.
+    @cached_property
+    def workspaces(self) -> Workspaces:
+        """Arrays for the kernels of coders."""
+        return Workspaces()
 
-        A coder that can start from codes starts from ``init_codes``.
+    def solve(self, correlations: Floats, **terms: Any) -> RowCodes:
+        """Return the coder's codes of a block of rows, given their products with the atoms.
+
+        ``terms`` are fields of a :class:`RowProblem`; the squared norms as ``energies`` make it traditional coding.
         """
-        no_classes = np.empty((0, len(self.gram)), self.gram.dtype)
-        no_terms = np.empty((len(correlations), 0), self.gram.dtype)
-        return self.solve(correlations, no_classes, no_terms, no_terms, init_codes, energies=energies)
-
-    def solve(
-        self,
-        correlations: Floats,
-        coef: Floats,
-        weight: Floats,
-        pull: Floats,
-        init_codes: RowCodes | None,
-        **options: Any,
-    ) -> RowCodes:
-        """Return the coder's codes of a block of rows with classes, see :class:`SparseCoder`."""
-        if self.sparse_coder.reads_atoms:
-            options["dictionary"] = self.dictionary, self.atoms_by_feature
-        if self.sparse_coder.starts_from_codes:
-            options["init_codes"] = init_codes
-        problem = self.gram, correlations, coef, weight, pull
-        return self.sparse_coder.encode(*problem, n_nonzero_coefs=self.n_nonzero_coefs, **options)
+        atoms = self.dictionary, self.atoms_by_feature
+        common = self.gram, correlations, self.n_nonzero_coefs
+        return self.sparse_coder.solve(RowProblem(*common, atoms=atoms, workspaces=self.workspaces, **terms))
 
     def encode(
         self, X: Floats, *, n_jobs: int | None = None, block_rows: int = TILE_ROWS, first_row: int = 0
@@ -146,7 +134,7 @@ class Encoder:
 
         def encode_rows(rows: slice, workspace: Floats) -> None:
             energies = measure_energies(X[rows], first_row + rows.start)
-            codes.indices[rows], codes.values[rows] = self.encode_block(self.correlate(X[rows], workspace), energies)
+            codes.indices[rows], codes.values[rows] = self.solve(self.correlate(X[rows], workspace), energies=energies)
 
         map_blocks(encode_rows, blocks, self.make_workspace(blocks), n_jobs=n_jobs)
         return codes

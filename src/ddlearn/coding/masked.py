@@ -17,7 +17,7 @@ of the kept features is the one of all features minus the products of those left
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,7 +97,7 @@ class MaskedCoder:
         self, encoder: Encoder, samples: Floats, is_kept: Flags, tangents: Tangents | None
     ) -> tuple[RowCodes, _MoveSystem | None]:
         if is_kept.all() and tangents is None:
-            return encoder.encode_block(encoder.correlate(samples), np.vecdot(samples, samples)), None
+            return encoder.solve(encoder.correlate(samples), energies=np.vecdot(samples, samples)), None
         dtype = samples.dtype
         samples = np.where(is_kept, samples, 0)
         coef = self.encoder.atoms_by_feature
@@ -105,14 +105,13 @@ class MaskedCoder:
         if is_kept.all():
             coef, weight = coef[:0], weight[:, :0]
         correlations = encoder.correlate(samples)
-        more: dict[str, Floats] = {"energies": np.vecdot(samples, samples)}
+        more: dict[str, Any] = {"energies": np.vecdot(samples, samples)}
         system = None
         if tangents is not None:
             system = _MoveSystem(tangents, is_kept)
             more = {"directions": system.project(encoder.dictionary)}
             correlations -= combine(system.pull(samples), more["directions"])
-        problem, budget = (encoder.gram, correlations, coef, weight, np.zeros_like(weight)), encoder.n_nonzero_coefs
-        return encoder.sparse_coder.encode(*problem, n_nonzero_coefs=budget, **more), system  # type: ignore[arg-type]
+        return encoder.solve(correlations, coef=coef, weight=weight, pull=np.zeros_like(weight), **more), system
 
 
 class _MoveSystem:

@@ -182,7 +182,7 @@ class Predictor:
             if self.robust is not None:
                 return self._code_robustly(X, None, rows)[0].codes
             samples, energies = self._scale_rows(X, rows)
-            return self.encoder.encode_block(self.encoder.correlate(samples), energies)
+            return self.encoder.solve(self.encoder.correlate(samples), energies=energies)
 
         return RowCodes.join(map_blocks(encode_rows, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs))
 
@@ -194,7 +194,7 @@ class Predictor:
     def _weigh(self, samples: Floats, energies: Floats, start: RowCodes | None = None) -> tuple[Floats, RowCodes]:
         """Return the evidence of samples that are taken to be complete, correct and registered, and their codes."""
         correlations = self.encoder.correlate(samples)
-        codes = self.encoder.encode_block(correlations, energies, start)
+        codes = self.encoder.solve(correlations, energies=energies, start=start)
         return self.rule.evidence(self.model, samples, codes, correlations=correlations), codes
 
     def _average_views(self, X: Floats, samples: Floats, codes: RowCodes, evidence: Floats) -> Floats:

@@ -224,9 +224,10 @@ class FullInference(InferenceRule):
         is_open |= np.diagonal(gram) > _SMALLEST_SHOWN_SHARE * np.diagonal(encoder.gram)
         evidence = np.empty((len(samples), len(coef)), samples.dtype)
         for atoms, rows in _group_equal(is_open):
+            open_gram = np.where(np.outer(atoms, atoms), gram, 0)
             coder = replace(
                 model.coder,
-                encoder=replace(encoder, gram=np.where(np.outer(atoms, atoms), gram, 0)),
+                encoder=replace(encoder, dictionary=np.where(atoms[:, None], kept, 0), gram=open_gram),
                 model=replace(model.coder.model, coef=np.where(atoms, coef, 0)),
             )
             evidence[rows] = self._compare(

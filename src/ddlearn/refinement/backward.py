@@ -273,7 +273,7 @@ class TaskGradient:
 
 def _encode(encoder: Encoder, X: Floats, start: RowCodes | None = None) -> tuple[RowCodes, Floats]:
     """Return label-free codes of a block, without places that no row uses, and their residuals."""
-    codes = encoder.encode_block(X @ encoder.atoms_by_feature, np.vecdot(X, X), start).trim()
+    codes = encoder.solve(X @ encoder.atoms_by_feature, energies=np.vecdot(X, X), start=start).trim()
     residuals = X.copy()
     combine_rows(*codes, -codes.values, encoder.dictionary, residuals)
     return codes, residuals

@@ -466,7 +466,7 @@ def count_kept_places(
     None if it sees another distortion; and none on a cluster, where parts do not change, so that a lost one has to do
     nothing again but its share of one mini-batch.
     """
-    if not sparse_coder.starts_from_codes or jitter is not None or not is_local:
+    if not sparse_coder.has_penalty or jitter is not None or not is_local:
         return 0
     # Of more atoms than features, all are kept.
     return n_nonzero_coefs if n_features < n_nonzero_coefs else min(n_nonzero_coefs, _MOST_PLACES)
