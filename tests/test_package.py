@@ -111,10 +111,9 @@ def imported_packages(path: Path) -> set[str]:
     ids=lambda path: f"{path.parent.name}/{path.name}",
 )
 def test_only_one_place_knows_threads_and_clusters(path):
-    # Parallelism is over blocks of rows, in one folder. To read data lazily, or to ask for a cluster
-    # from the command line, is no parallelism of ours.
+    # Parallelism is over blocks of rows, in one folder. Predictions of a Dask array are lazy: no parallelism of ours.
     packages = {"joblib", "threading", "concurrent", "threadpoolctl", "multiprocessing"}
-    if path.relative_to(SOURCE).as_posix() not in {"cli/reading/parts.py", "cli/cluster.py", "inference/lazy.py"}:
+    if path.relative_to(SOURCE).as_posix() != "inference/lazy.py":
         packages |= {"dask", "distributed"}
     assert not packages & imported_packages(path)
 

@@ -45,7 +45,6 @@ from ddlearn.cli.options import (
     read_options,
     read_parameters,
 )
-from ddlearn.cli.reading import read_data
 from ddlearn.cli.terminal import Terminal
 from ddlearn.estimators.presets import PRESETS
 from ddlearn.files.format import MODEL, read_container, write_container
@@ -947,247 +946,21 @@ def test_a_fit_goes_on_from_its_checkpoint(folder, tmp_path):
     assert "cannot be resumed: random_state was 0 and is 1 now" in failure.stderr
 
 
-# -- clusters and data in parts ----------------------------------------------------------------------------------------
+# -- data in parts -----------------------------------------------------------------------------------------------------
 
 
-LONGER_AND_LONGER = [f"{digit}{digit * '+'}" for digit in range(10)]  # names whose order is that of the digits
-
-
-@pytest.fixture(scope="module")
-def parts(tmp_path_factory, digits):
-    """The training digits in three parts: arrays, tables with names for labels, and a store."""
-    zarr, pyarrow = pytest.importorskip("zarr"), pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
-    path = tmp_path_factory.mktemp("parts")
-    X, y = digits
-    for number, rows in enumerate((slice(0, 150), slice(150, 250), slice(250, 400))):
-        np.save(path / f"X-{number}.npy", X[rows])
-        np.save(path / f"y-{number}.npy", y[rows])
-        columns = {f"pixel {j}": X[rows, j] for j in range(64)}
-        names = np.array(LONGER_AND_LONGER)[y[rows]]
-        parquet.write_table(pyarrow.table(columns | {"label": names}), path / f"table-{number}.parquet")
-    group = zarr.open_group(path / "digits.zarr", mode="w")
-    group.create_array("images", data=X[:400].reshape(-1, 8, 8), chunks=(100, 8, 8))
-    group.create_array("labels", data=y[:400], chunks=(100,))
-    return path
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    """A scheduler and two workers that are there, as ``--dask`` finds them."""
-    distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=":0", processes=False, silence_logs=51
-    ) as local:
-        yield local.scheduler_address
-
-
-@pytest.mark.bitwise
-def test_parts_are_predicted_as_one_file(folder, parts, digits, tmp_path):
-    model, labels = folder / "model.safetensors", ["--labels", parts / "y-*.npy"]
-    np.save(tmp_path / "X.npy", digits[0][:400])
-    expected = run("predict", model, tmp_path / "X.npy").stdout
-    assert run("predict", model, parts / "X-*.npy").stdout == expected
-    assert run("predict", model, parts / "digits.zarr").stdout == expected
-    of_file = run_json("evaluate", model, folder / "train.npz")
-    for data in ([parts / "X-*.npy", *labels], [parts / "digits.zarr"]):
-        facts = run_json("evaluate", model, *data)
-        assert facts | {"data": None} == of_file | {"data": None}
-
-
-def test_only_one_part_is_in_memory_when_parts_are_predicted(folder, parts, monkeypatch):
-    heights = []
-    predict_proba = DDLClassifier.predict_proba
-
-    def count(model, X):
-        heights.append(len(X))
-        return predict_proba(model, X)
-
-    monkeypatch.setattr(DDLClassifier, "predict_proba", count)
-    run("predict", folder / "model.safetensors", parts / "X-*.npy")
-    assert heights == [256, 144]  # a part, and what is left of the tile of those before
-
-
-def test_columns_of_parts_are_found_by_name(folder, parts, digits, tmp_path):
-    from pyarrow import parquet
-
-    model = load(folder / "model.safetensors").set_params(image_shape=None)
-    expected = model.predict(digits[0][:400])
-    model.feature_names_in_ = np.array([f"pixel {j}" for j in range(64)], dtype=object)
-    save(model, tmp_path / "m")
-    for number in range(3):
-        table = parquet.read_table(parts / f"table-{number}.parquet")
-        parquet.write_table(table.select(table.column_names[:-1][::-1]), tmp_path / f"{number}.parquet")
-    rows = csv.DictReader(io.StringIO(run("predict", tmp_path / "m", tmp_path / "*.parquet").stdout))
-    assert [int(row["prediction"]) for row in rows] == expected.tolist()
-
-
-@pytest.mark.parametrize("command", [["explain", "--row", "3"], ["report", "-o", "r.html"]])
-def test_commands_that_need_all_samples_in_memory_refuse_parts(folder, parts, tmp_path, monkeypatch, command):
-    monkeypatch.chdir(tmp_path)
-    name, *options = command
-    for data in (parts / "X-*.npy", parts / "digits.zarr"):
-        failure = run(name, folder / "model.safetensors", data, *options, code=1)
-        assert f"{name} needs samples in memory" in failure.stderr
-
-
-def fit_digits(tmp_path: Path, *options: object) -> tuple[dict, DDLClassifier]:
-    facts = run_json(
-        "fit", *options, "-o", tmp_path / "m", *PURSUIT, "--n-components", "40", "--max-iter", "1", "--seed", "0"
-    )
-    assert facts["n_samples"] == 400
-    return facts, load(tmp_path / "m")
-
-
-@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
-def test_data_in_parts_are_fitted_on_a_cluster(parts, cluster, digits, tmp_path):
-    X, y = digits
-    expected = make_pursuit(40, max_iter=1, random_state=0, dictionary_update="block_coordinate").fit(X[:400], y[:400])
-    on_cluster = ["--dask", cluster]
-    facts, model = fit_digits(tmp_path, parts / "X-*.npy", "--labels", parts / "y-*.npy", *on_cluster)
-    # The rows are cut elsewhere, so that sums are rounded in another order.
-    assert facts["objective"] == pytest.approx(expected.history_[-1].objective, rel=0.02)
-    assert abs(model.score(X[400:700], y[400:700]) - expected.score(X[400:700], y[400:700])) < 0.05
-    _, of_store = fit_digits(tmp_path, parts / "digits.zarr", *on_cluster)
-    assert of_store.image_shape == (8, 8)
-    _, of_tables = fit_digits(tmp_path, parts / "table-*.parquet", *on_cluster)
-    assert of_tables.classes_.tolist() == LONGER_AND_LONGER
-    assert of_tables.feature_names_in_[3] == "pixel 3"
-    np.testing.assert_allclose(of_tables.components_, model.components_)  # the same rows in the same parts
-    errors = run_json("evaluate", tmp_path / "m", parts / "table-*.parquet")
-    assert errors["classes"] == LONGER_AND_LONGER
-    assert errors["error"] == pytest.approx(1 - model.score(X[:400], y[:400]))
-
-
-def test_data_in_memory_go_to_a_cluster_too(cluster, digits, tmp_path):
+def test_parts_are_fitted_and_predicted_as_one_file(folder, digits, tmp_path):
     X, y = (part[:400] for part in digits)
-    lines = [",".join(map(str, [*row, label])) for row, label in zip(X.tolist(), y, strict=True)]
-    (tmp_path / "a.csv").write_text("\n".join(lines))
-    facts, of_table = fit_digits(tmp_path, tmp_path / "a.csv", "--dask", cluster)
-    assert facts["classes"] == list(range(10))
-    np.savez(tmp_path / "a.npz", images=X.reshape(-1, 8, 8).astype(np.float64), y=y)  # tables are in double precision
-    _, of_archive = fit_digits(tmp_path, tmp_path / "a.npz", "--dask", cluster)
-    np.testing.assert_allclose(of_table.components_, of_archive.components_, rtol=1e-5)
-
-
-def test_a_cluster_of_its_own(parts, tmp_path, digits, capfd, monkeypatch):
-    """One real run, with a worker in a process of its own: nothing on stderr."""
-    monkeypatch.setenv("COLUMNS", "400")  # no path wraps
-    options = ["-o", tmp_path / "m", "--n-components", "40", "--max-iter", "1", "--workers", "1"]
-    result = run("fit", parts / "X-*.npy", "--labels", parts / "y-*.npy", *options)
-    assert result.stderr == capfd.readouterr().err == ""
-    assert "400 samples, 64 features, 10 classes" in result.stdout
-    assert load(tmp_path / "m").score(digits[0][400:700], digits[1][400:700]) > 0.7
-
-
-@pytest.mark.nightly
-def test_ctrl_c_ends_a_cluster_without_a_traceback(parts, tmp_path):
-    script = (
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from ddlearn.cli import main; main()"
-    )
-    checkpoint = tmp_path / "checkpoint"
-    options = ["--labels", parts / "y-*.npy", "-o", tmp_path / "m", "--workers", "2", "--checkpoint", checkpoint]
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            script,
-            "fit",
-            *map(str, [parts / "X-*.npy", *options, "--tol", "0"]),
-            "--max-iter",
-            "10000",
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": str(SOURCE)},
-        start_new_session=True,
-    )
-    while not checkpoint.exists() and process.poll() is None:  # the fit is running
-        time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers, too
-    output, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, errors
-    assert output == ""
-    assert errors.splitlines() == ["Error: interrupted."]
-    assert is_gone(process.pid)
-
-
-def is_gone(group: int, seconds: float = 10) -> bool:
-    """Whether all processes of a group end within some time."""
-    for _ in range(int(10 * seconds)):
-        try:
-            os.killpg(group, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.1)
-    return False
-
-
-def test_a_fit_on_a_cluster_goes_on_from_its_checkpoint(parts, cluster, tmp_path):
-    data = [parts / "X-*.npy", "--labels", parts / "y-*.npy", "--dask", cluster, "--n-components", "20", "--seed", "0"]
-    options = [*data, "-o", tmp_path / "m", "--tol", "0", "--checkpoint", tmp_path / "checkpoint"]
-    run("fit", *options, "--max-iter", "2")
-    whole = load(tmp_path / "m")
-    (tmp_path / "checkpoint").unlink()
-    run("fit", *options, "--max-iter", "1")
-    assert run_json("fit", *options, "--max-iter", "2", "--resume")["n_iter"] == 2
-    np.testing.assert_array_equal(load(tmp_path / "m").components_, whole.components_)
-
-
-def test_parts_without_options_start_a_cluster_of_one(parts):
-    from ddlearn.cli import cluster
-
-    assert cluster.count_workers(str(parts / "X-*.npy"), None, None) == 1
-    assert cluster.count_workers(str(parts / "digits.zarr"), None, None) == 1
-    assert cluster.count_workers(str(parts / "X-0.npy"), None, None) == 0
-    assert cluster.count_workers("digits", None, 3) == 3
-
-
-def test_small_data_are_spread_over_all_that_work(digits):
-    samples = read_data("digits", n_chunks=4)
-    assert samples.X.chunks[0] == samples.labels.chunks[0] == (449, 449, 449, 450)
-    np.testing.assert_array_equal(samples.labels.compute(), digits[1])
-
-
-@pytest.mark.parametrize(
-    ("options", "code", "message"),
-    [
-        (["--dask", "tcp://127.0.0.1:9", "--workers", "2"], 2, "give only one of them"),
-        (["--workers", "0"], 2, "--workers"),
-        (["--dask", "tcp://127.0.0.1:9"], 1, "no Dask scheduler answers at tcp://127.0.0.1:9"),
-        (["--dask", "nowhere:a:b"], 1, "no Dask scheduler answers at nowhere:a:b"),
-        (["--dask", "ftp://127.0.0.1:9"], 1, "no Dask scheduler answers at ftp://127.0.0.1:9"),
-    ],
-)
-def test_clusters_that_are_not_there(folder, tmp_path, monkeypatch, options, code, message):
-    monkeypatch.setattr("ddlearn.cli.cluster.SECONDS_TO_CONNECT", 1)
-    failure = run("fit", folder / "train.npz", "-o", tmp_path / "m", *options, code=code)
-    assert message in " ".join(failure.stderr.replace("│", " ").split())
-    assert "Traceback" not in failure.output
-
-
-def test_a_cluster_without_ddlearn_is_refused(folder, cluster, tmp_path, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    failure = run("fit", folder / "train.npz", "-o", tmp_path / "m", "--dask", cluster, code=1)
-    assert "the scheduler has no ddlearn: install it for the scheduler and for all workers." in failure.stderr
-
-
-def test_what_a_cluster_cannot_do_is_told_in_a_line(folder, parts, cluster, tmp_path):
-    options = ["-o", tmp_path / "m", *QUICK, "--dask", cluster]
-    failure = run("fit", folder / "train.npz", *options, "--dictionary-update", "ksvd", code=1)
-    assert "dictionary_update='ksvd' needs all samples in one place" in failure.stderr
-    failure = run("fit", parts / "X-*.npy", *options, code=1)
-    assert "a file by --labels FILE" in failure.stderr
-    for number in range(2):
-        np.save(tmp_path / f"X-{number}.npy", np.eye(4))
-        np.save(tmp_path / f"y-{number}.npy", np.array(["a", "b", "a", "" if number else "b"]))
-    failure = run("fit", tmp_path / "X-*.npy", "--labels", tmp_path / "y-*.npy", *options, code=1)
-    assert "row 7: there is no label. Write a word" in failure.stderr
-    np.save(tmp_path / "y-0.npy", np.array(["a", "b", "a"]))
-    failure = run("fit", tmp_path / "X-*.npy", "--labels", tmp_path / "y-*.npy", *options, code=1)
-    assert "y-0.npy has 3 labels, but" in failure.stderr
+    for number, rows in enumerate((slice(0, 150), slice(150, 250), slice(250, 400))):
+        np.save(tmp_path / f"X-{number}.npy", X[rows].reshape(-1, 8, 8))
+        np.save(tmp_path / f"y-{number}.npy", y[rows])
+    parts = [tmp_path / "X-*.npy", "--labels", tmp_path / "y-*.npy"]
+    run("fit", *parts, "-o", tmp_path / "m", *QUICK)
+    model = load(folder / "model.safetensors")
+    np.testing.assert_array_equal(load(tmp_path / "m").components_, model.components_)
+    of_file, of_parts = (run_json("evaluate", tmp_path / "m", *data) for data in ([folder / "train.npz"], parts))
+    assert of_parts | {"data": None} == of_file | {"data": None}
+    run_json("explain", tmp_path / "m", parts[0], "--row", "399")
 
 
 # -- mistakes ----------------------------------------------------------------------------------------------------------
@@ -1476,6 +1249,11 @@ def test_an_interrupted_or_full_disk_leaves_the_old_predictions(folder, tmp_path
         "fit data.npz -o new --checkpoint data.npz",
         "fit data.npz -o new --checkpoint new",
         "fit data.npz --config settings.toml -o settings.toml",
+        "predict model images -o images/a/0.png",
+        "predict model images -o images/new.csv",
+        "predict model images -o elsewhere/0.png",
+        "report model images -o images/a/page.html",
+        "fit images -o images/a/0.png",
     ],
 )
 def test_what_a_command_reads_it_does_not_replace(tmp_path, monkeypatch, command):
@@ -1484,10 +1262,17 @@ def test_what_a_command_reads_it_does_not_replace(tmp_path, monkeypatch, command
         (tmp_path / name).write_text("precious")
     (tmp_path / "settings.toml").write_text("tol = 1e-3")
     (tmp_path / "link").symlink_to("data.npz")
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for name in ("images/a/0.png", "elsewhere/0.png"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("precious")
+    (tmp_path / "images" / "b").symlink_to(tmp_path / "elsewhere")  # a class may be a link
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     message = " ".join(run(*command.split(), code=2).stderr.split())
-    assert "is also read" in message or "model files are safetensors" in message
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert (
+        "is also read" in message or "model files are safetensors" in message or "which this command reads" in message
+    )
+    assert {path: path.read_bytes() for path in before} == before
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == {*before}
 
 
 def test_no_command_prints_what_a_terminal_would_obey(digits, tmp_path, monkeypatch):

@@ -16,7 +16,6 @@ import typer
 
 from ..files.atomic import make_sure_of_room, write_atomically
 from . import tables
-from .cluster import Address, Workers, count_workers, open_client
 from .look import check_guess, list_odd_columns, look_at, refuse_missing
 from .model import (
     Jobs,
@@ -36,7 +35,7 @@ from .model import (
 )
 from .options import FLAG, OWN_DEFAULTS, merge_settings, parse_word, read_parameters
 from .running import command
-from .source import SOURCE_OPTIONS, Source, read_source, refuse_parts, require_labels
+from .source import SOURCE_OPTIONS, Source, read_source, require_labels
 from .terminal import Terminal, clean, escape
 from .trials import (
     Folds,
@@ -100,8 +99,6 @@ def fit(
     resume: Annotated[
         bool, typer.Option("--resume", metavar=FLAG, hidden=True, help="Continue from the checkpoint, if there is one.")
     ] = False,
-    dask: Address = None,
-    workers: Workers = None,
 ) -> None:
     """Learn a dictionary and classifiers from labelled samples.
 
@@ -115,29 +112,27 @@ def fit(
     _check_output(output, source, config, checkpoint)
     if checkpoint is not None:
         _check_output(checkpoint, source, config)
-    n_workers = count_workers(source.data, dask, workers)
-    with open_client(terminal, dask, n_workers) as n_threads:
-        samples = read_source(terminal, source, n_chunks=n_threads)
-        require_labels(samples, source.data)
-        check_guess(samples, source.data)
-        if settings.get("robustness__missing") != "mask":
-            refuse_missing(samples, source.data)
-        for note in list_odd_columns(samples):
-            terminal.note(note)
-        make_sure_of_room(output, estimate_bytes(make_model(settings, samples, preset), samples))
-        splits = split_samples(samples, test_size, cv, settings) if test_size is not None or cv is not None else []
-        errors, learned = None, samples
-        if cv is not None:
+    samples = read_source(terminal, source)
+    require_labels(samples, source.data)
+    check_guess(samples, source.data)
+    if settings.get("robustness__missing") != "mask":
+        refuse_missing(samples, source.data)
+    for note in list_odd_columns(samples):
+        terminal.note(note)
+    make_sure_of_room(output, estimate_bytes(make_model(settings, samples, preset), samples))
+    splits = split_samples(samples, test_size, cv, settings) if test_size is not None or cv is not None else []
+    errors, learned = None, samples
+    if cv is not None:
 
-            def fit_fold(X: Any, labels: Any) -> DDLClassifier:
-                return make_model(settings, samples, preset).fit(X, labels)
+        def fit_fold(X: Any, labels: Any) -> DDLClassifier:
+            return make_model(settings, samples, preset).fit(X, labels)
 
-            trials = run_trials(terminal, samples, splits, fit_fold, "cross-validation")
-            errors = measure_trials(terminal, (trial[:3] for trial in trials))
-        elif splits:
-            learned = take_rows(samples, splits[0].learned)
-        model = make_model(settings, samples, preset)
-        seconds = fit_model(terminal, model, learned, checkpoint, resume)
+        trials = run_trials(terminal, samples, splits, fit_fold, "cross-validation")
+        errors = measure_trials(terminal, (trial[:3] for trial in trials))
+    elif splits:
+        learned = take_rows(samples, splits[0].learned)
+    model = make_model(settings, samples, preset)
+    seconds = fit_model(terminal, model, learned, checkpoint, resume)
     from ..files.models import save
 
     save(model, output)
@@ -215,7 +210,6 @@ def explain(
     jobs: Jobs = -1,
 ) -> None:
     """Explain the class of a sample by its atoms and the evidence for each class."""
-    refuse_parts(source, "explain")
     fitted = load_model(model, jobs)
     samples = read_for_model(terminal, fitted, source)
     place = find_row(samples, row, source.data)
@@ -247,7 +241,6 @@ def compare(
     """Compare our presets with other classifiers on the same splits, by default five folds."""
     if output is not None:
         _check_output(output, source)
-    refuse_parts(source, "compare")
     settings = {"random_state": seed, "n_jobs": jobs}
     samples = read_source(terminal, source)
     require_labels(samples, source.data)
@@ -264,7 +257,6 @@ def compare(
 @command
 def look(terminal: Terminal, source: Source) -> None:
     """Tell what is in DATA before a fit, and the command to run next."""
-    refuse_parts(source, "look")
     samples = read_source(terminal, source)
     try:
         check_guess(samples, source.data)
@@ -290,9 +282,8 @@ def report(
 ) -> None:
     """Write a page for a browser: errors, atoms, training, and samples to explore or to draw."""
     _check_page(output, source, model)
-    if source is not None:
-        refuse_parts(source, "report")
-    elif given := [one.opts[0] for one in context.command.params if _is_given(one, context)]:
+    given = [one.opts[0] for one in context.command.params if _is_given(one, context)]
+    if source is None and given:
         raise typer.BadParameter(f"{', '.join(given)} is for reading DATA, but there is none: give it after MODEL.")
     fitted = load_model(model, jobs)
     name = model.name if source is None else source.data
@@ -373,8 +364,13 @@ def _check_output(output: Path, source: Source | None, *others: Path | None) -> 
     if output.is_dir():
         raise typer.BadParameter(f"{output} is a folder: give a file name.")
     inputs = [*([] if source is None else source.list_files()), *(other for other in others if other is not None)]
-    if output.resolve() in {one.resolve() for one in inputs}:
-        raise typer.BadParameter(f"{output} is also read by this command, and would be replaced: give another name.")
+    for one in inputs:
+        if output.resolve() == one.resolve():
+            raise typer.BadParameter(
+                f"{output} is also read by this command, and would be replaced: give another name."
+            )
+        if one.is_dir() and output.resolve().is_relative_to(one.resolve()):
+            raise typer.BadParameter(f"{output} lies in {one}, which this command reads: give another folder by -o.")
 
 
 def _name_model(data: str) -> Path:
@@ -394,11 +390,9 @@ def _check_model_name(output: Path) -> None:
 
 
 def _warn_of_training_data(terminal: Terminal, model: DDLClassifier, samples: Samples, name: str) -> None:
-    import numpy as np
-
     from ..estimators.summary import is_training_data
 
-    if isinstance(samples.X, np.ndarray) and is_training_data(model, samples.X):
+    if is_training_data(model, samples.X):
         terminal.note(
             f"Warning: the model was fitted to {name}, so that this error says little about new samples. Measure it "
             "with ddlearn fit --test-size 0.2 or --cv 5."

@@ -21,10 +21,8 @@ _MOST_NAMES = 5
 
 def find_odd_columns(samples: Samples) -> dict[str, list[str]]:
     """Return the columns of a table that are constant, and those that look like an identifier."""
-    import numpy as np
-
     odd: dict[str, list[str]] = {"constant": [], "identifier": []}
-    if not isinstance(samples.X, np.ndarray) or samples.image_shape is not None or samples.X.size > _MOST_VALUES:
+    if samples.image_shape is not None or samples.X.size > _MOST_VALUES:
         return odd
     for number, column in enumerate(samples.X.T):
         kind = _classify(column)
@@ -72,7 +70,7 @@ def check_guess(samples: Samples, data: str) -> None:
 
     from .reading.samples import DataError
 
-    if not samples.is_guessed or not isinstance(samples.labels, np.ndarray):
+    if not samples.is_guessed or samples.labels is None:
         return
     n_classes = len(np.unique(samples.labels))
     if n_classes > max(_MOST_CLASSES_PER_ROW * len(samples.labels), 2):
@@ -89,7 +87,7 @@ def refuse_missing(samples: Samples, data: str) -> None:
 
     from .reading.samples import DataError, name_column
 
-    if not isinstance(samples.X, np.ndarray) or isinstance(samples.X, np.memmap):  # which the model looks through
+    if isinstance(samples.X, np.memmap):  # which the model looks through
         return
     is_missing = np.isnan(samples.X)
     if is_missing.any():

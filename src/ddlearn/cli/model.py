@@ -30,7 +30,6 @@ _DATA_SUFFIXES = {
     ".npy",
     ".svm",
     ".libsvm",
-    ".zarr",
     ".png",
     ".jpg",
     ".jpeg",
@@ -68,11 +67,9 @@ def make_model(settings: dict[str, Any], samples: Samples, preset: str | None = 
 
 
 def estimate_bytes(model: DDLClassifier, samples: Samples) -> int:
-    """Return about the size of a model's file: the atoms, and the codes of the samples if these are in memory."""
-    import numpy as np
-
+    """Return about the size of a model's file: the atoms and the codes of the samples."""
     n_atoms = model.n_components if isinstance(model.n_components, int) else _USUAL_ATOMS
-    n_codes = len(samples.X) * _USUAL_CODE if isinstance(samples.X, np.ndarray) else 0
+    n_codes = len(samples.X) * _USUAL_CODE
     return samples.X.dtype.itemsize * (n_atoms * samples.X.shape[1] + n_codes)
 
 
@@ -131,16 +128,13 @@ def read_for_model(terminal: Terminal, model: DDLClassifier, source: Source) -> 
 
 
 def predict_in_chunks(terminal: Terminal, model: DDLClassifier, X: Any) -> Iterator[Any]:
-    """Yield the probabilities of some rows after the other, with one chunk in memory at a time."""
-    from .reading.parts import iterate_tiles
-
+    """Yield the probabilities of some rows after the other."""
     with terminal.progress("{task.completed:,}/{task.total:,}") as bar:
         task = bar.add_task("predicting", total=len(X))
-        for chunk in iterate_tiles(X):
-            for start in range(0, len(chunk), _ROWS_AT_ONCE):
-                found = model.predict_proba(chunk[start : start + _ROWS_AT_ONCE])
-                yield found
-                bar.advance(task, len(found))
+        for start in range(0, len(X), _ROWS_AT_ONCE):
+            found = model.predict_proba(X[start : start + _ROWS_AT_ONCE])
+            yield found
+            bar.advance(task, len(found))
 
 
 def predict_best(terminal: Terminal, model: DDLClassifier, X: Any) -> tuple[Any, Any]:
@@ -197,11 +191,7 @@ def match_labels(terminal: Terminal, model: DDLClassifier, labels: Any) -> tuple
     import numpy as np
 
     from ..show.errors import check_labels, match_types
-    from .reading.parts import iterate_chunks
 
-    labels = np.concatenate(list(iterate_chunks(labels)))
-    if labels.dtype.kind == "O":
-        labels = labels.astype(str)
     check_labels(labels, model.unlabeled)
     labels, known = match_types(labels, model.classes_)
     unknown = np.setdiff1d(labels, known)

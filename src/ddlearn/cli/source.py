@@ -24,7 +24,7 @@ class Source:
         str,
         typer.Argument(
             metavar="DATA",
-            help="A file (.csv, .parquet, .npz, .npy, .svm, .zarr), a folder of images, one sub-folder per class, "
+            help="A file (.csv, .parquet, .npz, .npy, .svm), a folder of images, one sub-folder per class, "
             "digits (of scikit-learn), or many files as 'parts/*.npy', in quotes.",
         ),
     ]
@@ -62,11 +62,11 @@ class Source:
     ] = False
 
     def list_files(self) -> list[Path]:
-        """Return the files that will be read, of which none may be written to."""
-        from .reading.parts import find_parts, is_in_parts
+        """Return the files that will be read, and the folders: nothing may be written to or into them."""
+        from .reading.parts import find_files
 
-        given = [Path(one) for one in (self.data, self.labels) if one is not None]
-        return [file for one in given for file in (find_parts(one) if is_in_parts(one) else [one])]
+        files = [file for one in (self.data, self.labels) if one is not None for file in find_files(one)]
+        return [*files, *(one for file in files if file.is_dir() for one in file.iterdir() if one.is_dir())]
 
 
 SOURCE_OPTIONS = {
@@ -75,14 +75,14 @@ SOURCE_OPTIONS = {
 }
 
 
-def read_source(terminal: Terminal, source: Source, *, n_chunks: int | None = None, **of_model: Any) -> Samples:
-    """Read data, as Dask arrays if a number of chunks is given, and tell what was skipped."""
+def read_source(terminal: Terminal, source: Source, **of_model: Any) -> Samples:
+    """Read data, and print what was skipped."""
     from .reading import read_data
 
     with terminal.progress() as bar:
         bar.add_task(f"reading {escape(source.data)}", total=None)
         options = asdict(source) | {"ignore": source.ignore or ()}
-        samples = read_data(options.pop("data"), n_chunks=n_chunks, **options, **of_model)
+        samples = read_data(options.pop("data"), **options, **of_model)
     for note in samples.notes:
         terminal.note(note)
     if samples.broken:
@@ -94,7 +94,8 @@ def read_source(terminal: Terminal, source: Source, *, n_chunks: int | None = No
 
 def require_labels(samples: Samples, data: str) -> Any:
     """Return the labels, or raise an error if there are none or some are empty."""
-    from .reading.parts import find_empty_labels
+    import numpy as np
+
     from .reading.samples import DataError
 
     if samples.labels is None:
@@ -102,22 +103,11 @@ def require_labels(samples: Samples, data: str) -> Any:
             f"{data} has no labels: give the column of a table by --label-column NAME, a file by --labels FILE, or "
             "images in one sub-folder per class."
         )
-    n_empty, first = find_empty_labels(samples.labels)
-    if n_empty:
-        others = f", as in {n_empty - 1} other rows" if n_empty > 1 else ""
+    empty = np.flatnonzero(samples.labels.astype(str) == "")
+    if len(empty):
+        others = f", as in {len(empty) - 1} other rows" if len(empty) > 1 else ""
         raise DataError(
-            f"{data}, row {first}: there is no label{others}. Write a word such as unknown there, and fit with "
+            f"{data}, row {empty[0]}: there is no label{others}. Write a word such as unknown there, and fit with "
             "--unlabeled unknown."
         )
     return samples.labels
-
-
-def refuse_parts(source: Source, command: str) -> None:
-    """Fail for data in parts if a command needs all samples in memory."""
-    from .reading.parts import is_in_parts
-    from .reading.samples import DataError
-
-    if is_in_parts(source.data):
-        raise DataError(
-            f"{source.data}: {command} needs samples in memory: give it one file, such as one of the parts."
-        )

@@ -55,8 +55,6 @@ def split_samples(
         raise typer.BadParameter("--test-size and --cv both measure the error: give only one of them.")
     if test_size is not None and not 0 < test_size < 1:
         raise typer.BadParameter(f"--test-size {test_size:g}: give a share between 0 and 1, such as 0.2.")
-    if not isinstance(samples.X, np.ndarray):
-        raise typer.BadParameter("--test-size and --cv need samples in memory: evaluate on parts of their own instead.")
     seed = settings.get("random_state")
     all_labels: Any = samples.labels
     is_labelled = all_labels.astype(str) != str(settings.get("unlabeled"))

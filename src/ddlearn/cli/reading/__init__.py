@@ -7,7 +7,8 @@ ever unpickled.  Each kind of file has its own module; this one chooses between 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from .columns import Wanted, refuse_columns
 from .images import IMAGE_SUFFIXES, read_images
 from .labels import read_labels
 from .parquet import read_parquet
-from .parts import PART_SUFFIXES, is_in_parts, read_parts, spread
+from .parts import PART_SUFFIXES, check_parts, find_files, is_pattern, join_samples
 from .samples import DataError, Samples, as_data_error, check_regular, name_column
 from .text_tables import SPARSE_SUFFIXES, TEXT_TABLES, read_csv, read_svmlight
 
@@ -40,7 +41,6 @@ def read_data(
     image_size: tuple[int, int] | None = None,
     colour: bool = False,
     strict: bool = False,
-    n_chunks: int | None = None,
 ) -> Samples:
     r"""Read samples, and labels if there are any.
 
@@ -49,11 +49,11 @@ def read_data(
     path : str or path
         A file ``.npz``, ``.npy``, ``.csv`` (also ``.tsv``, ``.txt``), ``.parquet``, ``.svm`` (also ``.libsvm``,
         ``.svmlight``) or an image; a folder of images, with one sub-folder per class or none; or "digits", those of
-        scikit-learn.  Many files, as in ``parts/X-*.npy``, and Zarr stores become Dask arrays, whose rows are read when
-        they are needed; files are in the order of their names, with part-2 before part-10.
+        scikit-learn.  The rows of many ``.npy``, ``.npz`` or ``.parquet`` files, as in ``parts/X-*.npy``, are joined in
+        the order of the files' names, with part-2 before part-10.
     labels : str, path or None, default=None
-        A file of labels, ``.npy``, or ``.csv`` or ``.txt`` with one label per line; for data in parts also Zarr, or one
-        file per part.
+        A file of labels, ``.npy``, or ``.csv`` or ``.txt`` with one label per line, or many files
+        ``.npy``, as in ``parts/y-*.npy``.
     label_column : str or None, default=None
         The column of a table with the labels: its name, its number from 0, or "last".  By default the one named label,
         labels, class, target or y, or else the last one.
@@ -72,20 +72,17 @@ def read_data(
         Whether to read images in colour, with three values per pixel, or in grey.
     strict : bool, default=False
         Whether a broken image is an error, or is skipped and listed.
-    n_chunks : int or None, default=None
-        If not None, return Dask arrays with at least this number of chunks, if there are enough rows.
 
     Returns
     -------
     Samples
         Values of a text table are float64; parquet and arrays keep float32 and float64; pixels are from 0 (black) to 1
-        (white).  NaN stays NaN.  Dask arrays have chunks of at most 65536 rows, none of which spans two files; labels
-        of parts that are text stay text, even if they look like numbers.
+        (white).  NaN stays NaN.  A single ``.npy`` file of floats stays on disk.
 
     Raises
     ------
     DataError
-        If data cannot be read or are not finite numbers; rows of Dask arrays are checked when they are computed.
+        If data cannot be read or are not finite numbers.
 
     Examples
     --------
@@ -96,31 +93,32 @@ def read_data(
     >>> samples = read_data(path)
     >>> samples.X.tolist(), samples.labels.tolist()
     ([[1.5, 2.0], [3.0, 4.5]], ['rose', 'tulip'])
-    >>> read_data("digits", n_chunks=2).X.chunks
-    ((898, 899), (64,))
     """
-    source, suffix = Path(path), Path(path).suffix.lower()
     if labels is not None and label_column is not None:
         raise DataError(f"{path}: labels are given by {labels} and by column {label_column!r}: give only one of them.")
     wanted = Wanted(labels is None, label_column, ignore, n_features, feature_names, label_name)
-    if is_in_parts(path) or (n_chunks is not None and source.is_file() and suffix in PART_SUFFIXES):
-        samples = read_parts(path, labels, wanted)
-    else:
-        if suffix not in {*TEXT_TABLES, ".parquet"}:
-            refuse_columns(source, wanted)
-        if not source.exists():
-            samples = _load_named(source)
-        elif source.is_dir() or suffix in IMAGE_SUFFIXES:
-            with as_data_error(source):
-                samples = read_images(source, image_size, colour, strict)
-        else:
-            with as_data_error(source):
-                check_regular(source)
-                samples = _read_file(source, wanted)
-        if labels is not None:
-            samples = samples._replace(labels=read_labels(Path(labels), len(samples.X)))
-        _check_samples(source, samples)
-    return samples if n_chunks is None else spread(samples, n_chunks)
+    files = find_files(path)
+    if is_pattern(path):
+        check_parts(files, PART_SUFFIXES)
+    as_images = partial(read_images, size=image_size, colour=colour, strict=strict)
+    samples = join_samples(files, [_read_one(file, wanted, as_images) for file in files])
+    if labels is not None:
+        samples = samples._replace(labels=read_labels(labels, len(samples.X)))
+    _check_samples(Path(path), samples)
+    return samples
+
+
+def _read_one(path: Path, wanted: Wanted, as_images: Callable[[Path], Samples]) -> Samples:
+    suffix = path.suffix.lower()
+    if suffix not in {*TEXT_TABLES, ".parquet"}:
+        refuse_columns(path, wanted)
+    if not path.exists():
+        return _load_named(path)
+    with as_data_error(path):
+        if path.is_dir() or suffix in IMAGE_SUFFIXES:
+            return as_images(path)
+        check_regular(path)
+        return _read_file(path, wanted)
 
 
 def _load_named(path: Path) -> Samples:

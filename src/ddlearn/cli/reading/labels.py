@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .parts import check_parts, find_files, is_pattern
 from .samples import DataError, as_data_error, check_magic, check_regular
 
 _LONGEST_LABEL = 1000  # characters; all labels take the space of the longest
@@ -18,8 +20,15 @@ _INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})(\.0*)?")  # not 007, which is a name
 _DECIMAL = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d*)?")
 
 
+def check_label_type(dtype: np.dtype, place: str) -> None:
+    """Refuse text so wide that a small compressed file would fill the memory."""
+    if dtype.kind in "US" and (width := dtype.itemsize // np.dtype(f"{dtype.kind}1").itemsize) > _LONGEST_LABEL:
+        raise DataError(f"{place} has labels of up to {width} characters; a label has at most {_LONGEST_LABEL}.")
+
+
 def to_labels(array: NDArray[Any], place: str) -> NDArray[Any]:
     """Return an array as labels, with whole numbers as integers."""
+    check_label_type(array.dtype, place)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1 or array.dtype.kind not in "buifUS":
@@ -64,7 +73,15 @@ class TextLabels:
         return values[np.concatenate(self.positions)]
 
 
-def read_labels(path: Path, n_samples: int) -> NDArray[Any]:
+def read_labels(path: str | os.PathLike[str], n_samples: int) -> NDArray[Any]:
+    """Read the labels of all samples from a file, or from the .npy files of a pattern."""
+    files = find_files(path)
+    if is_pattern(path):
+        check_parts(files, (".npy",))
+    return np.concatenate([_read_file(file, n_samples) for file in files])
+
+
+def _read_file(path: Path, n_samples: int) -> NDArray[Any]:
     """Read a file of labels; a text file with one line more than there are samples has a header."""
     if not path.exists():
         raise DataError(f"{path}: no such file of labels.")
@@ -72,7 +89,7 @@ def read_labels(path: Path, n_samples: int) -> NDArray[Any]:
     with as_data_error(path):
         if path.suffix.lower() == ".npy":
             check_magic(path, b"\x93NUMPY", "array (.npy)", "numpy.save(path, labels)")
-            return to_labels(np.load(path, allow_pickle=False), str(path))
+            return np.array(to_labels(np.load(path, mmap_mode="r", allow_pickle=False), str(path)))
         if path.suffix.lower() not in (".csv", ".txt"):
             raise DataError(f"{path}: labels are read from .npy, .csv or .txt, not {path.suffix!r}.")
         with path.open(encoding="utf-8-sig", newline="") as lines:

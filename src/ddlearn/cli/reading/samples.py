@@ -21,10 +21,9 @@ class Samples(NamedTuple):
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
-        The samples, float32 or float64.  For data in parts, a Dask array whose rows have not been read yet.
+        The samples, float32 or float64; of a ``.npy`` file, a memory map.
     labels : ndarray of shape (n_samples,) or None
-        Their classes: integers if all are integers, otherwise text; None if the source has none.  For data in parts, a
-        Dask array with the same chunks as `X`.
+        Their classes: integers if all are integers, otherwise text; None if the source has none.
     feature_names : list of str or None
         Names of the columns, if the source has them.
     image_shape : tuple of int or None
@@ -47,8 +46,8 @@ class Samples(NamedTuple):
     (8, 8)
     """
 
-    X: NDArray[np.floating] | Any
-    labels: NDArray[Any] | Any | None = None
+    X: NDArray[np.floating]
+    labels: NDArray[Any] | None = None
     feature_names: list[str] | None = None
     image_shape: tuple[int, ...] | None = None
     sample_names: list[str] | None = None
