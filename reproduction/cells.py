@@ -15,7 +15,7 @@ from time import perf_counter, strftime
 from typing import Any, NamedTuple
 
 import ddlearn
-from ddlearn.files.atomic import write_atomically
+from ddlearn.files.store import write_atomically
 from ddlearn.parallel import map_processes
 
 Record = dict[str, Any]

@@ -51,7 +51,7 @@ def test_a_run_killed_while_it_writes_leaves_no_half_cell(tmp_path, monkeypatch)
 
     measured = []
     with monkeypatch.context() as patch:
-        patch.setattr("ddlearn.files.atomic.os.replace", fail)
+        patch.setattr("ddlearn.files.store.os.replace", fail)
         with pytest.raises(KeyboardInterrupt):
             run_cells(make_cells([1], measured), tmp_path)
     assert run_cells(make_cells([1], measured), tmp_path)[0]["result"] == {"value": 1}

@@ -40,7 +40,7 @@ from ddlearn import (
     load,
     save,
 )
-from ddlearn.files.storage import find_place
+from ddlearn.files.store import locate
 from ddlearn.fitting import steps
 from ddlearn.parallel import pair_chunks
 from ddlearn.parallel.dask import ClusterSession
@@ -792,12 +792,13 @@ def test_a_checkpoint_in_an_object_store_goes_on_on_other_workers(client, digits
     model = make_model(max_iter=3).set_callbacks(Checkpoint(address), Disaster(2, interrupt))
     with start_cluster(n_workers=1, processes=False), pytest.raises(KeyboardInterrupt):
         model.fit(*data)
-    assert len(find_place(f"{address}.rows").list_folder()) == 3  # of two moments, the later one
+    files, folder = locate(f"{address}.rows")
+    assert len(files.ls(folder, detail=False)) == 3  # of two moments, the later one
     assert_same_model(make_model(max_iter=3).set_callbacks(Checkpoint(address, resume=True)).fit(*data), expected)
 
 
 def test_rows_that_workers_have_written_elsewhere_are_missed(client, digits, tmp_path, monkeypatch):
-    monkeypatch.setattr("ddlearn.files.rows._write_part", lambda part, files: str(tmp_path / "elsewhere"))
+    monkeypatch.setattr("ddlearn.files.checkpoint._write_part", lambda part, store: str(tmp_path / "elsewhere"))
     with pytest.raises(FileNotFoundError, match="a folder that this process shares with all workers"):
         make_model().set_callbacks(Checkpoint(tmp_path / "fit")).fit(*on_dask(*digits))
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..files.atomic import make_sure_of_room, write_atomically
+from ..files.store import make_sure_of_room, write_atomically
 from . import tables
 from .look import check_guess, list_odd_columns, look_at, refuse_missing
 from .model import (

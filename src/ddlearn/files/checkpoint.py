@@ -3,20 +3,25 @@
 A fit that is resumed from the file ends with bitwise the model of an uninterrupted one, since the file holds all that
 the next iteration depends on: the unknowns of Eq. 3, the floors, the history, and the state of the random numbers.
 This holds only for the same data and parameters, so the file also has a fingerprint of both.  During refinement the
-file holds the end of the loop (Algorithm 2), and besides it the state after the last epoch.  Of a fit on a cluster,
-the unknowns of the samples are in files of their own (``rows.py``).
+file holds the end of the loop (Algorithm 2), and besides it the state after the last epoch.
+
+On a cluster, each part writes the unknowns of its samples to a file of its own, where the part is, so that no sample's
+code comes to the client.  The files are in a folder beside the checkpoint, which names them and replaces the one before
+in one step.  Parts that are read from the files do not depend on the steps that led there: a lost one is read again,
+and the scheduler forgets those steps.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +33,7 @@ from ..estimators.classifier import DDLClassifier
 from ..estimators.run import FitRun, Snapshot
 from ..fitting.data import TrainingPart, TrainingSet
 from ..fitting.loop import FitProgress, FitState, IterationRecord
-from ..fitting.steps import FitSettings
+from ..fitting.steps import FitSettings, RowState, get_row_state, put_row_state
 from ..model.codes import Model, RowCodes
 from ..model.losses import check_number
 from ..parallel import Parts, split_rows
@@ -54,6 +59,7 @@ from .codec import (
 )
 from .format import (
     CHECKPOINT,
+    ROWS,
     Arrays,
     Container,
     Json,
@@ -63,14 +69,19 @@ from .format import (
     read_container,
     write_container,
 )
-from .rows import RowFiles, check_atoms, list_arrays, list_shapes, make_rows
-from .storage import find_place
+from .store import locate, make_absolute
 
 # Parameters on which no fit depends; max_iter only decides when the loop ends.
 _FREE_PARAMETERS = {"verbose", "n_jobs", "max_iter", "inference", "robustness", "n_views"}
 _MODEL_ARRAYS = ("dictionary", "coef", "intercept", "class_cost")
 # Everything in a refinement that has the shape of its parameters.
 _REFINED = ("model", "average", "best", "gradient_mean", "gradient_square")
+# The arrays that have not the precision of the samples; those of integers are positions of atoms.
+_DTYPES: dict[str, Any] = {
+    "code_indices": np.int32,
+    "refinement.codes.indices": np.int32,
+    "class_cost": np.float64,
+}
 
 
 class Checkpoint:
@@ -122,7 +133,7 @@ class Checkpoint:
         self.path = os.fspath(path)
         self.every = every
         self.resume = resume
-        self._stored: tuple[Any, RowFiles] | None = None  # parts of a cluster, and their files
+        self._stored: tuple[Any, RowStore] | None = None  # parts of a cluster, and their files
 
     def __repr__(self) -> str:
         return f"Checkpoint({self.path!r}, every={self.every}, resume={self.resume})"
@@ -141,7 +152,8 @@ class Checkpoint:
         run: FitRun = metadata["run"]
         fingerprint = _take_fingerprint(estimator, run.training)
         self._stored = None
-        if find_place(self.path).exists():
+        files, place = locate(self.path)
+        if files.exists(place):
             try:
                 stored = read_container(self.path, CHECKPOINT)
             except ModelFileError as error:  # only a checkpoint may be replaced
@@ -171,16 +183,16 @@ class Checkpoint:
         content, arrays = _encode_snapshot(snapshot)
         content["fingerprint"] = fingerprint
         if state.parts.is_local:
-            write_container(self.path, CHECKPOINT, content, arrays | list_arrays(state.collect_rows()))
+            write_container(self.path, CHECKPOINT, content, arrays | _list_arrays(state.collect_rows()))
             return None
         if self._stored is None or self._stored[0] is not state.parts:
-            files = RowFiles.beside(self.path)
-            files.write(state.parts)
-            parts = files.read(training.parts, **_measure_rows(state, snapshot.progress.settings))
-            self._stored = parts, files
-        parts, files = self._stored
-        write_container(self.path, CHECKPOINT, content | {"rows": files.token}, arrays)
-        files.remove_others()
+            store = RowStore.beside(self.path, secrets.token_hex(8))
+            store.write(state.parts)
+            n_components = len(state.model.dictionary)
+            self._stored = store.read(training.parts, _RowSizes.of(snapshot.progress.settings, n_components)), store
+        parts, store = self._stored
+        write_container(self.path, CHECKPOINT, content | {"rows": store.token}, arrays)
+        store.remove_others()
         return parts
 
     def _restore(self, run: FitRun, stored: Container, fingerprint: Json) -> Snapshot:
@@ -226,14 +238,93 @@ def _encode_snapshot(snapshot: Snapshot) -> tuple[dict[str, Json], Arrays]:
     return content, arrays
 
 
-def _measure_rows(state: FitState, settings: FitSettings) -> dict[str, int]:
-    """Return the sizes of what is stored of a row."""
-    registration = settings.registration
-    return {
-        "n_components": len(state.model.dictionary),
-        "n_nonzero_coefs": settings.n_nonzero_coefs,
-        "n_positions": 0 if registration is None else len(registration.units),
-    }
+class _RowSizes(NamedTuple):
+    """The sizes of what is stored of the rows of a fit."""
+
+    n_components: int
+    n_nonzero_coefs: int
+    n_positions: int
+
+    @classmethod
+    def of(cls, settings: FitSettings, n_components: int) -> _RowSizes:
+        """Return the sizes of a fit with this number of atoms."""
+        registration = settings.registration
+        return cls(n_components, settings.n_nonzero_coefs, 0 if registration is None else len(registration.units))
+
+    def list_shapes(self, n_rows: int) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the arrays of some rows."""
+        codes = (n_rows, self.n_nonzero_coefs)
+        shapes: dict[str, tuple[int, ...]] = {"code_indices": codes, "code_values": codes, "noise_variance": (n_rows,)}
+        return shapes | {"positions": (n_rows, self.n_positions)} if self.n_positions else shapes
+
+
+class RowStore(NamedTuple):
+    """The files of all parts of a cluster at one moment of a fit, which client and workers can reach."""
+
+    folder: str
+    token: str  # in the names of all of them
+
+    @classmethod
+    def beside(cls, path: str, token: Any) -> RowStore:
+        """Return the files with a token in the folder beside a checkpoint."""
+        if not (isinstance(token, str) and token.isalnum()):
+            raise ValueError(f"the names of its parts have the token {token!r}")
+        return cls(f"{make_absolute(path)}.rows", token)
+
+    def find_path(self, part: TrainingPart) -> str:
+        """Return the path of a part's file."""
+        return f"{self.folder}/{self.token}-{part.first_row}.safetensors"
+
+    def write(self, parts: Parts[TrainingPart]) -> None:
+        """Let all parts write their files."""
+        places = [(path, *locate(path)) for path in parts.collect(_write_part, self)]
+        missing = [path for path, files, place in places if not files.exists(place)]
+        if missing:
+            raise FileNotFoundError(
+                f"The workers wrote {len(missing)} parts of a checkpoint that are not here, such as {missing[0]}: "
+                "give Checkpoint a path in a folder that this process shares with all workers, or an address such as "
+                "s3://bucket/fit."
+            )
+
+    def read(self, parts: Parts[TrainingPart], sizes: _RowSizes) -> Parts[TrainingPart]:
+        """Return the parts with the unknowns in their files, which have these sizes."""
+        return parts.map(_read_part, self, sizes)
+
+    def remove_others(self) -> None:
+        """Remove the files of earlier moments."""
+        files, folder = locate(self.folder)
+        for path in files.ls(folder, detail=False):
+            if not path.rsplit("/", 1)[-1].startswith(self.token):
+                files.rm_file(path)
+
+
+def _write_part(part: TrainingPart, store: RowStore) -> str:
+    files, folder = locate(store.folder)
+    files.makedirs(folder, exist_ok=True)
+    path = store.find_path(part)
+    write_container(path, ROWS, {}, _list_arrays(get_row_state(part)))
+    return path
+
+
+def _read_part(part: TrainingPart, store: RowStore, sizes: _RowSizes) -> TrainingPart:
+    path = store.find_path(part)
+    arrays = read_container(path, ROWS).arrays
+    with blame_file(path):
+        _check_arrays(arrays, sizes.list_shapes(len(part)), part.X.dtype, sizes.n_components)
+    return put_row_state(part, _make_rows(arrays, part.first_row))
+
+
+def _list_arrays(rows: RowState) -> Arrays:
+    """Return the arrays of some rows by the names that they have in files."""
+    arrays = {"code_indices": rows.codes.indices, "code_values": rows.codes.values}
+    arrays |= {"noise_variance": rows.noise_variance}
+    return arrays if rows.positions is None else arrays | {"positions": rows.positions}
+
+
+def _make_rows(arrays: Arrays, first_row: int = 0) -> RowState:
+    """Return the rows whose arrays these are."""
+    codes = RowCodes(arrays["code_indices"], arrays["code_values"])
+    return RowState(codes, arrays["noise_variance"], arrays.get("positions"), first_row)
 
 
 def _decode_snapshot(stored: Container, history: list[IterationRecord], run: FitRun, path: str) -> Snapshot:
@@ -241,7 +332,9 @@ def _decode_snapshot(stored: Container, history: list[IterationRecord], run: Fit
     rng = Decoder({}, {}).decode("random_numbers", content["random_numbers"])
     if not isinstance(rng, np.random.RandomState):
         raise TypeError(f"the random numbers are a {type(rng).__name__}")
-    _check_arrays(arrays, run, has_refinement="refinement" in content, has_rows="rows" not in content)
+    sizes = _RowSizes.of(run.settings, len(arrays["dictionary"]))
+    shapes = _list_shapes(run, sizes, has_refinement="refinement" in content, has_rows="rows" not in content)
+    _check_arrays(arrays, shapes, run.training.facts.dtype, sizes.n_components)
     numbers = {name: float(number) for name, number in content["coder"].items()}
     coder = run.settings.sparse_coder.with_learned_parameters(numbers)
     settings = replace(run.settings, sparse_coder=coder)
@@ -249,17 +342,16 @@ def _decode_snapshot(stored: Container, history: list[IterationRecord], run: Fit
     encoder = Encoder.of(model.dictionary, coder, settings.n_nonzero_coefs, settings.n_jobs)
     state = FitState(model, encoder, run.training.parts)
     if "rows" in content:
-        files = RowFiles.beside(path, content["rows"])
-        state = replace(state, parts=files.read(state.parts, **_measure_rows(state, settings)))
+        state = replace(state, parts=RowStore.beside(path, content["rows"]).read(state.parts, sizes))
     else:
-        state = state.put_rows(make_rows(arrays), run.training.facts.row_slices)
+        state = state.put_rows(_make_rows(arrays), run.training.facts.row_slices)
     priors = decode_priors(content["priors"])
     check_priors(priors, len(model.coef))
     progress = FitProgress(settings, state, priors, history, bool(content["converged"]), bool(content["stopped"]))
     refinement = _decode_refinement(content["refinement"], arrays) if "refinement" in content else None
-    sizes = decode_records(content["dictionary_sizes"], DictionarySize)
+    tried = decode_records(content["dictionary_sizes"], DictionarySize)
     # An unfinished loop will end with another model, which is to be refined from scratch.
-    return Snapshot(progress, sizes, rng, refinement if progress.is_finished else None)
+    return Snapshot(progress, tried, rng, refinement if progress.is_finished else None)
 
 
 def _decode_refinement(content: Json, arrays: Arrays) -> RefinementProgress:
@@ -277,28 +369,30 @@ def _decode_refinement(content: Json, arrays: Arrays) -> RefinementProgress:
     return RefinementProgress(model, average, moments, best, history, content["seed"], codes, bool(content["stopped"]))
 
 
-def _check_arrays(arrays: Arrays, run: FitRun, *, has_refinement: bool, has_rows: bool) -> None:
-    """Raise unless all arrays have the shapes and types of this fit, and every number is finite."""
-    facts, settings, n_components = run.training.facts, run.settings, len(arrays["dictionary"])
-    n_samples, n_classes, dtype = facts.n_samples, facts.n_classes, facts.dtype
+def _list_shapes(run: FitRun, sizes: _RowSizes, *, has_refinement: bool, has_rows: bool) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of all arrays in the file of a fit."""
+    facts, n_components, n_classes = run.training.facts, sizes.n_components, run.training.facts.n_classes
     parameters = {"dictionary": (n_components, facts.n_features), "intercept": (n_classes,)}
     shapes: dict[str, tuple[int, ...]] = {**parameters, "coef": (n_classes, n_components), "class_cost": (n_classes,)}
     if has_rows:
-        n_positions = 0 if settings.registration is None else len(settings.registration.units)
-        shapes |= list_shapes(n_samples, settings.n_nonzero_coefs, n_positions)
+        shapes |= sizes.list_shapes(facts.n_samples)
     if has_refinement:
         parameters |= {"own_coef": (n_components, n_classes), "linear_coef": (facts.n_features, n_classes)}
         shapes |= {f"refinement.{prefix}.{name}": parameters[name] for prefix in _REFINED for name in parameters}
-        budgets = settings.n_nonzero_coefs, facts.n_features
-        n_places = count_kept_places(settings.sparse_coder, *budgets, run.plan.jitter, run.refines_here)
-        shapes |= {f"refinement.codes.{name}": (n_samples, n_places) for name in RowCodes._fields}
+        budgets = sizes.n_nonzero_coefs, facts.n_features
+        n_places = count_kept_places(run.settings.sparse_coder, *budgets, run.plan.jitter, run.refines_here)
+        shapes |= {f"refinement.codes.{name}": (facts.n_samples, n_places) for name in RowCodes._fields}
+    return shapes
+
+
+def _check_arrays(arrays: Arrays, shapes: dict[str, tuple[int, ...]], dtype: Any, n_components: int) -> None:
+    """Raise unless these are the arrays of that shape, all numbers are finite, and codes use atoms that there are."""
     if set(arrays) != set(shapes):
         raise ValueError(f"it has the arrays {sorted(arrays)} instead of {sorted(shapes)}")
-    dtypes = {"code_indices": np.int32, "refinement.codes.indices": np.int32, "class_cost": np.float64}
     for name, array in arrays.items():
-        check_array(name, array, shapes[name], dtypes.get(name, dtype))
-    for indices in (arrays[name] for name, dtype in dtypes.items() if dtype is np.int32 and name in arrays):
-        check_atoms(indices, n_components)
+        check_array(name, array, shapes[name], _DTYPES.get(name, dtype))
+        if array.dtype == np.int32 and array.size and not 0 <= array.min() <= array.max() < n_components:
+            raise ValueError(f"codes use atoms beyond the {n_components} of the dictionary")
 
 
 def _take_fingerprint(estimator: DDLClassifier, training: TrainingSet) -> dict[str, Json]:

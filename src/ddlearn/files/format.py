@@ -24,7 +24,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from .. import __version__
-from .storage import find_place
+from .store import locate
 
 Json = Any
 Arrays = dict[str, NDArray[Any]]
@@ -94,26 +94,26 @@ def write_container(path: str | os.PathLike[str], kind: str, content: dict[str, 
     }
     tensors = {name: np.asarray(array.T if array.flags.fnc else array, order="C") for name, array in arrays.items()}
     text = json.dumps(entry, allow_nan=False, separators=(",", ":"))
-    data = bytearray(safetensors.numpy.save(tensors, {_ENTRY: text}))
+    data = safetensors.numpy.save(tensors, {_ENTRY: text})
     n_header = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little")
     if n_header > MAX_HEADER_BYTES:
         raise ValueError(
             f"The names and parameters to be stored take {n_header} bytes, more than the {MAX_HEADER_BYTES} that a "
             "file may have: fit without feature names, or with shorter names of classes."
         )
-    place = data.index(_NO_DIGEST.encode())
-    data[place : place + len(_NO_DIGEST)] = hashlib.sha256(data).hexdigest().encode()
-    find_place(path).write(data)
+    before, after = data.split(_NO_DIGEST.encode(), 1)
+    files, path = locate(path)
+    files.pipe_file(path, b"".join([before, hashlib.sha256(data).hexdigest().encode(), after]))
 
 
 def read_container(path: str | os.PathLike[str], kind: str) -> Container:
     """Read a file of that kind, or raise a ModelFileError."""
-    place = find_place(path)
-    found, size = place.find_kind()
-    if found != "file":  # opening a pipe would wait for a writer
-        raise ModelFileError(f"{os.fspath(path)} is not a file{' but a folder' * (found == 'directory')}.")
-    with place.open() as file, blame_file(path):
-        header = _read_header(file, size)
+    files, place = locate(path)
+    found = files.info(place)
+    if found["type"] != "file":  # opening a pipe would wait for a writer
+        raise ModelFileError(f"{os.fspath(path)} is not a file{' but a folder' * (found['type'] == 'directory')}.")
+    with files.open(place, "rb") as file, blame_file(path):
+        header, size = _read_header(file, found["size"]), found["size"]
         entry, n_bytes = _parse_header(header)
         _check_kind(entry, kind)
         if size != n_bytes:

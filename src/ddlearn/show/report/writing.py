@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_consistent_length, validate_data
 
 from ...estimators.classifier import DDLClassifier
 from ...estimators.settings import resolve_robustness
-from ...files.atomic import write_atomically
+from ...files.store import write_atomically
 from ..displays.base import find_model, preprocess, resolve_image_shape
 from ..errors import check_labels
 from .content import collect_content

@@ -1,8 +1,11 @@
-"""Files that are written completely or not at all: a reader finds either the old content or the new.
+"""Where files are, and how they are written: completely or not at all, so that a reader finds the old or the new.
 
-The content goes to a new file in the same folder, is flushed to the disk, and replaces the old file in one step.  If
-the process is killed or the power fails, one of the two is there, at worst beside a hidden file ``.ddlearn-*.tmp``,
-which a later write to the same folder removes.
+On a disk, the content goes to a new file in the same folder, is flushed to the disk, and replaces the old file in one
+step.  If the process is killed or the power fails, one of the two is there, at worst beside a hidden file
+``.ddlearn-*.tmp``, which a later write to the same folder removes.
+
+Addresses such as ``s3://bucket/file`` are those of fsspec, which comes with Dask.  An object store has no folders and
+renames nothing, but what it is given in one piece is there completely or not at all.
 """
 
 from __future__ import annotations
@@ -15,12 +18,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 _TEMPORARY = ".ddlearn-"  # how the names of temporary files begin
 _OLD = 3600  # seconds after which a temporary file that nobody has written to is an orphan
 
 
-def write_atomically(path: str | os.PathLike[str], data: bytes | bytearray) -> None:
+def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     """Replace the content of a file, or create it, in one step.
 
     A link is followed, and the permissions of an existing file are kept.  On any failure, including Ctrl-C, an OSError
@@ -80,7 +84,7 @@ def _find_mode(target: Path) -> int | None:
     return stat.S_IMODE(status.st_mode)
 
 
-def _write_through(path: Path, data: bytes | bytearray, mode: int | None) -> None:
+def _write_through(path: Path, data: bytes, mode: int | None) -> None:
     """Write a new file and wait until it is on the disk."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     with os.fdopen(descriptor, "wb") as file:
@@ -99,3 +103,52 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+class Disk:
+    """The files of this machine, by those methods of a file system of fsspec that are needed here."""
+
+    exists = staticmethod(os.path.exists)
+    makedirs = staticmethod(os.makedirs)
+    open = staticmethod(open)
+    pipe_file = staticmethod(write_atomically)
+    rm_file = staticmethod(os.remove)
+
+    def info(self, path: str) -> dict[str, Any]:
+        """Return whether a path is a "file", a "directory" or "other", and the number of bytes of a file."""
+        status = os.stat(path)
+        kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "directory"}
+        return {"type": kinds.get(stat.S_IFMT(status.st_mode), "other"), "size": status.st_size}
+
+    def ls(self, path: str, detail: bool) -> list[str]:
+        """Return the paths of the files in a folder."""
+        return [f"{path}/{name}" for name in os.listdir(path)]
+
+
+def locate(path: str | os.PathLike[str]) -> tuple[Any, str]:
+    """Return the file system to which a path or an address leads, and the path there.
+
+    >>> files, path = locate("file:///tmp/fit")  # on a disk, where files are replaced in one step
+    >>> type(files).__name__, path
+    ('Disk', '/tmp/fit')
+    """
+    path = os.fspath(path)
+    if not _is_address(path):
+        return Disk(), path
+    try:
+        from fsspec.core import url_to_fs
+        from fsspec.implementations.local import LocalFileSystem
+    except ImportError as error:
+        raise ImportError(f'{path} needs fsspec, which comes with Dask: pip install "ddlearn[dask]".') from error
+    files, path = url_to_fs(path)
+    files.invalidate_cache()  # others write there, too
+    return (Disk() if isinstance(files, LocalFileSystem) else files), path
+
+
+def make_absolute(path: str) -> str:
+    """Return a path that leads to the same place from every working directory."""
+    return path if _is_address(path) else os.path.abspath(path)
+
+
+def _is_address(path: str) -> bool:
+    return "://" in path

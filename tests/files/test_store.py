@@ -1,15 +1,21 @@
-"""A file is written whole or not at all, whatever happens on the way."""
+"""A file is written whole or not at all, whatever happens on the way, on a disk and in an object store."""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
+import sys
 import threading
+from uuid import uuid4
 
+import numpy as np
 import pytest
+from conftest import make_pursuit
+from sklearn.datasets import load_digits
 
-from ddlearn.files.atomic import make_sure_of_room, write_atomically
+from ddlearn import Checkpoint, ModelFileError, load, save
+from ddlearn.files.store import Disk, locate, make_absolute, make_sure_of_room, write_atomically
 
 OLD, NEW = b"old" * 1000, b"new" * 1000
 root_ignores_permissions = pytest.mark.skipif(
@@ -96,14 +102,6 @@ def test_a_read_only_folder_is_respected(path):
     assert path.read_bytes() == OLD
 
 
-@root_ignores_permissions
-def test_a_read_only_file_is_respected(path):
-    path.chmod(0o444)
-    with pytest.raises(PermissionError, match="read-only"):
-        write_atomically(path, NEW)
-    assert path.read_bytes() == OLD
-
-
 def test_a_read_only_file_is_respected_for_every_user(path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda target, mode: False)
     with pytest.raises(PermissionError, match="read-only"):
@@ -133,9 +131,9 @@ def test_a_link_stays_a_link(path):
     assert path.read_bytes() == NEW
 
 
-def test_long_names_and_bytearrays_are_fine(tmp_path):
+def test_long_names_are_fine(tmp_path):
     path = tmp_path / ("x" * 255)
-    write_atomically(path, bytearray(NEW))
+    write_atomically(path, NEW)
     assert path.read_bytes() == NEW
 
 
@@ -168,3 +166,74 @@ def test_room_is_tried_and_given_back(path, monkeypatch):
     with pytest.raises(OSError, match=r"Cannot write the file .*No space left"):
         make_sure_of_room(path, 10_000)
     assert os.listdir(path.parent) == ["file"]
+
+
+# -- the same on a disk and in an object store -------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["path", "file", "memory"])
+def folder(request, tmp_path):
+    """A place for files that nobody else uses."""
+    if request.param == "path":
+        return str(tmp_path)
+    pytest.importorskip("fsspec")
+    return f"file://{tmp_path}" if request.param == "file" else f"memory://{uuid4().hex}"
+
+
+def test_what_is_written_is_there_completely_until_it_is_removed(folder):
+    files, place = locate(f"{folder}/sub")
+    assert isinstance(files, Disk) == (not folder.startswith("memory"))  # a disk replaces in one step
+    path = f"{place}/file"
+    files.makedirs(place, exist_ok=True)
+    files.makedirs(place, exist_ok=True)
+    assert not files.exists(path)
+    for data in (b"old", b"newer"):
+        files.pipe_file(path, data)
+        assert {name: files.info(path)[name] for name in ("type", "size")} == {"type": "file", "size": len(data)}
+        with files.open(path, "rb") as file:
+            assert file.read(2) + file.read() == data
+    assert files.info(place)["type"] == "directory"
+    assert files.ls(place, detail=False) == [path]
+    files.rm_file(path)
+    assert not files.exists(path)
+
+
+def test_what_others_write_is_seen(monkeypatch):
+    fsspec = pytest.importorskip("fsspec")
+    forgotten = []  # by a file system that remembers what it has listed
+    monkeypatch.setattr(
+        fsspec.get_filesystem_class("memory"), "invalidate_cache", lambda files: forgotten.append(files)
+    )
+    assert forgotten == [locate("memory://bucket/file")[0]]
+
+
+def test_addresses_are_absolute():
+    assert make_absolute("s3://bucket/fit") == "s3://bucket/fit"
+    assert make_absolute("fit") != "fit"
+
+
+def test_without_fsspec_the_message_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fsspec.core", None)
+    with pytest.raises(ImportError, match=r"s3://bucket/fit needs fsspec.*ddlearn\[dask\]"):
+        locate("s3://bucket/fit")
+
+
+def test_models_and_checkpoints_are_written_and_read(folder):
+    def make_model(max_iter):
+        return make_pursuit(20, max_iter=max_iter, tol=0, random_state=0)
+
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:200] / 16, y[:200]
+    checkpoint = Checkpoint(f"{folder}/fit", resume=True)
+    first = make_model(1).set_callbacks(checkpoint).fit(X, y)
+    resumed = make_model(2).set_callbacks(checkpoint).fit(X, y)
+    assert resumed.history_[:2] == first.history_  # the times too: they were not done again
+    np.testing.assert_array_equal(resumed.components_, make_model(2).fit(X, y).components_)
+    save(resumed, f"{folder}/model")
+    np.testing.assert_array_equal(load(f"{folder}/model").predict(X), resumed.predict(X))
+    files, place = locate(f"{folder}/model")
+    files.pipe_file(place, b"something else")
+    with pytest.raises(ModelFileError, match="model cannot be read"):
+        load(f"{folder}/model")
+    with pytest.raises(ModelFileError, match="is not a file but a folder"):
+        load(folder)
