@@ -14,11 +14,12 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
+from reproduction.baseline import make_baseline
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, train_test_split
 
-from ddlearn import DDLClassifier, make_baseline
+from ddlearn import DDLClassifier
 
 from .labelled import read_digits
 
@@ -78,7 +79,7 @@ def make_untuned_dpl(seed: int) -> BaseEstimator:
 
 MODELS: dict[str, Callable[[int], BaseEstimator]] = {
     "ddlearn, all defaults": lambda seed: DDLClassifier(n_jobs=-1, random_state=seed),
-    "K-SVD, then classifiers (ddlearn.make_baseline)": lambda seed: make_baseline(
+    "K-SVD, then classifiers (reproduction.baseline)": lambda seed: make_baseline(
         N_ATOMS, n_jobs=-1, random_state=seed
     ),
     "the same with OMP and the logistic loss": lambda seed: make_baseline(

@@ -16,8 +16,9 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.svm import LinearSVC
 
-from ddlearn import DDLClassifier, make_baseline
+from ddlearn import DDLClassifier
 
+from .baseline import make_baseline
 from .cells import (
     Cell,
     Record,

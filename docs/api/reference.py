@@ -46,10 +46,10 @@ TOPICS = (
         ("show",),
     ),
     Topic(
-        "baseline",
-        "Dictionary without classes, and the baseline",
-        "K-SVD as a transformer, and the paper's baseline: learn a dictionary, then classifiers on its codes.",
-        ("estimators.baseline",),
+        "ksvd",
+        "Dictionary without classes",
+        "K-SVD as a transformer.",
+        ("estimators.ksvd",),
     ),
     Topic(
         "coding",
@@ -143,7 +143,7 @@ TOPICS = (
 
 
 def list_public_names() -> dict[str, str]:
-    """Return the module of each public name: ``{"ddlearn.KSVD": "estimators.baseline", ...}``."""
+    """Return the module of each public name: ``{"ddlearn.KSVD": "estimators.ksvd", ...}``."""
     names = [f"{module}.{name}" for module in MODULES for name in import_module(module).__all__ if name[0] != "_"]
     return {name: _find_module(find(name)) for name in names}
 

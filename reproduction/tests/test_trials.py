@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 from reproduction import trials
+from reproduction.baseline import make_baseline
 from reproduction.images import DATASETS, load_rows, spread
 from reproduction.models import make_classifier
 from reproduction.trials import (
@@ -22,8 +23,8 @@ from reproduction.trials import (
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
-from ddlearn import DDLClassifier, make_baseline
-from ddlearn.estimators import baseline as ksvd
+from ddlearn import DDLClassifier
+from ddlearn.estimators import ksvd
 
 SETTINGS = {"n_components": 40, "max_iter": 3}
 PEERS = ("D-KSVD", "LC-KSVD")

@@ -46,10 +46,8 @@ from .dictionary import DictionaryUpdate as DictionaryUpdate
 from .dictionary import ExactKSVDUpdate as ExactKSVDUpdate
 from .dictionary import KSVDUpdate as KSVDUpdate
 from .dictionary import UpdatedDictionary as UpdatedDictionary
-from .estimators.baseline import KSVD as KSVD
-from .estimators.baseline import CodeClassifier as CodeClassifier
-from .estimators.baseline import make_baseline as make_baseline
 from .estimators.classifier import DDLClassifier as DDLClassifier
+from .estimators.ksvd import KSVD as KSVD
 from .estimators.summary import Check as Check
 from .estimators.summary import Summary as Summary
 from .files.checkpoint import Checkpoint as Checkpoint

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from conftest import make_pursuit, normalise
 from reference import SquaredHinge
+from reproduction.baseline import make_baseline
 from scipy.sparse import csr_array
 from scipy.special import expit
 from sklearn.base import clone
@@ -33,7 +34,6 @@ from ddlearn import (
     SparseCoder,
     UpdatedDictionary,
     discriminative_encode,
-    make_baseline,
     map_objective,
     sparse_encode,
 )
@@ -604,7 +604,7 @@ def test_a_users_loss_and_coder(digits):
         ({"scales": JeffreysScales(cost_floor=-1.0)}, "cost_floor must be a number of at least 0, got -1.0"),
         ({"max_iter": 1.5}, "max_iter must be an integer"),
         ({"tol": float("nan")}, "tol must be a number"),
-        ({"classification_weight": 0}, "classification_weight must be above 0: .* use make_baseline"),
+        ({"classification_weight": 0}, "classification_weight must be above 0: .* use KSVD"),
         *(
             ({"classification_weight": value}, "classification_weight must be a number")
             for value in (-1.0, float("nan"), float("inf"), True, "1")

@@ -15,7 +15,6 @@ from ddlearn import (
     KSVD,
     LOSSES,
     SPARSE_CODERS,
-    CodeClassifier,
     ConjugateScales,
     DDLClassifier,
     ElasticNet,
@@ -42,7 +41,6 @@ def make_estimators():
         yield DDLClassifier(dictionary_update=update, loss=loss, sparse_coder=coder, refine=None, **others, **QUICK)
     yield DDLClassifier(description=StandardScaler(), refine=None, **QUICK)
     yield KSVD(**QUICK)
-    yield CodeClassifier()
 
 
 def test_auto_chooses_every_trainer_but_the_general_one():

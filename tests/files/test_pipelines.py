@@ -7,10 +7,11 @@ import pytest
 from conftest import make_pursuit
 from modes import draw_samples
 from sklearn.decomposition import PCA
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, RobustScaler, StandardScaler
 
-from ddlearn import CodeClassifier, load, save
+from ddlearn import load, save
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +65,8 @@ def test_unit_norm_and_names(samples, tmp_path):
             "by UnitNorm after the step 'standardscaler'",
         ),
         (
-            [StandardScaler(), CodeClassifier()],
-            "The last step of the pipeline is CodeClassifier.*, not a DDLClassifier",
+            [StandardScaler(), LogisticRegression()],
+            "The last step of the pipeline is LogisticRegression.*, not a DDLClassifier",
         ),
     ],
     ids=str,

@@ -229,7 +229,7 @@ def check_inference(model: Estimator, n_classes: int, n_features: int, is_multil
         raise ValueError(f"n_jobs must be None or an integer other than 0, got {model.n_jobs!r}.")
     check_number("classification_weight", model.classification_weight, Real, most=_LARGEST_WEIGHT)
     if model.classification_weight == 0:
-        raise ValueError("classification_weight must be above 0: for codes without labels use make_baseline.")
+        raise ValueError("classification_weight must be above 0: for codes without labels use KSVD.")
     if model.robustness is not None:
         resolve_robustness(model.robustness).check_parameters(n_features)
     if model.image_shape is not None:

@@ -24,8 +24,8 @@ from ..describe.base import Description
 from ..describe.choice import resolve_description
 from ..describe.gradients import Gradients
 from ..describe.transformer import Transformed
-from ..estimators.baseline import KSVD, CodeClassifier
 from ..estimators.classifier import DDLClassifier
+from ..estimators.ksvd import KSVD
 from ..estimators.settings import check_fitted
 from ..fitting.loop import IterationRecord
 from ..model.losses import resolve_loss
@@ -83,17 +83,16 @@ _POSITIVE = {"class_cost_", "noise_variance_"}
 _MOST_GRAM_BYTES = 2**33  # of the products of all atoms with each other, which a prediction needs
 _MOST_VIEW_BYTES = 2**30  # of the distortions of all views
 _NOT_TOLD = {"n_records", "n_scaled_features"}  # sizes that the summary leaves out
-_MODELS: dict[str, type[BaseEstimator]] = {cls.__name__: cls for cls in (DDLClassifier, KSVD, CodeClassifier)}
+_MODELS: dict[str, type[BaseEstimator]] = {cls.__name__: cls for cls in (DDLClassifier, KSVD)}
 _NAMES = {"n_features_in_", "feature_names_in_"}
 _ATTRIBUTES = {
     "DDLClassifier": {*_SHAPES, *_NUMBERS, *_STRATEGIES, *_RECORDS, "priors_", "target_name_"} - {"error_"},
     "KSVD": {"components_", "error_", "n_nonzero_coefs_", "n_iter_", "sparse_coder_"} | _NAMES,
-    "CodeClassifier": {"coef_", "intercept_", "classes_"} | _NAMES,
 }
 _OPTIONAL = {"feature_names_in_", "target_name_", "codes_", "noise_variance_"} | {*_RECORDS} - {"history_"}
 
 
-def save(model: DDLClassifier | KSVD | CodeClassifier | Pipeline, path: str | os.PathLike[str]) -> None:
+def save(model: DDLClassifier | KSVD | Pipeline, path: str | os.PathLike[str]) -> None:
     """Write a fitted model to a file, in one step; an existing file is replaced.
 
     Strategies are stored by name and parameters.  An object of a class of your own, such as a loss, is only named in
@@ -101,7 +100,7 @@ def save(model: DDLClassifier | KSVD | CodeClassifier | Pipeline, path: str | os
 
     Parameters
     ----------
-    model : DDLClassifier, KSVD, CodeClassifier or Pipeline
+    model : DDLClassifier, KSVD or Pipeline
         The model.  A pipeline of scalers and a :class:`DDLClassifier` becomes one classifier that scales samples itself
         and predicts the same; other steps are refused.
     path : str or path-like
@@ -178,7 +177,7 @@ def load(path: str | os.PathLike[str], **strategies: Any) -> Any:
 
     Returns
     -------
-    DDLClassifier, KSVD or CodeClassifier
+    DDLClassifier or KSVD
         The fitted model.
 
     Raises
@@ -284,15 +283,13 @@ def _check_attributes(name: str, attributes: dict[str, Any]) -> dict[str, int]:
     sizes = {"n_features": attributes["n_features_in_"], "n_records": attributes.get("n_iter_", 0) + 1}
     if "history_" in attributes and len(attributes["history_"]) != sizes["n_records"]:
         raise ValueError(f"n_iter_ is {attributes['n_iter_']}, but history_ has {len(attributes['history_'])} records")
-    if name == "CodeClassifier":
-        sizes["n_components"] = sizes["n_features"]  # its features are codes
-    elif "description_" in attributes:
+    if "description_" in attributes:
         sizes["n_scaled_features"] = _check_description(attributes["description_"], sizes["n_features"])
     else:
         sizes["n_scaled_features"] = sizes["n_features"]
     if "n_samples_seen_" in attributes:
         sizes["n_samples"] = attributes["n_samples_seen_"]
-    dtype = attributes["coef_" if name == "CodeClassifier" else "components_"].dtype
+    dtype = attributes["components_"].dtype
     if dtype not in (np.float32, np.float64):
         raise ValueError(f"the model has the precision {dtype}")
     for key in _SHAPES:

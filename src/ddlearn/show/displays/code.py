@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ...estimators.baseline import KSVD
 from ...estimators.classifier import DDLClassifier
+from ...estimators.ksvd import KSVD
 from .base import Axes, Display, find_model, preprocess_one, resolve_image_shape, show_atoms
 from .drawing import LABEL_SIZE, Box, Floats, Scale, height_ratio
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...estimators.baseline import KSVD
 from ...estimators.classifier import DDLClassifier
+from ...estimators.ksvd import KSVD
 from ..colors import get_class_color
 from .base import Axes, Display, find_model, preprocess, resolve_image_shape, show_atoms
 from .drawing import GREY, SMALL_SIZE, TICK_SIZE, Box, Floats, Scale, height_ratio, measure_axes, measure_text, to_label

@@ -1,4 +1,4 @@
-"""K-SVD finds planted dictionaries; the baseline is K-SVD and then classifiers."""
+"""K-SVD finds planted dictionaries."""
 
 from __future__ import annotations
 
@@ -6,15 +6,8 @@ import numpy as np
 import pytest
 from conftest import normalise
 from sklearn.datasets import load_digits
-from sklearn.linear_model import LogisticRegression
 
-from ddlearn import (
-    KSVD,
-    LOSSES,
-    CodeClassifier,
-    make_baseline,
-    sparse_encode,
-)
+from ddlearn import KSVD, sparse_encode
 from ddlearn.dictionary import DICTIONARY_UPDATES
 
 
@@ -56,31 +49,6 @@ def test_transform_is_sparse_encode_with_the_atoms():
     np.testing.assert_array_equal(framed.to_numpy(), expected.toarray())
 
 
-@pytest.mark.parametrize("loss", sorted(LOSSES))
-def test_baseline_classifies_digits(loss):
-    X, y = load_digits(return_X_y=True)
-    X = normalise(X)
-    model = make_baseline(80, loss=loss, max_iter=5, random_state=0).fit(X[:1000], y[:1000])
-    assert model.score(X[1000:], y[1000:]) > 0.8
-
-
-def test_code_classifier_equals_logistic_regression_at_the_same_penalty():
-    X, y = load_digits(return_X_y=True)
-    codes = KSVD(40, max_iter=2, random_state=0).fit_transform(normalise(X))
-    from ddlearn import LogitBoost
-    from ddlearn.classifiers.problem import LabelledCodes, scale_ridge
-    from ddlearn.estimators.baseline import _lay_out
-
-    trainer = LogitBoost(ridge=1e-2, max_rounds=100, tol=1e-12)
-    model = CodeClassifier("logistic", classifier_trainer=trainer).fit(codes, y == 3)
-    labels = np.where(y[:, None] == 3, 1.0, -1.0)
-    norms = LabelledCodes(_lay_out(codes), labels).summarise(40).squared_norms
-    penalty = scale_ridge(trainer.ridge, LOSSES["logistic"](), norms)[0]
-    expected = LogisticRegression(C=1 / penalty, tol=1e-10, max_iter=10_000).fit(codes, y == 3)
-    np.testing.assert_allclose(model.coef_[1], expected.coef_[0], atol=1e-3)
-    np.testing.assert_allclose(model.coef_[0], -model.coef_[1], atol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
@@ -102,8 +70,3 @@ def test_a_failed_fit_leaves_the_model_as_it_was():
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         model.fit(X[:, :5], np.zeros(3))
     assert model.transform(X).shape == (100, 10)
-
-
-def test_one_class_is_refused():
-    with pytest.raises(ValueError, match="only one class"):
-        CodeClassifier().fit(np.eye(3), [1, 1, 1])
