@@ -19,14 +19,12 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import normalize
 
 from ddlearn import (
-    ClassCostDisplay,
     CodeDisplay,
     ConfusionDisplay,
     ConvergenceDisplay,
     DDLClassifier,
     DictionaryDisplay,
     EvidenceDisplay,
-    NoiseDisplay,
 )
 
 X, y = load_digits(return_X_y=True)
@@ -95,8 +93,10 @@ plt.show()
 # less.  Both are estimated, not set.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(13, 4.5), layout="constrained")
-NoiseDisplay.from_estimator(model, ax=left)
-ClassCostDisplay.from_estimator(model, ax=right)
+left.hist(np.sqrt(model.noise_variance_), bins=40)
+left.set(xlabel=r"noise level $\sigma$", ylabel="training samples")
+right.barh(model.classes_.astype(str), model.class_cost_)
+right.set(xlabel=r"class cost $\gamma$ (larger: harder to separate)", ylabel="class")
 hardest, easiest = (
     model.classes_[find(model.class_cost_)] for find in (np.argmax, np.argmin)
 )

@@ -84,9 +84,6 @@ from .show.displays.confusion import ConfusionDisplay as ConfusionDisplay
 from .show.displays.convergence import ConvergenceDisplay as ConvergenceDisplay
 from .show.displays.dictionary import DictionaryDisplay as DictionaryDisplay
 from .show.displays.evidence import EvidenceDisplay as EvidenceDisplay
-from .show.displays.losses import LossDisplay as LossDisplay
-from .show.displays.scales import ClassCostDisplay as ClassCostDisplay
-from .show.displays.scales import NoiseDisplay as NoiseDisplay
 from .show.report.writing import write_report as write_report
 
 __version__: str

@@ -8,7 +8,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from conftest import make_pursuit
-from matplotlib.colors import same_color, to_hex
+from matplotlib.colors import to_hex
 from sklearn.datasets import load_digits, make_multilabel_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
@@ -19,18 +19,11 @@ from sklearn.preprocessing import StandardScaler
 
 from ddlearn import (
     KSVD,
-    LOSSES,
-    ClassCostDisplay,
     CodeDisplay,
     ConfusionDisplay,
     ConvergenceDisplay,
     DictionaryDisplay,
     EvidenceDisplay,
-    Exponential,
-    Logistic,
-    LossDisplay,
-    NoiseDisplay,
-    SmoothHinge,
     load,
     save,
 )
@@ -61,12 +54,6 @@ def digits():
 def model(digits):
     X, y = digits
     return make_pursuit(60, max_iter=3, image_shape=(8, 8), random_state=0).fit(X[:600], y[:600])
-
-
-@pytest.fixture(scope="module")
-def floored(digits):
-    X, y = digits
-    return make_pursuit(60, max_iter=3, scales="jeffreys", random_state=0).fit(X[:600], y[:600])
 
 
 @pytest.fixture(scope="module")
@@ -249,95 +236,6 @@ def test_a_fit_without_iterations_has_a_history_of_one(digits):
     display = ConvergenceDisplay.from_estimator(model)
     assert len(display.axes_[0, 0].lines[0].get_ydata()) == 1
     display.figure_.canvas.draw()
-
-
-def test_class_costs_at_their_floor_are_counted(model, floored):
-    assert ClassCostDisplay.from_estimator(model).floor is None  # proper priors need none
-    assert ClassCostDisplay.from_estimator(floored).floor == floored.priors_.cost_floor > 0
-    assert (floored.class_cost_ >= floored.priors_.cost_floor * (1 - 1e-9)).all()
-    display = ClassCostDisplay([0.2, 0.5, 0.2], ["a", "b", "c"], floor=0.2).plot()
-    assert display.ax_.get_legend().texts[0].get_text() == "floor 0.2 (2 classes)"
-
-
-def test_the_histogram_of_noise_holds_every_sample(model, floored):
-    assert NoiseDisplay.from_estimator(model).floor is None
-    display = NoiseDisplay.from_estimator(floored)
-    sigma = np.sqrt(floored.noise_variance_)
-    assert display.counts_.sum() == len(sigma) == 600
-    assert display.bin_edges_[0] == pytest.approx(sigma.min())
-    assert display.bin_edges_[-1] == pytest.approx(sigma.max())
-    floor = floored.priors_.noise_floor
-    assert display.floor**2 == pytest.approx(floor)
-    n_there = np.count_nonzero(np.isclose(floored.noise_variance_, floor, rtol=1e-9))
-    assert any(f"({n_there} samples)" in text.get_text() for text in display.ax_.get_legend().texts)
-
-
-@pytest.mark.parametrize(
-    ("sigma", "scale"), [([1e-4, 1e-2, 1.0], "log"), ([0.5, 1.0, 2.0], "linear"), ([0.3] * 9, "linear")]
-)
-def test_noise_over_decades_has_a_logarithmic_axis(sigma, scale):
-    display = NoiseDisplay(sigma).plot()
-    assert display.ax_.get_xscale() == scale
-    assert display.counts_.sum() == len(sigma)
-
-
-def test_noise_needs_at_least_one_sample():
-    with pytest.raises(ValueError, match="sigma is empty: pass the noise level of at least one sample"):
-        NoiseDisplay([])
-
-
-def test_noise_of_float32_samples_reaches_the_floor_too():
-    display = NoiseDisplay(np.array([0.1, 0.1, 0.2], np.float32), floor=0.1).plot()
-    assert display.sigma[0] > 0.1  # what rounding makes of it
-    assert any("(2 samples)" in text.get_text() for text in display.ax_.get_legend().texts)
-
-
-def test_noise_is_loaded_with_a_model_and_missed_without(model, tmp_path):
-    save(model, tmp_path / "model")
-    restored = load(tmp_path / "model")
-    np.testing.assert_array_equal(
-        NoiseDisplay.from_estimator(restored).counts_, NoiseDisplay.from_estimator(model).counts_
-    )
-    del restored.noise_variance_
-    with pytest.raises(ValueError, match="has no noise_variance_"):
-        NoiseDisplay.from_estimator(restored)
-
-
-def test_bars_are_the_class_costs(two_class_model):
-    display = ClassCostDisplay.from_estimator(two_class_model)
-    np.testing.assert_array_equal([bar.get_width() for bar in display.bars_], two_class_model.class_cost_)
-    assert [label.get_text() for label in display.ax_.get_yticklabels()] == [r"\$three", r"eight\$_of_\$"]
-
-
-def test_loss_curves_are_the_losses():
-    display = LossDisplay().plot()
-    curves = {line.get_label(): line.get_xydata().T for line in display.ax_.lines}
-    assert set(curves) == {name.replace("_", " ") for name in LOSSES} | {"0-1 loss"}
-    margins, costs = curves["smooth hinge"]
-    np.testing.assert_array_equal(costs, SmoothHinge().value(margins))
-    margins, mistakes = curves["0-1 loss"]
-    np.testing.assert_array_equal(mistakes, margins < 0)
-    styles = {(line.get_color(), str(line.get_linestyle()), line.get_linewidth()) for line in display.ax_.lines}
-    assert len(styles) == len(curves)
-
-
-def test_losses_may_be_objects():
-    losses = ["square", SmoothHinge(sharpness=9.0), SmoothHinge(sharpness=3.0), Exponential(), Logistic()]
-    assert len(LossDisplay(losses).values) == 5
-    with pytest.raises(ValueError, match="'cube' is not a known loss"):
-        LossDisplay(["cube"])
-
-
-@pytest.mark.parametrize("loss", ["square", SmoothHinge(sharpness=9.0)])
-def test_one_loss_need_not_be_in_a_list(loss):
-    """A text is a sequence too, of letters that are no losses."""
-    assert list(LossDisplay(loss).values) == list(LossDisplay([loss]).values)
-
-
-@pytest.mark.parametrize("losses", [["square", "logistic", "square"], [SmoothHinge(8.0), SmoothHinge(8.0)]])
-def test_a_loss_given_twice_raises_an_error(losses):
-    with pytest.raises(ValueError, match=r"losses contains '(square|SmoothHinge\(sharpness=8.0\))' more than once"):
-        LossDisplay(losses)
 
 
 # One sample
@@ -590,11 +488,9 @@ def test_several_labels_have_no_confusion(multilabel):
 
 def draw_all(model, X, y, ax=None):
     """Every display of a model, each on axes of its own if there are some."""
-    places = iter(np.ravel(ax)) if ax is not None else iter([None] * 6)
+    places = iter(np.ravel(ax)) if ax is not None else iter([None] * 4)
     return [
         DictionaryDisplay.from_estimator(model, ax=next(places)),
-        NoiseDisplay.from_estimator(model, ax=next(places)),
-        ClassCostDisplay.from_estimator(model, ax=next(places)),
         CodeDisplay.from_estimator(model, X[0], ax=next(places)),
         EvidenceDisplay.from_estimator(model, X[0], y[0], ax=next(places)),
         ConfusionDisplay.from_estimator(model, X, y, ax=next(places)),
@@ -602,9 +498,8 @@ def draw_all(model, X, y, ax=None):
 
 
 def test_displays_draw_on_the_axes_they_are_given(model, digits):
-    figure, axes = plt.subplots(2, 3, figsize=(18, 12))
+    figure, axes = plt.subplots(2, 2, figsize=(12, 12))
     displays = draw_all(model, digits[0][600:], digits[1][600:], axes)
-    displays.append(LossDisplay().plot(ax=figure.add_axes((0, 0, 0.1, 0.1))))
     assert [display.ax_ for display in displays] == figure.axes
     assert all(display.figure_ is figure for display in displays)
     assert plt.get_fignums() == [figure.number]
@@ -627,9 +522,8 @@ def test_pipelines_are_shown_what_their_model_sees(digits):
 
 
 def test_a_class_has_one_colour_everywhere(model, digits):
-    dictionary, _, bars, _, evidence, confusion = draw_all(model, digits[0][600:], digits[1][600:])
+    dictionary, _, evidence, confusion = draw_all(model, digits[0][600:], digits[1][600:])
     expected = [get_class_color(position) for position in range(10)]
-    assert all(same_color(bar.get_facecolor(), color) for bar, color in zip(bars.bars_, expected, strict=True))
     for display in (dictionary, evidence):
         drawn = [to_hex(area.get_facecolor()[0]) for area in display.ax_.collections]
         assert [color.upper() for color in drawn[:10]] == expected
@@ -659,8 +553,6 @@ def test_dollar_signs_in_names_are_no_formulas(two_class_model, digits):
     [
         lambda model: DictionaryDisplay.from_estimator(model),
         lambda model: ConvergenceDisplay.from_estimator(model),
-        lambda model: NoiseDisplay.from_estimator(model),
-        lambda model: ClassCostDisplay.from_estimator(model),
         lambda model: CodeDisplay.from_estimator(model, np.zeros(64)),
         lambda model: EvidenceDisplay.from_estimator(model, np.zeros(64)),
         lambda model: ConfusionDisplay.from_estimator(model, np.zeros((1, 64)), [0]),
@@ -676,7 +568,7 @@ def test_other_models_raise_errors_with_advice(model, digits):
     with pytest.raises(
         TypeError, match="Expected a fitted DDLClassifier or a pipeline that ends with one, got LogisticRegression"
     ):
-        NoiseDisplay.from_estimator(LogisticRegression())
+        ConvergenceDisplay.from_estimator(LogisticRegression())
     search = GridSearchCV(make_pursuit(15, max_iter=1), {"n_nonzero_coefs": [3]}, cv=2)
     search.fit(digits[0][:100], digits[1][:100] > 4)
     with pytest.raises(TypeError, match="Pass its best_estimator_"):
@@ -685,7 +577,7 @@ def test_other_models_raise_errors_with_advice(model, digits):
 
 def test_without_matplotlib_the_extra_is_named(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    for draw in (ClassCostDisplay.from_estimator, ConvergenceDisplay.from_estimator):
+    for draw in (DictionaryDisplay.from_estimator, ConvergenceDisplay.from_estimator):
         with pytest.raises(ImportError, match=r'pip install "ddlearn\[plot\]"'):
             draw(model)
 

@@ -18,7 +18,7 @@ ImageShape = tuple[int, ...]
 # Font sizes in points; the smallest is still legible on a screen at half size.
 TITLE_SIZE, LABEL_SIZE, TICK_SIZE, SMALL_SIZE = 14, 12, 11, 9
 # Okabe and Ito's palette, safe for color-blind readers, for everything that is not a class.
-BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+BLACK, ORANGE, GREEN = "#000000", "#E69F00", "#009E73"
 BLUE, RED, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#888888"
 _LUMINANCE = np.array([0.2126, 0.7152, 0.0722])  # of red, green and blue
 _DARK = 0.5  # luminance below which text is white
