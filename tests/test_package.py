@@ -137,6 +137,13 @@ def test_a_second_process_compiles_nothing():
     assert misses == 0
 
 
+def test_the_oldest_versions_go_together():
+    # Older ones of these need NumPy below 2, so that nobody could install the floors together.
+    extras = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert "matplotlib>=3.8.4" in extras["plot"]
+    assert "pyarrow>=16" in extras["tables"]
+
+
 def test_the_recipe_of_conda_needs_what_the_package_needs():
     root = SOURCE.parents[1]
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from reference import SquaredHinge
 from sklearn.datasets import load_digits, make_multilabel_classification
 from sklearn.exceptions import NotFittedError
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
 from ddlearn import (
     CLASSIFIER_TRAINERS,
@@ -697,6 +697,12 @@ def test_a_file_from_a_stranger_is_refused_or_predicts(whole):
         ({"init": [[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]}, {}, "nested deeper than 20"),
         ({}, {"sparse_coder_": {"type": "strategy", "name": "elastic_net", "parameters": {}}}, "penalty is not known"),
         ({}, {"sparse_coder_": {"type": "strategy", "name": "omp", "parameters": {"tol": "abc"}}}, "tol must be"),
+        (
+            {},
+            {"sparse_coder_": {"type": "strategy", "name": "omp", "parameters": {"tol": 10**400}}},
+            "tol .* too large",
+        ),
+        ({"unlabeled": ["a"] * 99_000}, {}, "unlabeled is a list of several values, not a label"),
         ({}, {"loss_": {"type": "strategy", "name": "softplus_hinge", "parameters": {"sharpness": 1e-308}}}, "sharp"),
         ({}, {"loss_": "square"}, "not an object"),
         ({}, {"classes_": {"type": "strings", "dtype": "O", "shape": [2], "items": {"a": "b"}}}, "not a string"),
@@ -733,6 +739,44 @@ def test_arrays_that_would_break_a_prediction_are_refused(whole, name, value, me
     write_container(path, MODEL, content, arrays)
     with pytest.raises(ModelFileError, match=message):
         load(path)
+
+
+def read_scaled(scaler, digits, path):
+    """Return what the file of a model with a stored scaler holds."""
+    save(quick(description=scaler, max_iter=1).fit(*digits), path)
+    return read_container(path, MODEL)
+
+
+@pytest.mark.parametrize("value", [0.0, np.nan, 1e-308])
+def test_a_stored_scaler_that_would_break_a_prediction_is_refused(digits, path, value):
+    # Zeros alone may pass; then every prediction would blame the user's samples.
+    content, arrays = read_scaled(StandardScaler(with_mean=False), digits, path)
+    name = "description_.transformer.scale_"
+    write_container(path, MODEL, content, arrays | {name: np.full_like(arrays[name], value)})
+    with pytest.raises(ModelFileError, match="description_ of zeros and ones"):
+        load(path)
+
+
+@pytest.mark.parametrize("output_distribution", ["zz", 5])
+def test_a_stored_scaler_has_parameters_that_scikit_learn_takes(digits, path, output_distribution):
+    # Where it takes them for granted, after a fit, it raises an UnboundLocalError.
+    content, arrays = read_scaled(QuantileTransformer(n_quantiles=5), digits, path)
+    transformer = content["attributes"]["description_"]["parameters"]["transformer"]
+    transformer["parameters"]["output_distribution"] = output_distribution
+    write_container(path, MODEL, content, arrays)
+    with pytest.raises(ModelFileError, match="The 'output_distribution' parameter of QuantileTransformer must be"):
+        load(path)
+
+
+def test_the_message_of_a_refusal_is_short_whatever_the_file_holds(whole):
+    path = whole[1]
+    path.write_bytes(whole[0])
+    content, arrays = read_container(path, MODEL)
+    content["attributes"]["target_name_"] = ["x"] * 99_000
+    write_container(path, MODEL, content, arrays)
+    with pytest.raises(ModelFileError, match=r"target_name_ is \['x', .* \.\.\. .*'x'\]\.$") as refusal:
+        load(path)
+    assert len(str(refusal.value)) < 1500
 
 
 def test_so_many_atoms_that_their_products_would_take_all_memory_are_refused(whole):

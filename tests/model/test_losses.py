@@ -190,6 +190,13 @@ def test_others_are_refused_by_name_and_value(value, kind):
         check_number("name", value, kind)
 
 
+@pytest.mark.parametrize("kind", [Integral, Real])
+def test_integers_beyond_floating_point_numbers_are_refused(kind):
+    # Any integer is below infinity, but to compute with this one raises an OverflowError.
+    with pytest.raises(ValueError, match=r"name must be an? .* is too large"):
+        check_number("name", 10**400, kind)
+
+
 def test_a_name_gives_a_new_object_of_its_class():
     one, other = (resolve("thing", "plain", REGISTRY, Base) for _ in range(2))
     assert type(one) is type(other) is Plain

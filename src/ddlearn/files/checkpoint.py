@@ -447,7 +447,7 @@ def _hash_rows(array: NDArray[Any]) -> str:
 def _compare(stored: Json, here: Json) -> list[str]:
     """Return the differences between two fingerprints, in words."""
     return [
-        f"{name} was {stored[name]['text']} and is {here[name]['text']} now"
+        f"{name} was {textwrap.shorten(stored[name]['text'], 100)} and is {here[name]['text']} now"
         for name in sorted(stored.keys() & here.keys() | {"X", "y"})
         if stored[name]["value"] != here[name]["value"]
     ]

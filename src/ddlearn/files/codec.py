@@ -315,6 +315,7 @@ class Decoder:
         scaler = STORABLE_SCALERS[stored["name"]](**self._decode_parameters(name, stored))
         for key, value in stored["learned"].items():
             setattr(scaler, key, self.decode(f"{name}.{key}", value))
+        scaler._validate_params()  # of scikit-learn, which checks them in a fit only
         return scaler
 
     def _decode_parameters(self, name: str, stored: Json) -> dict[str, Any]:

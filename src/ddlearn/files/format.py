@@ -46,7 +46,10 @@ _LENGTH_BYTES = 8
 _ENTRY = "ddlearn"
 _NO_DIGEST = "0" * hashlib.sha256().digest_size * 2
 # What a value of the wrong type or an array of the wrong shape can raise while a file is read.
-_READING_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError)
+_READING_ERRORS = (
+    *(ValueError, TypeError, LookupError, AttributeError, NameError, ArithmeticError, RecursionError, MemoryError),
+)
+_LONGEST_MESSAGE = 1000  # characters: what a stranger has put into a file may be printed
 
 
 class ModelFileError(ValueError):
@@ -79,7 +82,10 @@ def blame_file(path: str | os.PathLike[str]) -> Iterator[None]:
     except ModelFileError:
         raise
     except _READING_ERRORS as error:
-        raise ModelFileError(f"{os.fspath(path)} cannot be read: {str(error).rstrip('.')}.") from error
+        message = str(error).rstrip(".")
+        if len(message) > _LONGEST_MESSAGE:
+            message = f"{message[: _LONGEST_MESSAGE // 2]} ... {message[-_LONGEST_MESSAGE // 4 :]}"
+        raise ModelFileError(f"{os.fspath(path)} cannot be read: {message}.") from error
 
 
 def write_container(path: str | os.PathLike[str], kind: str, content: dict[str, Json], arrays: Arrays) -> None:

@@ -259,7 +259,7 @@ def _check_predictions(model: DDLClassifier) -> None:
     if 2 * model.n_views * n_features * model.components_.itemsize > _MOST_VIEW_BYTES:
         raise ValueError(f"{model.n_views} views of images with {n_features} pixels are too many")
     if np.ndim(model.unlabeled):
-        raise ValueError(f"unlabeled is {model.unlabeled!r}, not a label")
+        raise ValueError(f"unlabeled is a {type(model.unlabeled).__name__} of several values, not a label")
 
 
 def _check_attributes(name: str, attributes: dict[str, Any]) -> dict[str, int]:
@@ -280,18 +280,18 @@ def _check_attributes(name: str, attributes: dict[str, Any]) -> dict[str, int]:
     for key in attributes.keys() & _RECORDS.keys():
         if not isinstance(attributes[key], list) or not all(isinstance(row, _RECORDS[key]) for row in attributes[key]):
             raise TypeError(f"{key} is not a list of {_RECORDS[key].__name__}")
+    dtype = attributes["components_"].dtype
+    if dtype not in (np.float32, np.float64):
+        raise ValueError(f"the model has the precision {dtype}")
     sizes = {"n_features": attributes["n_features_in_"], "n_records": attributes.get("n_iter_", 0) + 1}
     if "history_" in attributes and len(attributes["history_"]) != sizes["n_records"]:
         raise ValueError(f"n_iter_ is {attributes['n_iter_']}, but history_ has {len(attributes['history_'])} records")
     if "description_" in attributes:
-        sizes["n_scaled_features"] = _check_description(attributes["description_"], sizes["n_features"])
+        sizes["n_scaled_features"] = _check_description(attributes["description_"], sizes["n_features"], dtype)
     else:
         sizes["n_scaled_features"] = sizes["n_features"]
     if "n_samples_seen_" in attributes:
         sizes["n_samples"] = attributes["n_samples_seen_"]
-    dtype = attributes["components_"].dtype
-    if dtype not in (np.float32, np.float64):
-        raise ValueError(f"the model has the precision {dtype}")
     for key in _SHAPES:
         if key in attributes:
             _check_array(key, attributes[key], sizes, dtype)
@@ -306,7 +306,7 @@ def _check_attributes(name: str, attributes: dict[str, Any]) -> dict[str, int]:
     return sizes
 
 
-def _check_description(description: Description, n_features: int) -> int:
+def _check_description(description: Description, n_features: int, dtype: np.dtype) -> int:
     """Check what was learned, and return the number of scaled features."""
     if isinstance(description, Transformed):
         if type(description.transformer) not in STORABLE_SCALERS.values():
@@ -314,7 +314,11 @@ def _check_description(description: Description, n_features: int) -> int:
                 f"it scales samples by {description.transformer!r}, while files hold {', '.join(STORABLE_SCALERS)}: "
                 "use one of these, or pass samples that are scaled"
             )
-        return description.count_features(n_features)
+        with np.errstate(all="ignore"):
+            scaled = description.apply(np.repeat([[0], [1]], n_features, axis=1).astype(dtype))
+        check_array("description_ of zeros and ones", scaled, scaled.shape, dtype)
+        _check_range("description_ of zeros and ones", scaled, is_positive=False)
+        return scaled.shape[1]
     if isinstance(description, Gradients):
         return description.count_features(n_features)  # raises if images of its shape have other pixels
     for name, value in description.get_params(deep=False).items():

@@ -56,9 +56,13 @@ _BLUNTEST = 1e-6
 
 def check_number(name: str, value: Any, kind: type, *, most: float = np.inf) -> None:
     """Raise unless a parameter is a finite number of that kind, not negative and at most ``most``."""
-    is_number = isinstance(value, kind)
-    if not is_number or isinstance(value, bool) or not 0 <= value < np.inf:
-        word = "an integer" if kind is Integral else "a number"
+    word = "an integer" if kind is Integral else "a number"
+    is_number = isinstance(value, kind) and not isinstance(value, bool)
+    try:
+        is_in_range = is_number and 0 <= float(value) < np.inf
+    except OverflowError:
+        raise ValueError(f"{name} must be {word} in the range of float64, and is too large.") from None
+    if not is_in_range:
         raise ValueError(f"{name} must be {word} of at least 0, got {value!r}.")
     if value > most:
         raise ValueError(f"{name} must be at most {most:g}, got {value!r}.")
