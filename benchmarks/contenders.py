@@ -190,14 +190,14 @@ def _prepare_discriminative_step(problem: Problem, n_threads: int) -> Run:
     from ddlearn.coding.encoder import Encoder
     from ddlearn.describe.checks import measure_energies
     from ddlearn.model.codes import Model
-    from ddlearn.model.losses import resolve_loss
+    from ddlearn.model.losses import LOSSES
     from ddlearn.parallel import map_blocks, split_rows
 
     given = _make_discrimination(problem, n_threads)
     dtype, n_nonzero_coefs = problem.X.dtype, problem.n_nonzero_coefs
     model = Model(problem.dictionary, given.coef, np.zeros(N_CLASSES, dtype), np.ones(N_CLASSES, dtype))
     encoder = Encoder.of(problem.dictionary, OMP(n_swaps=0), n_nonzero_coefs, n_threads)
-    coder = DiscriminativeCoder(encoder, model, resolve_loss("logistic"), PrintedCoding(max_iter=1, tol=0.0))
+    coder = DiscriminativeCoder(encoder, model, LOSSES.resolve("logistic"), PrintedCoding(max_iter=1, tol=0.0))
     correlations, energies = encoder.correlate(problem.X), measure_energies(problem.X, 0)
     start = RowCodes.from_csr(given.start, n_nonzero_coefs, dtype)
     blocks = split_rows(len(problem.X))

@@ -25,7 +25,7 @@ from sklearn.datasets import load_digits
 
 from ddlearn import LABEL_CODINGS, LOSSES, DDLClassifier, FullInference, RowCodes
 from ddlearn.coding.descent import RowProblems, refit
-from ddlearn.coding.discriminative import DiscriminativeCoder, resolve_label_coding
+from ddlearn.coding.discriminative import DiscriminativeCoder
 from ddlearn.coding.encoder import Encoder
 from ddlearn.model.codes import Model
 
@@ -69,7 +69,7 @@ def make_task(X: NDArray, y: NDArray, loss: str, n_components: int, n_nonzero_co
     model = DDLClassifier(n_components, n_nonzero_coefs=n_nonzero_coefs, loss=loss, **how).fit(X, y)
     fitted = Model(model.components_, model.coef_, model.intercept_, model.class_cost_)
     encoder = Encoder.of(model.components_, model.sparse_coder_, n_nonzero_coefs)
-    coder = DiscriminativeCoder(encoder, fitted, model.loss_, resolve_label_coding("descent"))
+    coder = DiscriminativeCoder(encoder, fitted, model.loss_, LABEL_CODINGS.resolve("descent"))
     labels = np.where(y[:, None] == model.classes_, 1.0, -1.0)
     codes = RowCodes.from_csr(model.codes_, n_nonzero_coefs, np.float64)
     return Task(coder, X, labels, model.noise_variance_, codes)
@@ -115,7 +115,7 @@ def measure_descent(loss: str, n_nonzero_coefs: int, n_components: int, n_rows: 
     task = make_task(X, y, loss, n_components, n_nonzero_coefs)
     results, seconds = {}, {}
     for name in LABEL_CODINGS:
-        coder = DiscriminativeCoder(task.coder.encoder, task.coder.model, task.coder.loss, resolve_label_coding(name))
+        coder = DiscriminativeCoder(task.coder.encoder, task.coder.model, task.coder.loss, LABEL_CODINGS.resolve(name))
         arguments = task.X, task.labels, task.noise_variance, task.codes
         seconds[name] = np.inf
         for _ in range(_N_REPEATS):
@@ -176,7 +176,7 @@ def compare_with_enumeration(loss: str, coding: str, n_samples: int = 200) -> Co
     )
     fitted = Model(model.components_, model.coef_, model.intercept_, model.class_cost_)
     encoder = Encoder.of(model.components_, model.sparse_coder_, model.n_nonzero_coefs_)
-    coder = DiscriminativeCoder(encoder, fitted, model.loss_, resolve_label_coding(coding))
+    coder = DiscriminativeCoder(encoder, fitted, model.loss_, LABEL_CODINGS.resolve(coding))
     least = enumerate_hypotheses(coder, new, model.median_noise_variance_)
     return Comparison(
         float((found - least).mean() / least.mean()),

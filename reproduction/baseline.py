@@ -13,7 +13,7 @@ from sklearn.utils.validation import validate_data
 
 from ddlearn import KSVD, ClassifierTrainer, Loss, RowCodes
 from ddlearn.classifiers import resolve_trainer
-from ddlearn.model.losses import resolve_loss
+from ddlearn.model.losses import LOSSES
 
 
 class CodeClassifier(ClassifierMixin, BaseEstimator):
@@ -29,7 +29,7 @@ class CodeClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, positions = np.unique(y, return_inverse=True)
         n_classes = len(self.classes_)
         labels = np.where(positions[:, None] == np.arange(n_classes), 1, -1).astype(X.dtype)
-        loss, codes = resolve_loss(self.loss), lay_out(X)
+        loss, codes = LOSSES.resolve(self.loss), lay_out(X)
         start = np.zeros((n_classes, X.shape[1]), X.dtype), np.zeros(n_classes, X.dtype)
         trainer = resolve_trainer(self.classifier_trainer, loss)
         self.coef_, self.intercept_ = trainer.train(codes, labels, loss, *start)

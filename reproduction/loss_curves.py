@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from ddlearn import LOSSES as REGISTERED
 from ddlearn import Loss
-from ddlearn.model.losses import resolve_loss
 
 from .cells import (
     Cell,
@@ -53,7 +53,7 @@ def run_losses(runner: Runner) -> list[Record]:
 
 def measure_loss(name: str) -> dict[str, Any]:
     """Return a loss and its derivatives at some margins, and how its curvature depends on its value."""
-    loss = resolve_loss(name)
+    loss = REGISTERED.resolve(name)
     margins = np.array(MARGINS)
     methods = {"value": loss.value, "slope": loss.gradient, "curvature": loss.curvature}
     points = {
@@ -153,12 +153,12 @@ def _draw(output: Path) -> None:
     left, right = figure.subplots(1, 2)
     shown, wide = np.linspace(-2, 3, 1001), np.linspace(-6, 12, 18001)
     for name in LOSSES:
-        loss = resolve_loss(name)
+        loss = REGISTERED.resolve(name)
         style = {"color": LOSS_COLOURS[name], "ls": _LINES[name], "lw": 2.5}
         left.plot(shown, loss.value(shown), **style, label=LOSS_TITLES[name])
         right.plot(loss.value(wide), loss.curvature(wide), **style)
     left.plot(shown, np.maximum(1 - shown, 0), color=BLACK, ls=":", lw=1.5, label="hinge itself")
-    hinge = resolve_loss("smooth_hinge")
+    hinge = REGISTERED.resolve("smooth_hinge")
     label = "HINGE in coding (bound)"
     right.plot(
         hinge.value(wide),

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, clone
 from ddlearn import (
     LABEL_CODINGS,
     SCALES,
+    SPARSE_CODERS,
     Alignment,
     DDLClassifier,
     FullInference,
@@ -22,6 +23,7 @@ from ddlearn import (
     Refiner,
     Robustness,
 )
+from ddlearn.classifiers import resolve_trainer
 
 Settings = Mapping[str, Any]
 
@@ -74,7 +76,14 @@ def make_classifier(**settings: Any) -> DDLClassifier:
     later = {name: value for name, value in parameters.items() if name.startswith(_SET_AFTERWARDS)}
     at_once = {name: value for name, value in parameters.items() if name not in later}
     # Experiments scale their images themselves, to unit norm.
-    return DDLClassifier(**TAKEN_FOR_GRANTED | nest(at_once)).set_params(**later)
+    model = DDLClassifier(**TAKEN_FOR_GRANTED | nest(at_once))
+    for name, value in later.items():
+        holder, _, option = name.partition("__")
+        named = getattr(model, holder)
+        is_coder = holder == "sparse_coder"
+        strategy = SPARSE_CODERS.resolve(named) if is_coder else resolve_trainer(named, model.loss)
+        setattr(model, holder, clone(strategy).set_params(**{option: value}))
+    return model
 
 
 def make_former_model(**settings: Any) -> DDLClassifier:

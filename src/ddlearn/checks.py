@@ -20,12 +20,12 @@ from sklearn.base import clone
 from .classifiers import CLASSIFIER_TRAINERS, ClassifierTrainer, resolve_trainer
 from .classifiers.problem import LabelledCodes
 from .coding.coders import ORMP, RowProblem, SparseCoder
-from .coding.encoder import Encoder, resolve_sparse_coder
-from .coding.errors import ErrorSearch, resolve_error_search
+from .coding.encoder import SPARSE_CODERS, Encoder
+from .coding.errors import ERROR_SEARCHES, ErrorSearch
 from .coding.masked import MaskedCoder
-from .dictionary import DictionaryUpdate, UpdatedDictionary, resolve_dictionary_update
+from .dictionary import DICTIONARY_UPDATES, DictionaryUpdate, UpdatedDictionary
 from .model.codes import RowCodes
-from .model.losses import LOSSES, Loss, resolve, resolve_loss
+from .model.losses import LOSSES, Loss
 from .parallel import LocalParts
 
 Array = NDArray[np.floating]
@@ -154,7 +154,7 @@ def check_loss(loss: str | Loss) -> None:
     >>> from ddlearn import check_loss, Logistic
     >>> check_loss(Logistic())
     """
-    loss = resolve_loss(loss)
+    loss = LOSSES.resolve(loss)
     outputs = chain.from_iterable(_find_output_problems(loss, dtype) for dtype in _DTYPES)
     problems = _find_first(outputs, _find_derivative_problems(loss))
     _report("loss", loss, Loss, problems, lambda each: each.value(_COMMON))
@@ -294,7 +294,7 @@ def check_sparse_coder(sparse_coder: str | SparseCoder) -> None:
     >>> from ddlearn import OMP, check_sparse_coder
     >>> check_sparse_coder(OMP())
     """
-    coder = resolve_sparse_coder(sparse_coder)
+    coder = SPARSE_CODERS.resolve(sparse_coder)
     problems = (f"in {dtype}: {problem}" for dtype in _DTYPES for problem in _find_coder_problems(coder, dtype))
     problem = _draw_rows(_DOUBLE)[-1]
     _report("sparse coder", coder, SparseCoder, problems, lambda each: _adapt(each, _DOUBLE).solve(problem))
@@ -393,7 +393,7 @@ def check_dictionary_update(update: str | DictionaryUpdate) -> None:
     >>> from ddlearn import check_dictionary_update
     >>> check_dictionary_update("atom")
     """
-    update = resolve_dictionary_update(update)
+    update = DICTIONARY_UPDATES.resolve(update)
     trial, results = _draw_update(_DOUBLE), chain.from_iterable(_find_result_problems(update, each) for each in _DTYPES)
     problems, run = (
         _find_first(results, _find_declared_problems(update)),
@@ -508,9 +508,9 @@ def check_classifier_trainer(trainer: str | ClassifierTrainer, loss: str | Loss 
     >>> from ddlearn import LogitBoost, check_classifier_trainer
     >>> check_classifier_trainer(LogitBoost())
     """
-    trainer = resolve("classifier trainer", trainer, CLASSIFIER_TRAINERS, ClassifierTrainer)
-    supported = [name for name in LOSSES if trainer.supports(resolve_loss(name))]
-    losses = [resolve_loss(each) for each in (supported if loss is None else [loss])]
+    trainer = CLASSIFIER_TRAINERS.resolve(trainer)
+    supported = [name for name in LOSSES if trainer.supports(LOSSES.resolve(name))]
+    losses = [LOSSES.resolve(each) for each in (supported if loss is None else [loss])]
     if not losses:
         raise ValueError(f"{trainer!r} supports none of {sorted(LOSSES)}; pass check_classifier_trainer a loss.")
     resolve_trainer(trainer, losses[0])  # raises, and names other trainers, if it does not support the loss
@@ -567,5 +567,5 @@ def check_error_search(error_search: str | ErrorSearch) -> None:
     >>> from ddlearn import AlternatingErrors, check_error_search
     >>> check_error_search(AlternatingErrors())
     """
-    search, run = resolve_error_search(error_search), methodcaller("find", *_draw_errors().values())
+    search, run = ERROR_SEARCHES.resolve(error_search), methodcaller("find", *_draw_errors().values())
     _report("error search", search, ErrorSearch, _find_search_problems(search), run)

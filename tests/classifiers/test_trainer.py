@@ -25,7 +25,6 @@ from ddlearn.model.losses import (
     Logistic,
     Loss,
     Square,
-    resolve_loss,
 )
 from ddlearn.parallel import LocalParts
 
@@ -37,7 +36,7 @@ PAIRS = [
     pytest.param(trainer, loss, id=f"{trainer}-{loss}")
     for trainer in CLASSIFIER_TRAINERS
     for loss in LOSSES
-    if CLASSIFIER_TRAINERS[trainer]().supports(resolve_loss(loss))
+    if CLASSIFIER_TRAINERS[trainer]().supports(LOSSES.resolve(loss))
 ]
 
 
@@ -161,7 +160,7 @@ def test_misclassified_samples_clip_the_response_but_not_the_minimum():
 @pytest.mark.parametrize(("trainer", "loss"), PAIRS)
 def test_gradient_of_the_penalised_cost_vanishes_at_the_end(trainer, loss, fit_intercept):
     codes, labels = draw_problem()
-    loss, trainer = resolve_loss(loss), converged(trainer)
+    loss, trainer = LOSSES.resolve(loss), converged(trainer)
     coef, intercept = trainer.train(codes, labels, loss, *draw_start(), fit_intercept=fit_intercept)
     dense = codes.to_csr(N_COMPONENTS).toarray()
     slopes = labels * loss.gradient(labels * (dense @ coef.T + intercept))
@@ -174,7 +173,7 @@ def test_gradient_of_the_penalised_cost_vanishes_at_the_end(trainer, loss, fit_i
 @pytest.mark.parametrize(("trainer", "loss"), PAIRS)
 def test_each_round_lowers_the_penalised_cost(trainer, loss):
     codes, labels = draw_problem()
-    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer](max_rounds=1, tol=0)
+    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer](max_rounds=1, tol=0)
     penalties = penalties_of(trainer, codes, labels, loss)
     classifiers = draw_start()
     costs = []
@@ -196,7 +195,7 @@ def test_rounds_of_adaboost_fit_the_labels_themselves():
         root = np.sqrt(weights)
         classifier = classifier + np.linalg.lstsq(root[:, None] * dense, root * labels[:, 0], rcond=None)[0]
     trainer = CLASSIFIER_TRAINERS["ada_boost"](ridge=0, max_rounds=3, tol=0)
-    coef, intercept = trainer.train(codes, labels, resolve_loss("exponential"), *draw_start())
+    coef, intercept = trainer.train(codes, labels, LOSSES.resolve("exponential"), *draw_start())
     assert_allclose(np.append(np.delete(coef[0], UNUSED_ATOM), intercept[0]), classifier, atol=1e-10)
 
 
@@ -206,7 +205,7 @@ def test_rounds_of_adaboost_fit_the_labels_themselves():
 @pytest.mark.parametrize(("trainer", "loss"), PAIRS)
 def test_flipped_labels_flip_the_classifiers(trainer, loss):
     codes, labels = draw_problem()
-    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer]()
+    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer]()
     coef, intercept = trainer.train(codes, labels, loss, *draw_start())
     flipped_coef, flipped_intercept = trainer.train(codes, -labels, loss, *draw_start())
     assert_allclose(flipped_coef, -coef, atol=1e-12)
@@ -216,7 +215,7 @@ def test_flipped_labels_flip_the_classifiers(trainer, loss):
 @pytest.mark.parametrize(("trainer", "loss"), PAIRS)
 def test_order_of_the_samples_does_not_matter(trainer, loss):
     codes, labels = draw_problem()
-    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer]()
+    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer]()
     order = np.random.default_rng(3).permutation(N_SAMPLES)
     coef, intercept = trainer.train(codes, labels, loss, *draw_start())
     permuted_coef, permuted_intercept = trainer.train(codes.rows(order), labels[order], loss, *draw_start())
@@ -227,7 +226,7 @@ def test_order_of_the_samples_does_not_matter(trainer, loss):
 @pytest.mark.parametrize(("trainer", "loss"), PAIRS)
 def test_permuted_classes_permute_the_classifiers(trainer, loss):
     codes, labels = draw_problem()
-    loss, trainer, order = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer](), [2, 0, 1]
+    loss, trainer, order = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer](), [2, 0, 1]
     coef, intercept = trainer.train(codes, labels, loss, *draw_start(1.0))
     start_coef, start_intercept = draw_start(1.0)
     permuted = trainer.train(codes, labels[:, order], loss, start_coef[order], start_intercept[order])
@@ -239,7 +238,7 @@ def test_permuted_classes_permute_the_classifiers(trainer, loss):
 @pytest.mark.parametrize(("trainer", "loss"), PAIRS)
 def test_unlabelled_rows_are_as_if_left_out(trainer, loss):
     codes, labels = draw_problem()
-    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer]()
+    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer]()
     labels[::3] = 0
     known = labels[:, 0] != 0
     trained = trainer.train(codes, labels, loss, *draw_start())
@@ -251,7 +250,7 @@ def test_unlabelled_rows_are_as_if_left_out(trainer, loss):
 @pytest.mark.parametrize(("trainer", "loss"), PAIRS)
 def test_labels_may_be_missing_for_some_classes_only(trainer, loss):
     codes, labels = draw_problem()
-    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer]()
+    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer]()
     complete = trainer.train(codes, labels, loss, *draw_start())
     labels[::3, 0] = 0
     known = labels[:, 0] != 0
@@ -266,7 +265,7 @@ def test_labels_may_be_missing_for_some_classes_only(trainer, loss):
 @pytest.mark.parametrize(("trainer", "loss"), PAIRS)
 def test_more_unused_atoms_change_nothing(trainer, loss):
     codes, labels = draw_problem()
-    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer]()
+    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer]()
     coef, intercept = trainer.train(codes, labels, loss, *draw_start())
     wider_start = np.ones((N_CLASSES, N_COMPONENTS + 3))
     wider_start[:, :N_COMPONENTS] = 0
@@ -280,7 +279,7 @@ def test_more_unused_atoms_change_nothing(trainer, loss):
 @pytest.mark.parametrize(("trainer", "loss"), PAIRS)
 def test_threads_give_the_same_bits(trainer, loss):
     codes, labels = draw_problem()
-    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer]()
+    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer]()
     one = trainer.train(codes, labels, loss, *draw_start(), n_jobs=1)
     three = trainer.train(codes, labels, loss, *draw_start(), n_jobs=3)
     assert_array_equal(one[0], three[0])
@@ -289,7 +288,7 @@ def test_threads_give_the_same_bits(trainer, loss):
 
 @pytest.mark.parametrize(("trainer", "loss"), PAIRS)
 def test_float32_is_close_to_float64(trainer, loss):
-    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer]()
+    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer]()
     double = trainer.train(*draw_problem(), loss, *draw_start())
     single = trainer.train(*draw_problem(dtype=np.float32), loss, *draw_start(dtype=np.float32))
     assert single[0].dtype == single[1].dtype == np.float32
@@ -317,7 +316,7 @@ def test_memory_layout_does_not_matter():
 @pytest.mark.parametrize(("trainer", "loss"), PAIRS)
 def test_the_penalised_cost_never_rises(trainer, loss, size, dtype):
     codes, labels = draw_problem(dtype=dtype)
-    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer]()
+    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer]()
     start = draw_start(size, dtype=dtype)
     penalties = np.array([0.1, 2.0, 30.0])
     before, after = (
@@ -332,7 +331,7 @@ def test_the_penalised_cost_never_rises(trainer, loss, size, dtype):
 @pytest.mark.parametrize(("trainer", "loss"), PAIRS)
 def test_a_start_worse_than_none_is_not_used(trainer, loss):
     codes, labels = draw_problem()
-    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer](max_rounds=2)
+    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer](max_rounds=2)
     from_zero = trainer.train(codes, labels, loss, *draw_start())
     from_afar = trainer.train(codes, labels, loss, *draw_start(1e4))
     assert_allclose(from_afar[0], from_zero[0], atol=1e-12)
@@ -344,7 +343,7 @@ def test_a_start_worse_than_none_is_not_used(trainer, loss):
 def test_responses_are_newtons_up_to_z_max(trainer, loss):
     # Also where the loss is straight, and Newton's response infinite.
     margins = np.linspace(-20, 20, 401)
-    gradient, curvature = resolve_loss(loss).gradient(margins), resolve_loss(loss).curvature(margins)
+    gradient, curvature = LOSSES.resolve(loss).gradient(margins), LOSSES.resolve(loss).curvature(margins)
     weights = CLASSIFIER_TRAINERS[trainer](z_max=3.0).sample_weights(gradient, curvature)
     assert (np.abs(gradient) <= 3.0 * weights * (1 + 1e-12)).all()
     is_clipped = np.abs(gradient) > 3.0 * curvature
@@ -366,7 +365,7 @@ def measure_gradients(codes, labels, loss, penalties, coef, intercept):
 @pytest.mark.parametrize(("trainer", "loss"), PAIRS)
 def test_a_step_leaves_a_thousandth_of_the_gradient(trainer, loss, start, dtype):
     codes, labels = draw_problem(dtype=dtype)
-    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer]()
+    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer]()
     penalties = penalties_of(trainer, codes, labels, loss)
     if start == "warm":  # where other codes of the same samples left it, as in a fit
         noise = np.random.default_rng(3).normal(size=codes.values.shape)
@@ -384,7 +383,7 @@ def test_a_step_leaves_a_thousandth_of_the_gradient(trainer, loss, start, dtype)
 @pytest.mark.parametrize(("trainer", "loss"), PAIRS)
 def test_the_unit_of_the_codes_does_not_matter(trainer, loss, factor):
     codes, labels = draw_problem()
-    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer]()
+    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer]()
     scaled = RowCodes(codes.indices, factor * codes.values)
     one, other = (trainer.train(each, labels, loss, *draw_start()) for each in (codes, scaled))
     assert_allclose(factor * other[0], one[0], rtol=1e-7, atol=1e-9)
@@ -396,7 +395,7 @@ def test_the_unit_of_the_codes_does_not_matter(trainer, loss, factor):
 @pytest.mark.parametrize(("trainer", "loss"), PAIRS)
 def test_penalties_are_those_given_or_relative_to_the_codes(trainer, loss):
     codes, labels = draw_problem()
-    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer](ridge=0.2)
+    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer](ridge=0.2)
     own = penalties_of(trainer, codes, labels, loss)
     by_default, given, strict = (
         trainer.train(codes, labels, loss, *draw_start(), penalties=penalties)[0]
@@ -412,7 +411,7 @@ def test_penalties_are_those_given_or_relative_to_the_codes(trainer, loss):
 def test_separable_classes_stay_finite(trainer, loss, ridge):
     labels = np.repeat([[1.0, -1.0, -1.0], [-1.0, 1.0, -1.0], [-1.0, -1.0, 1.0]], 20, axis=0)
     codes = RowCodes(np.repeat(np.arange(3, dtype=np.int32), 20)[:, None], np.ones((60, 1)))
-    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer](ridge=ridge, max_rounds=200, tol=0)
+    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer](ridge=ridge, max_rounds=200, tol=0)
     coef, intercept = np.zeros((3, 4)), np.zeros(3)
     for _ in range(3):
         coef, intercept = trainer.train(codes, labels, loss, coef, intercept)
@@ -424,7 +423,7 @@ def test_separable_classes_stay_finite(trainer, loss, ridge):
 @pytest.mark.parametrize(("trainer", "loss"), PAIRS)
 def test_atoms_in_no_code_have_coefficient_zero(trainer, loss):
     codes, labels = draw_problem()
-    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer]()
+    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer]()
     for size in (0.0, 1.0):
         coef, _ = trainer.train(codes, labels, loss, *draw_start(size))
         assert_array_equal(coef[:, UNUSED_ATOM], 0)
@@ -438,7 +437,7 @@ def test_equal_atoms_and_more_atoms_than_samples(trainer, loss, ridge):
     dense = draw_codes(n_samples=6, n_components=20, budget=3).to_csr(20).toarray()
     codes = RowCodes.from_csr(csr_array(np.repeat(dense, 2, axis=1)), 6, np.float64)
     labels = np.where(np.arange(6)[:, None] % 3 == np.arange(3), 1.0, -1.0)
-    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer](ridge=ridge)
+    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer](ridge=ridge)
     start = np.zeros((3, 40)), np.zeros(3)
     trained = trainer.train(codes, labels, loss, *start)
     assert np.isfinite(trained[0]).all()
@@ -450,7 +449,7 @@ def test_equal_atoms_and_more_atoms_than_samples(trainer, loss, ridge):
 def test_a_class_without_labels_or_with_one_label_only(trainer, loss):
     codes, labels = draw_problem()
     labels[:, 0], labels[:, 1] = 0, 1
-    loss, trainer = resolve_loss(loss), CLASSIFIER_TRAINERS[trainer]()
+    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer]()
     coef, intercept = trainer.train(codes, labels, loss, *draw_start(0.1))
     assert_array_equal(coef[0], 0)
     assert intercept[0] == draw_start(0.1)[1][0]

@@ -12,7 +12,7 @@ from ddlearn import ORMP, Alignment, Robustness, SparseCoder
 from ddlearn.coding.alignment import (
     TRANSFORMS,
     Registration,
-    resolve_alignment,
+    make_registration,
     warp_images,
 )
 from ddlearn.coding.encoder import Encoder
@@ -205,12 +205,7 @@ def test_a_blank_image_stays_where_it_is():
 )
 def test_what_cannot_be_aligned_is_refused_with_what_to_do(alignment, image_shape, message):
     with pytest.raises(ValueError, match=message):
-        resolve_alignment(alignment, image_shape, 360, ORMP())
-
-
-def test_an_alignment_must_be_one():
-    with pytest.raises(TypeError, match="alignment must be None, one of"):
-        resolve_alignment(3, SHAPE, 360, ORMP())
+        make_registration(alignment, image_shape, 360, ORMP())
 
 
 def test_a_coder_that_cannot_project_directions_is_refused():
@@ -219,7 +214,7 @@ def test_a_coder_that_cannot_project_directions_is_refused():
             raise AssertionError
 
     with pytest.raises(ValueError, match="does not declare projects_directions: use sparse_coder='ormp'"):
-        resolve_alignment("affine", SHAPE, 360, Plain())
+        make_registration("affine", SHAPE, 360, Plain())
 
 
 def make_moved_classes(n_samples, seed):

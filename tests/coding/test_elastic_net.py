@@ -335,7 +335,7 @@ def test_new_samples_may_be_incomplete_wrong_or_moved(settings, dtype):
     X = X.astype(dtype)
     model = make_pursuit(10, sparse_coder="elastic_net", max_iter=2, random_state=0, **settings).fit(X, y)
     new = X.copy()
-    if model.get_params()["robustness__missing"] == "mask":
+    if model.get_params().get("robustness__missing") == "mask":
         new[::2, 3] = np.nan
     probabilities = model.predict_proba(new)
     assert probabilities.dtype == dtype

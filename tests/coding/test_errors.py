@@ -14,7 +14,7 @@ from ddlearn import (
     sparse_encode,
 )
 from ddlearn.coding.encoder import Encoder
-from ddlearn.coding.errors import find_right, measure_spread, resolve_error_search
+from ddlearn.coding.errors import find_right, measure_spread
 from ddlearn.coding.masked import MaskedCoder
 
 every_search = pytest.mark.parametrize(
@@ -144,15 +144,4 @@ def test_the_largest_residuals_are_wrong_and_no_more_than_the_budget():
 )
 def test_parameters_that_are_no_numbers_of_at_least_zero_are_refused(search):
     with pytest.raises(ValueError, match=r"(trim|threshold|max_iter) must be an? \w+ of at least 0, got"):
-        resolve_error_search(search)
-
-
-def test_searches_are_looked_up_by_name_or_taken_as_they_are():
-    search = AlternatingErrors(trim=2.0)
-    assert resolve_error_search(search) is search
-    with pytest.raises(
-        ValueError, match=r"'gredy' is not a known error search; choose one of \['alternating', 'greedy'"
-    ):
-        resolve_error_search("gredy")
-    with pytest.raises(TypeError, match="class"):
-        resolve_error_search(AlternatingErrors)
+        ERROR_SEARCHES.resolve(search)

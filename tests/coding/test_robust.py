@@ -9,7 +9,7 @@ from conftest import normalise
 from ddlearn import ORMP, Robustness, sparse_encode
 from ddlearn.coding.encoder import Encoder
 from ddlearn.coding.masked import MaskedCoder
-from ddlearn.coding.robust import RobustCoder, check_mask
+from ddlearn.coding.robust import ROBUSTNESS, RobustCoder, check_error_budget, check_mask
 
 
 def make_coder(robustness, noise_scale=0.0):
@@ -72,7 +72,7 @@ def test_a_budget_is_a_number_of_features_or_a_share_of_the_known_ones_and_leave
 )
 def test_parameters_that_cannot_be_are_refused(robustness, message):
     with pytest.raises(ValueError, match=message):
-        robustness.check_parameters(20)
+        check_error_budget(ROBUSTNESS.resolve(robustness).error_budget, 20)
 
 
 def test_a_mask_may_be_that_of_one_sample():

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.base import clone
 
 from ddlearn import Jitter
 from ddlearn.describe.jitter import (
@@ -16,7 +13,7 @@ from ddlearn.describe.jitter import (
     _make_bumps,
     displace,
     displace_alike,
-    resolve_jitter,
+    make_jitter,
 )
 
 SHAPE = (12, 9)
@@ -210,12 +207,7 @@ def test_all_parts_of_a_field_add_up():
 )
 def test_what_cannot_be_distorted_is_refused_with_what_to_do(jitter, image_shape, message):
     with pytest.raises(ValueError, match=message):
-        resolve_jitter(jitter, image_shape, 108)
-
-
-def test_a_jitter_must_be_one():
-    with pytest.raises(TypeError, match=r"jitter must be None, one of .* or a Jitter object, got 3"):
-        resolve_jitter(3, SHAPE, 108)
+        make_jitter(jitter, image_shape, 108)
 
 
 def test_distort_checks_too():
@@ -226,16 +218,10 @@ def test_distort_checks_too():
 
 
 def test_names_stand_for_jitters_and_only_one_of_them_bends():
-    assert resolve_jitter(None, SHAPE, 108) is None
+    assert make_jitter(None, SHAPE, 108) is None
     mine = Jitter(2)
-    assert resolve_jitter(mine, SHAPE, 108) is mine
-    assert {name: resolve_jitter(name, SHAPE, 108).elastic > 0 for name in JITTERS} == {
+    assert make_jitter(mine, SHAPE, 108) is mine
+    assert {name: make_jitter(name, SHAPE, 108).elastic > 0 for name in JITTERS} == {
         "affine": False,
         "elastic": True,
     }
-
-
-@pytest.mark.parametrize("copy", [clone, lambda jitter: pickle.loads(pickle.dumps(jitter))])
-def test_copies_distort_alike(copy):
-    jitter = Jitter(0.2, linear=0.3, elastic=0.4, smoothness=2)
-    np.testing.assert_array_equal(draw_fields(copy(jitter), 3), draw_fields(jitter, 3))

@@ -28,7 +28,7 @@ from ddlearn import (
     load,
     save,
 )
-from ddlearn.describe.choice import choose_description, fit_description, resolve_description
+from ddlearn.describe.choice import DESCRIPTIONS, choose_description, fit_description
 from ddlearn.fitting.data import TrainingPart
 from ddlearn.parallel import LocalParts
 
@@ -195,15 +195,15 @@ def test_auto_ignores_samples_without_labels_and_does_with_none():
 
 def test_objects_names_and_transformers_are_scalings():
     standard = Standard(0.5)
-    assert resolve_description(standard) is standard
-    assert isinstance(resolve_description(None), Identity)
-    assert isinstance(resolve_description(StandardScaler()), Transformed)
+    assert DESCRIPTIONS.resolve(standard) is standard
+    assert isinstance(DESCRIPTIONS.resolve(None), Identity)
+    assert isinstance(DESCRIPTIONS.resolve(StandardScaler()), Transformed)
     with pytest.raises(ValueError, match="Did you mean 'unit'"):
-        resolve_description("units")
+        DESCRIPTIONS.resolve("units")
     with pytest.raises(TypeError, match=r"no inverse_transform: use 'auto', 'unit'"):
-        resolve_description(Normalizer())
+        DESCRIPTIONS.resolve(Normalizer())
     with pytest.raises(ValueError, match="constant"):
-        resolve_description(Standard(-1.0))
+        DESCRIPTIONS.resolve(Standard(-1.0))
 
 
 # -- outliers ----------------------------------------------------------------------------------------------------------

@@ -1,14 +1,11 @@
 """The dictionary step: what each strategy minimises, what it leaves alone, and a slow twin of every kernel."""
 
-import pickle
-
 import numpy as np
 import pytest
 from conftest import normalise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
-from sklearn.base import clone
 
 from ddlearn.dictionary import (
     DICTIONARY_UPDATES,
@@ -17,7 +14,6 @@ from ddlearn.dictionary import (
     ExactKSVDUpdate,
     KSVDUpdate,
     init_dictionary,
-    resolve_dictionary_update,
 )
 from ddlearn.kernels import sweep as kernel
 from ddlearn.kernels.codes import measure_errors
@@ -50,7 +46,7 @@ def make_problem(seed=0, n_samples=60, n_features=7, n_components=10, n_places=3
 
 
 def run(update, X, codes, dictionary, precision, **kwargs):
-    return resolve_dictionary_update(update).update(X, codes, dictionary, precision, **kwargs)
+    return DICTIONARY_UPDATES.resolve(update).update(X, codes, dictionary, precision, **kwargs)
 
 
 def to_dense(codes, n_components):
@@ -183,14 +179,6 @@ def test_inputs_may_be_read_only_and_on_disk(name, tmp_path):
     np.testing.assert_allclose(fortran.dictionary, expected.dictionary, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_clone_and_pickle(name):
-    problem = make_problem()
-    update = resolve_dictionary_update(name)
-    for copy in (clone(update), pickle.loads(pickle.dumps(update))):
-        np.testing.assert_array_equal(run(copy, *problem).dictionary, run(update, *problem).dictionary)
-
-
 # -- edges ---------------------------------------------------------------------------------------------------------
 
 
@@ -317,7 +305,7 @@ def test_many_sweeps_end_where_every_atom_is_optimal():
 @pytest.mark.parametrize("name", ADDITIVE)
 def test_statistics_of_blocks_add(name):
     X, codes, dictionary, precision = make_problem()
-    update = resolve_dictionary_update(name)
+    update = DICTIONARY_UPDATES.resolve(name)
     cuts = [slice(0, 13), slice(13, 14), slice(14, None)]
     parts = [update.statistics(X[cut], codes.rows(cut), precision[cut], len(dictionary)) for cut in cuts]
     atoms = update.update_from(parts[0] + parts[1] + parts[2], dictionary)
@@ -391,7 +379,7 @@ def make_duplicates():
 def test_near_duplicates_are_replaced_unless_the_update_is_monotone(name):
     *problem, few = make_duplicates()
     updated = run(name, *problem)
-    if resolve_dictionary_update(name).is_monotone:
+    if DICTIONARY_UPDATES.resolve(name).is_monotone:
         assert updated.replaced.size == 0
         assert abs(updated.dictionary[3] @ updated.dictionary[8]) > 0.99
         return
@@ -487,17 +475,6 @@ def test_bad_initial_dictionaries_are_refused(init, message):
 
 
 # -- resolve and check ---------------------------------------------------------------------------------------------
-
-
-def test_resolve():
-    update = AtomUpdate()
-    assert resolve_dictionary_update(update) is update
-    with pytest.raises(ValueError, match=r"choose one of .*guarded_ksvd"):
-        resolve_dictionary_update("svd")
-    with pytest.raises(TypeError, match=r"but a class: pass an object, AtomUpdate\(...\)"):
-        resolve_dictionary_update(AtomUpdate)
-    with pytest.raises(TypeError, match=r"lacks updates_codes, .*; derive from DictionaryUpdate"):
-        resolve_dictionary_update(3)
 
 
 def test_integer_samples_are_refused():

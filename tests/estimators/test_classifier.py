@@ -32,6 +32,7 @@ from ddlearn import (
     JeffreysScales,
     SmoothHinge,
     SparseCoder,
+    SquareLev,
     UpdatedDictionary,
     discriminative_encode,
     map_objective,
@@ -704,7 +705,7 @@ def test_warm_start_with_other_samples_keeps_the_number_of_atoms(digits):
     model = make_pursuit(max_iter=1, warm_start=True, random_state=0).fit(X[:300], y[:300])
     n_components = len(model.components_)
     assert len(model.fit(X, y).components_) == n_components
-    model.set_params(classifier_trainer__fit_intercept=False).fit(X, y)
+    model.set_params(classifier_trainer=SquareLev(fit_intercept=False)).fit(X, y)
     assert not model.intercept_.any()
 
 

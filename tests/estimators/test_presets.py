@@ -10,7 +10,7 @@ from reproduction.trials import LITERAL, METHODS, PAPER
 from sklearn.datasets import load_digits, load_wine
 from sklearn.preprocessing import scale
 
-from ddlearn import DDLClassifier, JeffreysScales, Refiner
+from ddlearn import OMP, SPARSE_CODERS, DDLClassifier, JeffreysScales, Refiner
 from ddlearn.estimators.presets import PRESETS
 
 QUICK = {"n_components": 30, "max_iter": 2, "random_state": 0}
@@ -24,8 +24,8 @@ def test_the_paper_is_the_one_that_the_experiments_reproduce():
     assert preset.classification_weight == 2 * experiments.classification_weight == 1.0  # the factor that is lacking
     assert preset.scales == "jeffreys"
     assert isinstance(experiments.scales, JeffreysScales)  # with floors near zero
-    coders = preset.get_params()["sparse_coder__n_swaps"], experiments.get_params()["sparse_coder__n_swaps"]
-    assert coders == (0, 0)
+    coders = [SPARSE_CODERS.resolve(one.sparse_coder) for one in (preset, experiments)]
+    assert [(type(coder), coder.n_swaps) for coder in coders] == [(OMP, 0)] * 2
 
 
 @pytest.mark.parametrize("name", ["ddl", "ddl, labelled alone"])

@@ -25,8 +25,8 @@ from ddlearn import (
 )
 from ddlearn.classifiers import resolve_trainer
 from ddlearn.coding import encoder
-from ddlearn.coding.encoder import resolve_sparse_coder
-from ddlearn.dictionary import draw_dictionary, resolve_dictionary_update
+from ddlearn.coding.encoder import SPARSE_CODERS
+from ddlearn.dictionary import draw_dictionary
 from ddlearn.fitting.data import TrainingSet, collect_labels, fetch_candidates
 from ddlearn.fitting.loop import (
     FitState,
@@ -44,17 +44,17 @@ from ddlearn.model.codes import RowCodes
 from ddlearn.model.scales import NOISE_MODELS
 from ddlearn.parallel import PART_ROWS
 
-MONOTONE_UPDATES = sorted(name for name in DICTIONARY_UPDATES if resolve_dictionary_update(name).is_monotone)
+MONOTONE_UPDATES = sorted(name for name in DICTIONARY_UPDATES if DICTIONARY_UPDATES.resolve(name).is_monotone)
 every_loss = pytest.mark.parametrize("loss", [loss_class() for loss_class in LOSSES.values()], ids=list(LOSSES))
 
 
 def make_settings(loss, **changes) -> FitSettings:
     settings = FitSettings(
         loss=loss,
-        sparse_coder=resolve_sparse_coder("omp"),
+        sparse_coder=SPARSE_CODERS.resolve("omp"),
         n_nonzero_coefs=4,
         label_coding=Descent(),
-        dictionary_update=resolve_dictionary_update("atom"),
+        dictionary_update=DICTIONARY_UPDATES.resolve("atom"),
         classifier_trainer=resolve_trainer("auto", loss),
         scales=ConjugateScales(),
         classification_weight=1.0,
@@ -143,7 +143,7 @@ MONOTONE_SETTINGS = list(zip(product(SCALES, sorted(NOISE_MODELS)), TURNS, stric
 def test_no_step_raises_the_objective_with_monotone_settings(loss, scales, update):
     name, noise = scales
     assert_no_step_raises_the_objective(
-        *start_fit(loss, dictionary_update=resolve_dictionary_update(update), scales=SCALES[name](noise))
+        *start_fit(loss, dictionary_update=DICTIONARY_UPDATES.resolve(update), scales=SCALES[name](noise))
     )
 
 
@@ -155,7 +155,7 @@ def test_no_step_raises_the_objective_with_weighted_labels(loss, weight):
 
 def test_the_printed_dictionary_step_can_raise_the_objective():
     # Plain K-SVD ignores the noise variances. If the objective never rose, "monotone" would be an idle word.
-    training, progress = start_fit(LOSSES["square"](), dictionary_update=resolve_dictionary_update("ksvd"))
+    training, progress = start_fit(LOSSES["square"](), dictionary_update=DICTIONARY_UPDATES.resolve("ksvd"))
     settings, state, priors = progress.settings, progress.state, progress.priors
     rises = []
     for _ in range(6):
@@ -170,7 +170,7 @@ def test_the_printed_dictionary_step_can_raise_the_objective():
 @every_loss
 @pytest.mark.parametrize("update", MONOTONE_UPDATES)
 def test_a_monotone_dictionary_step_leaves_every_score_as_it_was(loss, update):
-    training, progress = start_fit(loss, dictionary_update=resolve_dictionary_update(update))
+    training, progress = start_fit(loss, dictionary_update=DICTIONARY_UPDATES.resolve(update))
     state, _ = encode(progress.state, progress.settings)
     after, _ = update_dictionary(state, progress.settings, training, progress.priors)
     scores, before = (get_codes(each) @ each.model.coef.T for each in (after, state))
@@ -312,7 +312,7 @@ def test_no_scale_of_a_default_fit_is_at_a_bound(loss):
 
 @every_loss
 def test_classifiers_never_freeze(loss):
-    training, progress = start_fit(loss, sparse_coder=resolve_sparse_coder("ormp"))
+    training, progress = start_fit(loss, sparse_coder=SPARSE_CODERS.resolve("ormp"))
     for _ in range(6):
         before = progress.state.model.coef
         progress = iterate(progress, training)
@@ -355,7 +355,7 @@ def test_a_guarded_update_that_raises_the_objective_is_undone():
 
 def test_the_first_sweep_is_not_judged_unless_there_are_classifiers_to_start_from():
     loss = LOSSES["logistic"]()
-    plain, guarded = ({"dictionary_update": resolve_dictionary_update(name)} for name in ("ksvd", "guarded_ksvd"))
+    plain, guarded = ({"dictionary_update": DICTIONARY_UPDATES.resolve(name)} for name in ("ksvd", "guarded_ksvd"))
     training, start = start_fit(loss, **plain)
     expected, begun = iterate(start, training), start_fit(loss, **guarded)[1]
     assert begun.history[0].objective == expected.history[1].objective
@@ -380,7 +380,9 @@ def test_duplicates_among_the_first_atoms_do_not_keep_the_dictionary_from_being_
 
 def test_guarded_ksvd_is_ksvd_while_that_lowers_the_objective():
     plain, guarded = (
-        run_to_end(*start_fit(LOSSES["square"](), dictionary_update=resolve_dictionary_update(name), max_iter=max_iter))
+        run_to_end(
+            *start_fit(LOSSES["square"](), dictionary_update=DICTIONARY_UPDATES.resolve(name), max_iter=max_iter)
+        )
         for name, max_iter in (("ksvd", 3), ("guarded_ksvd", 2))  # whose first sweep belongs to the start
     )
     assert guarded.settings.dictionary_update.is_guarded
@@ -464,7 +466,7 @@ def test_results_do_not_depend_on_the_number_of_threads(n_jobs):
 @pytest.mark.parametrize("update", ["ksvd", "block_coordinate"])
 def test_the_way_samples_are_cut_does_not_matter(loss, update):
     # Sums are added in another order, so the last digits differ.
-    changes = {"dictionary_update": resolve_dictionary_update(update), "max_iter": 3}
+    changes = {"dictionary_update": DICTIONARY_UPDATES.resolve(update), "max_iter": 3}
     one, two = (run_to_end(*start_fit(loss, part_rows=rows, **changes)).state for rows in (PART_ROWS, 256))
     assert [len(state.parts.parts) for state in (one, two)] == [1, 2]  # of 400 samples
     for mine, theirs in zip(get_arrays(two), get_arrays(one), strict=True):

@@ -31,7 +31,6 @@ from ddlearn.classifiers.problem import (
 )
 from ddlearn.datasets import make_planted
 from ddlearn.model.codes import RowCodes
-from ddlearn.model.losses import resolve_loss
 from ddlearn.parallel import LocalParts
 
 N_COMPONENTS = 12
@@ -137,7 +136,7 @@ def make_labelled_codes(seed=0, n_samples=80, n_classes=3):
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_memory_touches_the_costs_it_remembers(name):
     # Value and gradient where training ended; for a square loss everywhere.
-    loss, part = resolve_loss(name), make_labelled_codes()
+    loss, part = LOSSES.resolve(name), make_labelled_codes()
     trainer = resolve_trainer("auto", loss)
     nothing = CostParabolas.nothing(3, N_COMPONENTS, loss)
     start = np.zeros((3, N_COMPONENTS)), np.zeros(3)
@@ -157,7 +156,7 @@ def test_a_memory_touches_the_costs_it_remembers(name):
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_with_no_memory_training_is_that_of_the_trainer(name):
-    loss, part = resolve_loss(name), make_labelled_codes()
+    loss, part = LOSSES.resolve(name), make_labelled_codes()
     trainer = resolve_trainer("auto", loss)
     start = np.zeros((3, N_COMPONENTS)), np.zeros(3)
     nothing = CostParabolas.nothing(3, N_COMPONENTS, loss)
@@ -169,7 +168,7 @@ def test_with_no_memory_training_is_that_of_the_trainer(name):
 
 
 def test_the_memory_of_two_batches_is_the_sum():
-    loss, parts = resolve_loss("logistic"), [make_labelled_codes(0), make_labelled_codes(1)]
+    loss, parts = LOSSES.resolve("logistic"), [make_labelled_codes(0), make_labelled_codes(1)]
     classifiers = np.random.default_rng(2).standard_normal((3, N_COMPONENTS + 1))
     request = ExpansionRequest(
         loss, loss.curvature, lambda gradient, curvature: curvature, range(3), classifiers, "each", None

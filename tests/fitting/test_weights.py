@@ -26,7 +26,6 @@ from ddlearn import (
 from ddlearn.classifiers import resolve_trainer
 from ddlearn.classifiers.problem import LabelledCodes
 from ddlearn.fitting.data import TrainingSet, list_class_weights
-from ddlearn.model.losses import resolve_loss
 from ddlearn.model.measures import count_errors
 from ddlearn.parallel import LocalParts
 
@@ -106,7 +105,7 @@ def test_trainers_weigh_costs_gradients_and_hessians(name):
     weights = draw_weights(80)
     indices = np.sort(np.array([rng.choice(12, 3, replace=False) for _ in range(80)]).astype(np.int32), axis=1)
     values, labels = rng.standard_normal((80, 3)), rng.choice([-1.0, 0.0, 1.0], (80, 2), p=[0.45, 0.1, 0.45])
-    loss = resolve_loss(next(loss for loss in LOSSES if CLASSIFIER_TRAINERS[name]().supports(resolve_loss(loss))))
+    loss = LOSSES.resolve(next(loss for loss in LOSSES if CLASSIFIER_TRAINERS[name]().supports(LOSSES.resolve(loss))))
     trainer = resolve_trainer(name, loss)
     start = loss, np.zeros((2, 12)), np.zeros(2)
     weighted = trainer.train_on(LocalParts([LabelledCodes(RowCodes(indices, values), labels, weights=weights)]), *start)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
-from numbers import Integral, Real
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import EVERY_LOSS
 from scipy.special import expit
-from sklearn.base import clone
 
 from ddlearn import (
     Exponential,
@@ -21,7 +17,7 @@ from ddlearn import (
     SoftplusHinge,
     Square,
 )
-from ddlearn.model.losses import _sigmoid, _sigmoid_slope, _softplus, check_number, resolve, resolve_loss
+from ddlearn.model.losses import _sigmoid, _sigmoid_slope, _softplus
 
 every_loss = pytest.mark.parametrize("loss", EVERY_LOSS, ids=repr)
 
@@ -127,109 +123,6 @@ def test_exponential_continues_smoothly_below_its_last_exponent():
         assert below == pytest.approx(above, rel=1e-6)
 
 
-@every_loss
-def test_clone_pickle_and_parameters(loss):
-    for copy in (clone(loss), pickle.loads(pickle.dumps(loss))):
-        assert copy.get_params() == loss.get_params()
-
-
-def test_resolve_names_the_choices():
-    assert isinstance(resolve_loss("square"), Square)
-    with pytest.raises(ValueError, match=r"'huber' is not a known loss; choose one of .*'logistic'"):
-        resolve_loss("huber")
-    with pytest.raises(TypeError, match=r"lacks is_quadratic, .*gradient, curvature, .*; derive from Loss"):
-        resolve_loss(type("Half", (), {"value": lambda self, z: z})())
-    with pytest.raises(TypeError, match=r"but a class: pass an object, Square\(...\)"):
-        resolve_loss(Square)
-    with pytest.raises(ValueError, match="sharpness must be a positive number, got 0"):
-        resolve_loss(SmoothHinge(sharpness=0))
-
-
 def test_a_loss_with_a_method_missing_cannot_be_made():
     with pytest.raises(TypeError, match="curvature"):
         type("Half", (Loss,), {"value": lambda self, z: z, "gradient": lambda self, z: z})()
-
-
-# -- what all strategies share: names and objects, and numbers among parameters ---------------------------------------
-
-
-class Base:
-    flag = False
-    _private = None
-
-    def work(self):
-        """Do nothing."""
-
-
-class Plain(Base):
-    pass
-
-
-REGISTRY = {"plain": Plain, "other": Base}
-
-
-@pytest.mark.parametrize(("value", "kind"), [(0, Integral), (3, Integral), (0.5, Real), (2, Real)])
-def test_numbers_of_at_least_zero_pass(value, kind):
-    check_number("name", value, kind)
-
-
-@pytest.mark.parametrize(
-    ("value", "kind"),
-    [
-        (-1, Real),
-        (float("nan"), Real),
-        (float("inf"), Real),
-        (True, Integral),
-        (1.5, Integral),
-        ("1", Real),
-        (None, Real),
-    ],
-)
-def test_others_are_refused_by_name_and_value(value, kind):
-    with pytest.raises(ValueError, match=f"name must be an? .* of at least 0, got {value!r}"):
-        check_number("name", value, kind)
-
-
-@pytest.mark.parametrize("kind", [Integral, Real])
-def test_integers_beyond_floating_point_numbers_are_refused(kind):
-    # Any integer is below infinity, but to compute with this one raises an OverflowError.
-    with pytest.raises(ValueError, match=r"name must be an? .* is too large"):
-        check_number("name", 10**400, kind)
-
-
-def test_a_name_gives_a_new_object_of_its_class():
-    one, other = (resolve("thing", "plain", REGISTRY, Base) for _ in range(2))
-    assert type(one) is type(other) is Plain
-    assert one is not other
-
-
-def test_an_unknown_name_lists_the_known_ones_and_the_closest():
-    message = r"^'plane' is not a known thing; choose one of \['other', 'plain'\] or pass an object derived from Base\."
-    with pytest.raises(ValueError, match=rf"{message} Did you mean 'plain'\?$"):
-        resolve("thing", "plane", REGISTRY, Base)
-    with pytest.raises(ValueError, match=r"derived from Base\.$"):
-        resolve("thing", "xyz", REGISTRY, Base)
-
-
-def test_an_object_with_all_that_the_base_class_declares_is_used_as_it_is():
-    class Duck:
-        flag, work = True, None
-
-    for thing in (Plain(), Duck()):
-        assert resolve("thing", thing, REGISTRY, Base) is thing
-
-
-def test_what_an_object_lacks_is_listed():
-    class Half:
-        def work(self):
-            pass
-
-    with pytest.raises(TypeError, match=r"not a usable thing: it lacks flag; derive from Base, or use one of \['other"):
-        resolve("thing", Half(), REGISTRY, Base)
-    with pytest.raises(TypeError, match=r"^None is not a usable thing: it lacks flag, work; derive from Base"):
-        resolve("thing", None, REGISTRY, Base)
-
-
-def test_a_class_is_refused():
-    with pytest.raises(TypeError, match=r"is not a usable thing, but a class: pass an object, Plain\(\.\.\.\)\.$"):
-        resolve("thing", Plain, REGISTRY, Base)

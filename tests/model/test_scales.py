@@ -16,7 +16,6 @@ from ddlearn.model.scales import (
     fit_noise_prior,
     invert_trigamma,
     penalise,
-    resolve_scales,
 )
 from ddlearn.parallel import LocalParts, find_median
 
@@ -170,7 +169,7 @@ def test_penalties_are_ridges_of_squared_norms():
 )
 def test_scales_without_a_minimum_are_refused(scales, message):
     with pytest.raises(ValueError, match=message):
-        resolve_scales(scales)
+        SCALES.resolve(scales)
 
 
 def test_noise_models_are_those_of_both_strategies():

@@ -22,10 +22,10 @@ from ddlearn.refinement.adam import Moments, StepSizes, anneal, descend
 from ddlearn.refinement.backward import REFINEMENT_COSTS, Parameters, TaskGradient
 from ddlearn.refinement.lesson import _cut, _spread, draw_order
 from ddlearn.refinement.refine import (
+    REFINEMENT,
     Refinement,
     _find_stride,
     find_best,
-    resolve_refiner,
 )
 
 SIZES = StepSizes(dictionary=0.1, own_coef=0.02, linear_coef=0.05, intercept=0.3)
@@ -419,7 +419,7 @@ def test_steps_that_are_too_long_are_an_error_and_no_model(digits):
 
 @pytest.mark.parametrize("refine", [None, "classifiers"])
 def test_none_and_classifiers_go_without_epochs(digits, refine):
-    assert resolve_refiner(refine) is None
+    assert REFINEMENT.resolve(refine) is None
     assert not hasattr(quick(refine=refine).fit(*digits[:2]), "refinement_")
 
 

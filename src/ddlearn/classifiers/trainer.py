@@ -13,11 +13,11 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_scalar
 
 from ..model.codes import Floats, RowCodes
-from ..model.losses import Loss, resolve, resolve_loss
+from ..model.losses import LOSSES, Loss
+from ..model.strategies import Registry, Strategy
 from ..parallel import LocalParts, Parts
 from .problem import ClassifierPart, LabelledCodes, Rounds, train_in_rounds
 
@@ -39,7 +39,7 @@ def _check_arrays(codes: RowCodes, labels: Floats, coef: Floats, intercept: Floa
             raise ValueError(f"{name} must hold finite floating-point numbers.")
 
 
-class ClassifierTrainer(BaseEstimator):
+class ClassifierTrainer(Strategy):
     r"""Trains one linear classifier per class by adding linear base learners.
 
     A round adds to each class's classifier the weighted ridge regressor of the working responses.  It is halved until
@@ -107,7 +107,7 @@ class ClassifierTrainer(BaseEstimator):
         """
         return curvature
 
-    def _check_parameters(self) -> None:
+    def check_parameters(self) -> None:
         check_scalar(self.ridge, "ridge", Real, min_val=0)
         check_scalar(self.max_rounds, "max_rounds", Integral, min_val=1)
         check_scalar(self.tol, "tol", Real, min_val=0)
@@ -173,7 +173,7 @@ class ClassifierTrainer(BaseEstimator):
         Each part is a ``LabelledCodes`` (``classifiers/problem.py``) or has the same two methods; only sums over
         parts are collected.  The other arguments are those of :meth:`train`.
         """
-        self._check_parameters()
+        self.check_parameters()
         rounds = Rounds(self.sample_weights, self.ridge, self.max_rounds, self.tol)
         has_intercept = self.fit_intercept if fit_intercept is None else fit_intercept
         return train_in_rounds(rounds, parts, loss, coef, intercept, has_intercept, penalties, n_jobs)
@@ -276,8 +276,8 @@ class Newton(ClassifierTrainer):
         super().__init__(ridge, max_rounds, tol, fit_intercept=fit_intercept)
         self.z_max = z_max
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        super().check_parameters()
         check_scalar(self.z_max, "z_max", Real, min_val=0, include_boundaries="neither")
 
     def sample_weights(self, gradient: Floats, curvature: Floats) -> Floats:
@@ -368,13 +368,17 @@ class LinearSVM(Newton):
         return loss.trainer == "linear_svm"
 
 
-CLASSIFIER_TRAINERS: dict[str, type[ClassifierTrainer]] = {
-    "square_lev": SquareLev,
-    "ada_boost": AdaBoost,
-    "logit_boost": LogitBoost,
-    "linear_svm": LinearSVM,
-    "newton": Newton,
-}
+CLASSIFIER_TRAINERS: Registry[ClassifierTrainer] = Registry(
+    "classifier trainer",
+    ClassifierTrainer,
+    {
+        "square_lev": SquareLev,
+        "ada_boost": AdaBoost,
+        "logit_boost": LogitBoost,
+        "linear_svm": LinearSVM,
+        "newton": Newton,
+    },
+)
 
 
 def resolve_trainer(trainer: str | ClassifierTrainer, loss: str | Loss) -> ClassifierTrainer:
@@ -388,10 +392,10 @@ def resolve_trainer(trainer: str | ClassifierTrainer, loss: str | Loss) -> Class
     >>> resolve_trainer("auto", "exponential")
     AdaBoost()
     """
-    loss = loss if isinstance(loss, Loss) else resolve_loss(loss)
+    loss = loss if isinstance(loss, Loss) else LOSSES.resolve(loss)
     if isinstance(trainer, str) and trainer == "auto":
         trainer = "square_lev" if loss.is_quadratic else loss.trainer
-    trainer = resolve("classifier trainer", trainer, CLASSIFIER_TRAINERS, ClassifierTrainer)
+    trainer = CLASSIFIER_TRAINERS.resolve(trainer)
     if not trainer.supports(loss):
         usable = [name for name, registered in CLASSIFIER_TRAINERS.items() if registered().supports(loss)]
         raise ValueError(f"{trainer!r} does not support the loss {loss!r}; use 'auto' or one of {usable} instead.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -53,17 +54,44 @@ def make_model(settings: dict[str, Any], samples: Samples, preset: str | None = 
     if isinstance(marker, str) and samples.labels is not None and samples.labels.dtype.kind in "iu":
         own["unlabeled"] = int(parse_number(marker))
     model = DDLClassifier(**own) if preset is None else DDLClassifier.from_preset(preset, **own)
-    try:
-        return model.set_params(**nested)
-    except ValueError as error:
-        known = [name.replace("__", ".") for name in model.get_params(deep=True) if "__" in name]
-        unknown = [name for name in (name.replace("__", ".") for name in nested) if name not in known]
-        if not unknown:
-            raise
-        raise ValueError(
-            f"there is no nested option {unknown[0]!r} of this model, which has {', '.join(known) or 'none'}"
-            f"{suggest(unknown[0], known)}"
-        ) from error
+    _set_nested(model, nested)
+    return model
+
+
+def _set_nested(model: DDLClassifier, nested: dict[str, Any]) -> None:
+    """Set options of strategies; one that is given by name becomes the object of that name."""
+    for name, value in sorted(nested.items()):  # an object comes before what is set on it
+        path, known = name.replace("__", "."), list(_list_nested(model))
+        if path not in known:
+            raise ValueError(
+                f"there is no nested option {path!r} of this model, which has {', '.join(known) or 'none'}"
+                f"{suggest(path, known)}"
+            )
+        owner: Any = model
+        *parts, key = path.split(".")
+        for part in parts:
+            setattr(owner, part, _make_strategy(part, getattr(owner, part)))
+            owner = getattr(owner, part)
+        owner.set_params(**{key: value})
+
+
+def _list_nested(owner: Any, prefix: str = "") -> Iterator[str]:
+    for name, value in owner.get_params(deep=False).items():
+        if prefix:
+            yield prefix + name
+        if hasattr(strategy := _make_strategy(name, value), "get_params"):
+            yield from _list_nested(strategy, f"{prefix}{name}.")
+
+
+def _make_strategy(role: str, value: Any) -> Any:
+    """Return the object that a name stands for; "auto", and what fit will refuse, stand for none."""
+    from ..estimators.settings import ROLES
+
+    if role not in ROLES or hasattr(value, "get_params"):
+        return value
+    with suppress(TypeError, ValueError):
+        return ROLES[role].resolve(value)
+    return value
 
 
 def estimate_bytes(model: DDLClassifier, samples: Samples) -> int:

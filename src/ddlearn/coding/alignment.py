@@ -19,12 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
 
 from ..describe.checks import check_image_shape
 from ..kernels.warp import differentiate_rows, warp_rows
 from ..model.codes import Flags, Floats
-from ..model.losses import check_number
+from ..model.strategies import Registry, Strategy, check_number
 from ..parallel import map_blocks, split_rows
 from .coders import MOST_ROUNDS, SparseCoder
 from .masked import RowProblem, Tangents, combine
@@ -103,7 +102,7 @@ class View(NamedTuple):
             mine[rows[chosen]] = theirs[chosen]
 
 
-class Alignment(BaseEstimator):
+class Alignment(Strategy):
     r"""Registers images to a dictionary while they are coded.
 
     Parameters
@@ -149,7 +148,6 @@ class Alignment(BaseEstimator):
         self.training = training
 
     def check_parameters(self) -> None:
-        """Raise an error if a parameter is invalid."""
         if self.transform not in TRANSFORMS:
             raise ValueError(f"transform={self.transform!r} is not known; choose one of {sorted(TRANSFORMS)}.")
         if not isinstance(self.n_rounds, Integral) or not 1 <= self.n_rounds <= MOST_ROUNDS:
@@ -283,21 +281,23 @@ def warp_images(samples: Floats, affine: Floats, image_shape: tuple[int, int]) -
     return warped.reshape(shape), slopes_u.reshape(shape), slopes_v.reshape(shape)
 
 
-def resolve_alignment(
+ALIGNMENT: Registry[Alignment] = Registry(
+    "alignment",
+    Alignment,
+    shorthand=lambda alignment: Alignment(alignment) if isinstance(alignment, str) else alignment,
+    expected=f"None, one of {sorted(TRANSFORMS)}, or an Alignment object",
+)
+
+
+def make_registration(
     alignment: str | Alignment | None, image_shape: tuple[int, int] | None, n_features: int, sparse_coder: SparseCoder
 ) -> Registration | None:
     """Return the registration, or None without alignment; raise an error if coder or image_shape do not fit."""
     if image_shape is not None:
         check_image_shape(image_shape, n_features)
+    alignment = ALIGNMENT.resolve(alignment)
     if alignment is None:
         return None
-    if isinstance(alignment, str):
-        alignment = Alignment(alignment)
-    if not isinstance(alignment, Alignment):
-        raise TypeError(
-            f"alignment must be None, one of {sorted(TRANSFORMS)}, or an Alignment object, got {alignment!r}."
-        )
-    alignment.check_parameters()
     if image_shape is None:
         raise ValueError("alignment moves images: set image_shape=(height, width).")
     if not sparse_coder.projects_directions:

@@ -17,11 +17,11 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 
 from ..kernels.pursuit import make_pursuit_workspace, make_replacement_workspace, pursue_rows, replace_rows
 from ..model.codes import Floats, RowCodes
-from ..model.losses import check_number
+from ..model.strategies import Strategy, check_number
 
 MOST_ROUNDS = 100_000  # that a parameter may ask for, on each sample; a model file must not make a prediction endless
 # A correlation, relative to the largest one of the sample, and a squared residual, relative to the squared norm of the
@@ -92,7 +92,7 @@ class RowProblem(NamedTuple):
         return arrays, (self.n_nonzero_coefs, n_components, len(classes[0]), n_directions, dtype)
 
 
-class SparseCoder(BaseEstimator, ABC):
+class SparseCoder(Strategy, ABC):
     r"""Solves the row problems of sparse coding.
 
     For each row, with :math:`G` the Gram matrix of the atoms and :math:`W` the classifiers as rows,
@@ -143,9 +143,6 @@ class SparseCoder(BaseEstimator, ABC):
         RowCodes
             New arrays; those of the problem must not be changed.
         """
-
-    def check_parameters(self) -> None:
-        """Raise a ValueError if a constructor parameter is invalid; called before the coder is used."""
 
     def measure_penalty(self, values: Floats) -> Floats:
         """Return the penalty on each row of coefficients, in units of half the squared residual; 0 by default."""

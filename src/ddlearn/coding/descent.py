@@ -30,13 +30,13 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from ..kernels import support as kernel
 from ..kernels.pursuit import ReplacementWorkspace, make_replacement_workspace, replace_rows
 from ..kernels.support import Rows, Shared, Steps
 from ..model.codes import Flags, Floats, Model, RowCodes
-from ..model.losses import Loss, check_number
+from ..model.losses import Loss
+from ..model.strategies import Strategy, check_number
 from .coders import MOST_ROUNDS, PIVOT_FLOOR
 from .encoder import Encoder
 
@@ -202,7 +202,7 @@ class RowProblems:
         return make_replacement_workspace(self.encoder.n_nonzero_coefs, len(gram), len(coef), gram.dtype)
 
 
-class DiscriminativeCoding(BaseEstimator, ABC):
+class DiscriminativeCoding(Strategy, ABC):
     """How discriminative codes are found (Algorithm 1): base class of :class:`Descent` and :class:`PrintedCoding`.
 
     Examples
@@ -211,9 +211,6 @@ class DiscriminativeCoding(BaseEstimator, ABC):
     >>> isinstance(Descent(), DiscriminativeCoding)
     True
     """
-
-    def check_parameters(self) -> None:
-        """Raise an error unless all parameters make sense."""
 
     @abstractmethod
     def descend(self, problems: RowProblems, start: RowCodes, *, is_start_traditional: bool) -> tuple[Rows, Moves]:

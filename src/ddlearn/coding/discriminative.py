@@ -35,27 +35,17 @@ from sklearn.utils import check_array
 
 from ..describe.checks import measure_energies
 from ..model.codes import Floats, Model, RowCodes
-from ..model.losses import Loss, resolve, resolve_loss
+from ..model.losses import LOSSES, Loss
+from ..model.strategies import Registry
 from ..parallel import TILE_ROWS, map_blocks, split_rows
 from .coders import SparseCoder, check_budget
 from .descent import STEP_KINDS, Descent, DiscriminativeCoding, RowProblems
-from .encoder import Encoder, adapt_coder, check_samples, resolve_sparse_coder
+from .encoder import SPARSE_CODERS, Encoder, adapt_coder, check_samples
 from .printed import PrintedCoding
 
-LABEL_CODINGS: dict[str, type[DiscriminativeCoding]] = {"descent": Descent, "printed": PrintedCoding}
-
-
-def resolve_label_coding(coding: str | DiscriminativeCoding) -> DiscriminativeCoding:
-    """Return the coding registered under a name, or the object itself.
-
-    Examples
-    --------
-    >>> resolve_label_coding("printed")
-    PrintedCoding()
-    """
-    resolved = resolve("label_coding", coding, LABEL_CODINGS, DiscriminativeCoding)
-    resolved.check_parameters()
-    return resolved
+LABEL_CODINGS: Registry[DiscriminativeCoding] = Registry(
+    "label_coding", DiscriminativeCoding, {"descent": Descent, "printed": PrintedCoding}
+)
 
 
 @dataclass(frozen=True)
@@ -283,7 +273,7 @@ def discriminative_encode(
     """
     X, dictionary = check_samples(X, dictionary)
     n_samples, n_components = len(X), len(dictionary)
-    coder = resolve_sparse_coder(sparse_coder)
+    coder = SPARSE_CODERS.resolve(sparse_coder)
     n_nonzero_coefs = check_budget(n_nonzero_coefs, n_components, coder)
     model = _check_model(dictionary, coef, intercept, class_cost)
     labels = _check_labels(labels, n_samples, len(model.coef), X.dtype)
@@ -294,6 +284,7 @@ def discriminative_encode(
             raise ValueError(f"init_codes has shape {init_codes.shape}, expected {(n_samples, n_components)}.")
         init_codes = RowCodes.from_csr(init_codes, n_nonzero_coefs, X.dtype)
     encoder = Encoder.of(dictionary, adapt_coder(coder, X, dictionary, n_nonzero_coefs), n_nonzero_coefs, n_jobs)
-    discriminative_coder = DiscriminativeCoder(encoder, model, resolve_loss(loss), resolve_label_coding(label_coding))
-    codes, record = discriminative_coder.encode(X, labels, noise_variance, init_codes, n_jobs=n_jobs)
+    strategies = LOSSES.resolve(loss), LABEL_CODINGS.resolve(label_coding)
+    coder_of_labels = DiscriminativeCoder(encoder, model, *strategies)
+    codes, record = coder_of_labels.encode(X, labels, noise_variance, init_codes, n_jobs=n_jobs)
     return codes.to_csr(n_components), record

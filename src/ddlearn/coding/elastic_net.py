@@ -26,7 +26,7 @@ from sklearn.base import clone
 
 from ..kernels.elastic_net import make_elastic_net_workspace, solve_elastic_net_rows
 from ..model.codes import Floats, RowCodes
-from ..model.losses import check_number
+from ..model.strategies import check_number
 from .coders import MOST_ROUNDS, PIVOT_FLOOR, RowProblem, SparseCoder, Workspaces
 
 # A smaller change, in multiples of the machine epsilon and relative to the largest coefficient, is a rounding error.

@@ -16,29 +16,18 @@ from sklearn.utils import check_array
 from ..describe.checks import measure_energies
 from ..kernels.codes import combine_rows
 from ..model.codes import Floats, RowCodes
-from ..model.losses import resolve
+from ..model.strategies import Registry
 from ..parallel import TILE_ROWS, map_blocks, single_threaded_blas, split_rows
 from .coders import OMP, ORMP, RowProblem, SparseCoder, Workspaces, check_budget
 from .elastic_net import ElasticNet
 
-SPARSE_CODERS: dict[str, type[SparseCoder]] = {"omp": OMP, "ormp": ORMP, "elastic_net": ElasticNet}
+SPARSE_CODERS: Registry[SparseCoder] = Registry(
+    "sparse coder", SparseCoder, {"omp": OMP, "ormp": ORMP, "elastic_net": ElasticNet}
+)
 
 _GRAM_ROWS = 128  # rows of the Gram matrix that one thread computes at a time
 _FEW_ATOMS = 512  # up to this number, one product is as fast as blocks of it on two threads
 _MOST_SAMPLES_TO_ADAPT = 1000
-
-
-def resolve_sparse_coder(sparse_coder: str | SparseCoder) -> SparseCoder:
-    """Return the coder registered under a name, or the object itself.
-
-    Examples
-    --------
-    >>> resolve_sparse_coder("omp")
-    OMP()
-    """
-    resolved = resolve("sparse coder", sparse_coder, SPARSE_CODERS, SparseCoder)
-    resolved.check_parameters()
-    return resolved
 
 
 def check_samples(X: ArrayLike, dictionary: ArrayLike) -> tuple[Floats, Floats]:
@@ -213,7 +202,7 @@ def sparse_encode(
         raise ValueError(f"tol must be None or a number of at least 0, got {tol!r}.")
     if tol is not None and not isinstance(method, str):
         raise ValueError(f"tol={tol!r} needs the name of a method; pass it to the constructor of {method!r} instead.")
-    coder = resolve_sparse_coder(method)
+    coder = SPARSE_CODERS.resolve(method)
     if tol is not None:
         coder.set_params(tol=tol)
     n_nonzero_coefs = check_budget(n_nonzero_coefs, len(dictionary), coder)

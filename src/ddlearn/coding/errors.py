@@ -24,11 +24,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
-from sklearn.base import BaseEstimator
 
 from ..kernels.errors import pursue_with_errors
 from ..model.codes import Flags, Floats, RowCodes
-from ..model.losses import check_number, resolve
+from ..model.strategies import Registry, Strategy, check_number
 from .coders import MOST_ROUNDS, PIVOT_FLOOR
 from .masked import MaskedCoder, MaskedFit, Tangents
 
@@ -63,7 +62,7 @@ class ErrorFit(NamedTuple):
     is_wrong: Flags
 
 
-class ErrorSearch(BaseEstimator, ABC):
+class ErrorSearch(Strategy, ABC):
     """Finds the features of each sample that are grossly wrong.
 
     Examples
@@ -74,9 +73,6 @@ class ErrorSearch(BaseEstimator, ABC):
     """
 
     moves_samples = True  # whether tangents are taken into account
-
-    def check_parameters(self) -> None:
-        """Raise an error if a parameter is invalid."""
 
     @abstractmethod
     def find(
@@ -141,7 +137,6 @@ class AlternatingErrors(ErrorSearch):
         self.max_iter = max_iter
 
     def check_parameters(self) -> None:
-        """Raise an error unless all parameters are numbers of at least 0."""
         check_number("trim", self.trim, Real)
         check_number("threshold", self.threshold, Real)
         check_number("max_iter", self.max_iter, Integral, most=MOST_ROUNDS)
@@ -211,7 +206,6 @@ class GreedyErrors(ErrorSearch):
         self.threshold = threshold
 
     def check_parameters(self) -> None:
-        """Raise an error unless the threshold is a number of at least 0."""
         check_number("threshold", self.threshold, Real)
 
     def find(
@@ -262,17 +256,6 @@ def find_right(residuals: Floats, is_known: Flags, budgets: Counts, limit: Float
     return is_known & (size <= np.maximum(largest_kept, limit)[:, None])
 
 
-ERROR_SEARCHES: dict[str, type[ErrorSearch]] = {"alternating": AlternatingErrors, "greedy": GreedyErrors}
-
-
-def resolve_error_search(error_search: str | ErrorSearch) -> ErrorSearch:
-    """Return the search registered under a name, or the object itself.
-
-    Examples
-    --------
-    >>> resolve_error_search("greedy")
-    GreedyErrors()
-    """
-    search = resolve("error search", error_search, ERROR_SEARCHES, ErrorSearch)
-    search.check_parameters()
-    return search
+ERROR_SEARCHES: Registry[ErrorSearch] = Registry(
+    "error search", ErrorSearch, {"alternating": AlternatingErrors, "greedy": GreedyErrors}
+)

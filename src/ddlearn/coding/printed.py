@@ -15,7 +15,7 @@ import numpy as np
 from ..kernels.codes import change_rows
 from ..kernels.support import Rows
 from ..model.codes import RowCodes
-from ..model.losses import check_number
+from ..model.strategies import check_number
 from .coders import MOST_ROUNDS
 from .descent import RESELECT, DiscriminativeCoding, Moves, Positions, RowProblems, accept, begin
 

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 
 from ..model.codes import Flags, Floats, RowCodes
+from ..model.strategies import Registry, Strategy
 from .alignment import Registration
-from .errors import Counts, ErrorSearch, resolve_error_search
+from .errors import ERROR_SEARCHES, Counts, ErrorSearch
 from .masked import MaskedCoder, MaskedFit, Tangents, trim_cost
 
 _ROUNDING = 1e-9  # 0.29 * 100 is below 29 in floating point
 MISSING = ("error", "mask")
 
 
-class Robustness(BaseEstimator):
+class Robustness(Strategy):
     """Errors in new samples, and missing values in new samples and in those of :meth:`DDLClassifier.fit`.
 
     Parameters
@@ -63,12 +63,19 @@ class Robustness(BaseEstimator):
         self.error_search = error_search
         self.missing = missing
 
-    def check_parameters(self, n_features: int) -> None:
-        """Raise an error if a parameter is invalid for samples with this number of features."""
+    def check_parameters(self) -> None:
         if self.missing not in MISSING:
             raise ValueError(f"missing={self.missing!r} is not known; choose one of {sorted(MISSING)}.")
-        check_error_budget(self.error_budget, n_features)
-        resolve_error_search(self.error_search)
+        check_error_budget(self.error_budget)
+        ERROR_SEARCHES.resolve(self.error_search)
+
+
+ROBUSTNESS: Registry[Robustness] = Registry(
+    "robustness",
+    Robustness,
+    shorthand=lambda value: Robustness(value or 0) if value is None or _is_number(value) else value,
+    expected="None, an error budget, or a Robustness object",
+)
 
 
 class CodedBlock(NamedTuple):
@@ -130,7 +137,7 @@ class RobustCoder:
 
     @property
     def _search(self) -> ErrorSearch:
-        return resolve_error_search(self.robustness.error_search)
+        return ERROR_SEARCHES.resolve(self.robustness.error_search)
 
     def _count_budgets(self, is_known: Flags) -> Counts:
         """Return the largest number of wrong features of each row; at least one must be right."""
@@ -139,9 +146,13 @@ class RobustCoder:
         return np.clip(wanted, 0, np.maximum(n_known - 1, 0)).astype(np.int64)
 
 
-def check_error_budget(error_budget: float, n_features: int) -> None:
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def check_error_budget(error_budget: float, n_features: float = np.inf) -> None:
     """Raise an error unless the budget is a count below the number of features or a fraction below 1."""
-    if not isinstance(error_budget, Real) or isinstance(error_budget, bool) or not error_budget >= 0:
+    if not _is_number(error_budget) or not error_budget >= 0:
         raise ValueError(
             "error_budget must be a number of features (an integer) or a fraction of them (a float), "
             f"got {error_budget!r}."

@@ -10,9 +10,9 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from ..model.codes import Flags, Floats
+from ..model.strategies import Strategy
 from ..parallel import Parts
 from .checks import check_finite
 from .missing import fill_first, has_missing
@@ -52,7 +52,7 @@ def take_known(rows: Rows, tile: slice) -> tuple[Floats, Flags]:
     return samples, is_known
 
 
-class Description(BaseEstimator, ABC):
+class Description(Strategy, ABC):
     """How samples are scaled before they are coded, learned from training samples with or without labels.
 
     Examples
@@ -66,9 +66,6 @@ class Description(BaseEstimator, ABC):
     describes_images = False  # whether it is applied to images, which are distorted before
     has_sizes = False  # whether each sample is divided by a size of its own
     sees_all = False  # whether it must see all samples at once to learn
-
-    def check_parameters(self) -> None:
-        """Raise an error if a parameter is invalid."""
 
     def of_images(self, image_shape: tuple[int, int] | None) -> Description:
         """Return the description for images of a shape, None if samples are not images; raise if it needs such."""

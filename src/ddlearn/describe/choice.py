@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..model.codes import Floats
-from ..model.losses import resolve
+from ..model.strategies import Registry
 from ..parallel import LocalParts, Parts, single_threaded_blas
 from .base import IDENTITY, Description, Rows, take_some
 from .gradients import Gradients
@@ -40,26 +40,20 @@ def _count_strange_neighbours(description: Description, some: LocalParts[Rows]) 
     return int(np.count_nonzero((rows.labels[nearest] != rows.labels[: len(scaled)]).any(axis=1)))
 
 
-DESCRIPTIONS: dict[str, type[Description]] = {"unit": UnitNorm, "standard": Standard, "gradients": Gradients}
-
-
-def resolve_description(scale: Any, image_shape: tuple[int, int] | None = None) -> Description:
-    """Return the description of that name, the object itself, or a transformer of scikit-learn as a description.
-
-    One that describes images is returned for images of that shape.
-
-    Examples
-    --------
-    >>> resolve_description("unit"), resolve_description(None)
-    (UnitNorm(), Identity())
-    """
-    if scale is None:
+def _make_description(description: Any) -> Any:
+    """Return the description that None, or a transformer of scikit-learn, stands for."""
+    if description is None:
         return IDENTITY
-    if not isinstance(scale, str | type | Description) and hasattr(scale, "transform"):
-        scale = Transformed(scale)
-    resolved = resolve("description", scale, DESCRIPTIONS, Description)
-    resolved.check_parameters()
-    return resolved.of_images(image_shape)
+    is_transformer = not isinstance(description, str | type | Description) and hasattr(description, "transform")
+    return Transformed(description) if is_transformer else description
+
+
+DESCRIPTIONS: Registry[Description] = Registry(
+    "description",
+    Description,
+    {"unit": UnitNorm, "standard": Standard, "gradients": Gradients},
+    shorthand=_make_description,
+)
 
 
 def choose_description(parts: Parts[Rows], n_samples: int, are_images: bool) -> Description:
@@ -78,7 +72,9 @@ def fit_description(scale: Any, parts: Parts[Rows], n_samples: int, image_shape:
     is_open = isinstance(scale, str) and scale == "auto"
     are_images = image_shape is not None
     description = (
-        choose_description(parts, n_samples, are_images) if is_open else resolve_description(scale, image_shape)
+        choose_description(parts, n_samples, are_images)
+        if is_open
+        else DESCRIPTIONS.resolve(scale).of_images(image_shape)
     )
     description = description.learn(parts)
     description.warn_of_outliers(parts, n_samples)

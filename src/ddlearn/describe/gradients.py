@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from ..kernels.gradients import pool_gradients_rows
 from ..model.codes import Flags, Floats
-from ..model.losses import check_number
+from ..model.strategies import check_number
 from ..parallel import Parts
 from .base import Description, Rows
 from .checks import check_image_shape

@@ -9,15 +9,15 @@ linear map are further rows and columns of :math:`Z`, for the constants and coor
 from __future__ import annotations
 
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
 from ..kernels.jitter import BORDER, displace_columns, displace_rows
 from ..model.codes import Floats
-from ..model.losses import check_number
+from ..model.strategies import Registry, Strategy, check_number
 from .checks import check_image_shape
 
 _LARGEST = 1000  # displacement or distance in pixels; beyond, nothing is left of an image
@@ -27,7 +27,7 @@ _MARGIN = 2  # bumps beyond the border; the next one would contribute at most ex
 JITTERS: dict[str, dict[str, float]] = {"affine": {}, "elastic": {"elastic": 0.3}}
 
 
-class Jitter(BaseEstimator):
+class Jitter(Strategy):
     """Random distortions of images: shifts, linear maps, and smooth deformations.
 
     Distorted images have the norm of the originals.  Between pixels they are interpolated by cubic convolution, which
@@ -64,7 +64,6 @@ class Jitter(BaseEstimator):
         self.smoothness = smoothness
 
     def check_parameters(self) -> None:
-        """Raise an error if a parameter is invalid."""
         for name in ("shift", "linear", "elastic", "smoothness"):
             check_number(name, getattr(self, name), Real, most=_LARGEST)
         if self.smoothness == 0:
@@ -174,19 +173,24 @@ def displace_alike(X: Floats, field: Floats) -> Floats:
     return images
 
 
-def resolve_jitter(jitter: str | Jitter | None, image_shape: tuple[int, int] | None, n_features: int) -> Jitter | None:
-    """Return the distortion, or None without one; raise an error if image_shape does not fit."""
-    if image_shape is not None:
-        check_image_shape(image_shape, n_features)
-    if jitter is None:
-        return None
+def _make_named(jitter: Any) -> Any:
     if isinstance(jitter, str):
         if jitter not in JITTERS:
             raise ValueError(f"jitter={jitter!r} is not known; choose one of {sorted(JITTERS)}.")
-        jitter = Jitter(**JITTERS[jitter])
-    if not isinstance(jitter, Jitter):
-        raise TypeError(f"jitter must be None, one of {sorted(JITTERS)}, or a Jitter object, got {jitter!r}.")
-    jitter.check_parameters()
-    if image_shape is None:
-        raise ValueError("jitter distorts images: set image_shape=(height, width).")
+        return Jitter(**JITTERS[jitter])
     return jitter
+
+
+JITTER: Registry[Jitter] = Registry(
+    "jitter", Jitter, shorthand=_make_named, expected=f"None, one of {sorted(JITTERS)}, or a Jitter object"
+)
+
+
+def make_jitter(jitter: str | Jitter | None, image_shape: tuple[int, int] | None, n_features: int) -> Jitter | None:
+    """Return the distortion, or None without one; raise an error if image_shape does not fit."""
+    if image_shape is not None:
+        check_image_shape(image_shape, n_features)
+    made = JITTER.resolve(jitter)
+    if made is not None and image_shape is None:
+        raise ValueError("jitter distorts images: set image_shape=(height, width).")
+    return made

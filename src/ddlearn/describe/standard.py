@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..model.codes import Flags, Floats
-from ..model.losses import check_number
+from ..model.strategies import check_number
 from ..parallel import Parts, split_rows
 from .base import Description, Rows, take_known, take_some
 from .checks import measure_energies

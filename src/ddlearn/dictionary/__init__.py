@@ -26,7 +26,6 @@ from .updates import ExactKSVDUpdate as ExactKSVDUpdate
 from .updates import GuardedKSVDUpdate as GuardedKSVDUpdate
 from .updates import KSVDUpdate as KSVDUpdate
 from .updates import UpdatedDictionary as UpdatedDictionary
-from .updates import resolve_dictionary_update as resolve_dictionary_update
 from .upkeep import WorstSamples as WorstSamples
 from .upkeep import count_users as count_users
 from .upkeep import rank_of_worst as rank_of_worst

@@ -10,16 +10,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
-from sklearn.base import BaseEstimator
 
 from ..kernels import sweep as kernel
 from ..model.codes import Floats, RowCodes
-from ..model.losses import resolve
+from ..model.strategies import Registry, Strategy, check_number
 from ..parallel import effective_n_jobs, map_blocks, single_threaded_blas
 from .upkeep import FindWorst, insert_samples, replace_useless
 
@@ -55,7 +55,7 @@ class UpdatedDictionary(NamedTuple):
     replaced: NDArray[np.intp]
 
 
-class DictionaryUpdate(BaseEstimator, ABC):
+class DictionaryUpdate(Strategy, ABC):
     r"""One step that improves the atoms, given codes.
 
     Afterwards, atoms that no sample uses are replaced by badly represented samples, and so is the less used of two
@@ -91,12 +91,12 @@ class DictionaryUpdate(BaseEstimator, ABC):
     Examples
     --------
     >>> import numpy as np
-    >>> from ddlearn.dictionary import DictionaryUpdate, UpdatedDictionary, resolve_dictionary_update
+    >>> from ddlearn.dictionary import DictionaryUpdate, UpdatedDictionary, DICTIONARY_UPDATES
     >>> class Frozen(DictionaryUpdate):
     ...     is_monotone = True
     ...     def update(self, X, codes, dictionary, precision, *, n_jobs=None):
     ...         return UpdatedDictionary(dictionary, codes, np.empty(0, int))
-    >>> resolve_dictionary_update(Frozen())
+    >>> DICTIONARY_UPDATES.resolve(Frozen())
     Frozen()
     """
 
@@ -108,6 +108,10 @@ class DictionaryUpdate(BaseEstimator, ABC):
     def __init__(self, *, max_coherence: float = 0.99, outlier_fraction: float = 0.01):
         self.max_coherence = max_coherence
         self.outlier_fraction = outlier_fraction
+
+    def check_parameters(self) -> None:
+        check_number("max_coherence", self.max_coherence, Real)
+        check_number("outlier_fraction", self.outlier_fraction, Real, most=1)
 
     def update(
         self, X: Floats, codes: RowCodes, dictionary: Floats, precision: Floats, *, n_jobs: int | None = None
@@ -403,6 +407,10 @@ class AtomUpdate(AdditiveUpdate):
         super().__init__(max_coherence=max_coherence, outlier_fraction=outlier_fraction)
         self.n_sweeps = n_sweeps
 
+    def check_parameters(self) -> None:
+        super().check_parameters()
+        check_number("n_sweeps", self.n_sweeps, Integral)
+
     def update_from(self, statistics: CodeStatistics, dictionary: Floats) -> Floats:
         (n_components, n_features), dtype = dictionary.shape, dictionary.dtype
         dictionary = np.array(dictionary, order="C")
@@ -419,22 +427,15 @@ class BlockCoordinateUpdate(AtomUpdate):
         super().__init__(n_sweeps=n_sweeps, max_coherence=max_coherence, outlier_fraction=outlier_fraction)
 
 
-DICTIONARY_UPDATES: dict[str, type[DictionaryUpdate]] = {
-    "ksvd": KSVDUpdate,
-    "guarded_ksvd": GuardedKSVDUpdate,
-    "exact_ksvd": ExactKSVDUpdate,
-    "atom": AtomUpdate,
-    "block_coordinate": BlockCoordinateUpdate,
-}
-
-
-def resolve_dictionary_update(update: str | DictionaryUpdate) -> DictionaryUpdate:
-    """Return the dictionary update registered under a name, or the object itself.
-
-    Examples
-    --------
-    >>> resolve_dictionary_update("atom")
-    AtomUpdate()
-    """
-    base = AdditiveUpdate if getattr(update, "is_additive", False) else DictionaryUpdate
-    return resolve("dictionary update", update, DICTIONARY_UPDATES, base)
+DICTIONARY_UPDATES: Registry[DictionaryUpdate] = Registry(
+    "dictionary update",
+    DictionaryUpdate,
+    {
+        "ksvd": KSVDUpdate,
+        "guarded_ksvd": GuardedKSVDUpdate,
+        "exact_ksvd": ExactKSVDUpdate,
+        "atom": AtomUpdate,
+        "block_coordinate": BlockCoordinateUpdate,
+    },
+    by_flag={"is_additive": AdditiveUpdate},
+)

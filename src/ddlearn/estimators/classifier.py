@@ -35,8 +35,9 @@ from ..inference.lazy import predict_lazily, score_lazily
 from ..inference.predictor import Explanation, Predictor
 from ..inference.rules import InferenceRule, label_probabilities
 from ..model.codes import Flags, Floats, Model, RowCodes
-from ..model.losses import Loss, check_number
+from ..model.losses import Loss
 from ..model.scales import Scales
+from ..model.strategies import check_number
 from ..parallel import is_on_dask, refuse_dask
 from ..refinement.refine import Refiner
 from ..refinement.search import SettingsSearch
@@ -56,7 +57,6 @@ from .settings import (
     make_predictor,
     name_description,
     resolve_fit,
-    resolve_object,
     resolve_plan,
     scale_atoms,
     searches_size,
@@ -336,53 +336,20 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         """
         return cls(**collect_parameters(name, overrides, cls._get_param_names()))
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters.
-
-        Parameters
-        ----------
-        deep : bool, default=True
-            Whether to include those of strategies, as ``inference__n_candidates``, also where a strategy is given by
-            name.
-
-        Returns
-        -------
-        dict
-            Values by name.
-        """
-        parameters = super().get_params(deep)
-        for name in list(parameters) if deep else ():
-            if "__" not in name and not hasattr(parameters[name], "get_params"):
-                strategy = resolve_object(self, name)
-                nested = strategy.get_params() if hasattr(strategy, "get_params") else {}
-                parameters |= {f"{name}__{key}": value for key, value in nested.items()}
-        return parameters
-
     def set_params(self, **params: Any) -> DDLClassifier:
         """Set parameters, also those of strategies as ``inference__n_candidates``.
 
         Parameters
         ----------
         **params : object
-            Values by name.  A strategy that is given by name becomes an object if one of its parameters is set.
+            Values by name.
 
         Returns
         -------
         DDLClassifier
             The estimator itself.
         """
-        for depth in sorted({name.count("__") for name in params}):  # objects before what is set on them
-            level = {name: value for name, value in params.items() if name.count("__") == depth}
-            known = self.get_params()
-            for name in level if depth else ():
-                root, (owner, _, key) = name.split("__")[0], name.rpartition("__")
-                if name in known:
-                    setattr(self, root, resolve_object(self, root))
-                elif root in known:  # scikit-learn reports the others
-                    raise ValueError(
-                        f"Invalid parameter {key!r} for {owner}={known.get(owner)!r}: pass an object with it."
-                    )
-            super().set_params(**level)
+        super().set_params(**params)
         _PREDICTORS.pop(self, None)
         return self
 

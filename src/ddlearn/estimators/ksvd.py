@@ -11,10 +11,10 @@ from sklearn.utils import Tags, check_random_state, column_or_1d
 from sklearn.utils.validation import check_consistent_length, validate_data
 
 from ..coding.coders import SparseCoder, check_budget
-from ..coding.encoder import Encoder, adapt_coder, resolve_sparse_coder
-from ..dictionary import DictionaryUpdate, init_dictionary, resolve_dictionary_update
+from ..coding.encoder import SPARSE_CODERS, Encoder, adapt_coder
+from ..dictionary import DICTIONARY_UPDATES, DictionaryUpdate, init_dictionary
 from ..model.codes import Floats, measure_residuals
-from ..model.losses import check_number
+from ..model.strategies import check_number
 from ..parallel import refuse_dask
 from .transformer import DictionaryTransformer, check_form
 
@@ -126,10 +126,10 @@ class KSVD(DictionaryTransformer):
         return self
 
     def _fit(self, X: Floats, class_index: NDArray[np.intp] | None) -> None:
-        coder = clone(resolve_sparse_coder(self.sparse_coder), safe=False)
+        coder = clone(SPARSE_CODERS.resolve(self.sparse_coder), safe=False)
         n_nonzero_coefs = check_budget(self.n_nonzero_coefs, self.n_components, coder)
         rng = check_random_state(self.random_state)
-        update = resolve_dictionary_update(self.dictionary_update)
+        update = DICTIONARY_UPDATES.resolve(self.dictionary_update)
         dictionary = init_dictionary(self.init, X, class_index, self.n_components, rng)
         coder = adapt_coder(coder, X, dictionary, n_nonzero_coefs)
         errors: list[float] = []

@@ -17,29 +17,31 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _check_sample_weight
 
-from ..classifiers import ClassifierTrainer, resolve_trainer
-from ..coding.alignment import Alignment, resolve_alignment
+from ..classifiers import CLASSIFIER_TRAINERS, ClassifierTrainer, resolve_trainer
+from ..coding.alignment import ALIGNMENT, Alignment, make_registration
 from ..coding.coders import check_budget
-from ..coding.discriminative import DiscriminativeCoder, resolve_label_coding
-from ..coding.encoder import Encoder, resolve_sparse_coder
+from ..coding.discriminative import LABEL_CODINGS, DiscriminativeCoder
+from ..coding.encoder import SPARSE_CODERS, Encoder
+from ..coding.errors import ERROR_SEARCHES
 from ..coding.masked import MaskedCoder
-from ..coding.robust import RobustCoder, Robustness
+from ..coding.robust import ROBUSTNESS, RobustCoder, check_error_budget
 from ..describe.base import Description
 from ..describe.checks import check_image_shape
-from ..describe.choice import resolve_description
-from ..describe.jitter import resolve_jitter
+from ..describe.choice import DESCRIPTIONS
+from ..describe.jitter import JITTER, make_jitter
 from ..describe.missing import check_training, has_missing
 from ..describe.standard import Standard
 from ..describe.unit import UnitNorm
-from ..dictionary import DICTIONARY_UPDATES, DictionaryUpdate, resolve_dictionary_update
+from ..dictionary import DICTIONARY_UPDATES, DictionaryUpdate
 from ..fitting.data import TrainingFacts, TrainingSet, is_mapped
 from ..fitting.steps import FitSettings
 from ..inference.predictor import Predictor, draw_views
-from ..inference.rules import INFERENCE_RULES, InferenceRule, LabelModel
+from ..inference.rules import INFERENCE_RULES, LabelModel
 from ..model.codes import Model
-from ..model.losses import check_number, resolve, resolve_loss
-from ..model.scales import ConjugateScales, resolve_scales
-from ..refinement.refine import CLASSIFIERS, Refiner, resolve_refiner
+from ..model.losses import LOSSES
+from ..model.scales import SCALES, ConjugateScales
+from ..model.strategies import Registry, check_number
+from ..refinement.refine import CLASSIFIERS, REFINEMENT, Refiner
 from ..refinement.search import Found
 from .run import FitPlan
 
@@ -74,63 +76,33 @@ def is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == AUTO
 
 
-def resolve_options(role: str, value: Any, options: type) -> Any:
-    """Return an object of options, by default with its default parameters."""
-    resolved = resolve(role, options() if value is None else value, {}, options)
-    resolved.check_parameters()
-    return resolved
-
-
-def resolve_inference(inference: str | InferenceRule) -> InferenceRule:
-    """Return the label rule registered under a name, or the object itself."""
-    return resolve("inference", inference, INFERENCE_RULES, InferenceRule)
-
-
-def resolve_robustness(robustness: float | Robustness | None) -> Robustness:
-    """Return the object; a number is an error budget."""
-    if robustness is None or (isinstance(robustness, Real) and not isinstance(robustness, bool)):
-        return Robustness(robustness or 0)
-    if not isinstance(robustness, Robustness):
-        raise TypeError(f"{robustness!r} is not a usable robustness: pass an error budget, or Robustness(...).")
-    return robustness
-
-
-# Parameters that are objects, or a shorthand for one: how the object is made.
-_OBJECTS: dict[str, Callable[[Estimator], Any]] = {
-    "description": lambda model: resolve_description(model.description, model.image_shape),
-    "loss": lambda model: resolve_loss(model.loss),
-    "sparse_coder": lambda model: resolve_sparse_coder(model.sparse_coder),
-    "label_coding": lambda model: resolve_label_coding(model.label_coding),
-    "dictionary_update": lambda model: _resolve_update(model, "memory"),
-    "classifier_trainer": lambda model: resolve_trainer(model.classifier_trainer, model.loss),
-    "scales": lambda model: resolve_scales(model.scales),
-    "refine": lambda model: resolve_refiner(model.refine),
-    "inference": lambda model: resolve_inference(model.inference),
-    "robustness": lambda model: resolve_robustness(model.robustness),
-    "alignment": lambda model: Alignment(model.alignment) if isinstance(model.alignment, str) else model.alignment,
+# Parameters that are strategies, also those of strategies themselves.
+ROLES: dict[str, Registry[Any]] = {
+    "description": DESCRIPTIONS,
+    "loss": LOSSES,
+    "sparse_coder": SPARSE_CODERS,
+    "label_coding": LABEL_CODINGS,
+    "dictionary_update": DICTIONARY_UPDATES,
+    "classifier_trainer": CLASSIFIER_TRAINERS,
+    "scales": SCALES,
+    "refine": REFINEMENT,
+    "inference": INFERENCE_RULES,
+    "robustness": ROBUSTNESS,
+    "alignment": ALIGNMENT,
+    "error_search": ERROR_SEARCHES,
+    "jitter": JITTER,
 }
-
-
-def resolve_object(model: Estimator, name: str) -> Any:
-    """Return the object that a parameter is a shorthand for; None if there is none."""
-    value = getattr(model, name)
-    if name not in _OBJECTS or hasattr(value, "get_params"):
-        return value
-    try:
-        return _OBJECTS[name](model)
-    except (TypeError, ValueError):  # which fit reports
-        return None
 
 
 def get_refiner(model: Estimator, mode: Mode) -> Refiner | None:
     """Return how the model is refined; where samples come in batches, "auto" does without."""
-    return None if is_auto(model.refine) and mode == "batches" else resolve_refiner(model.refine)
+    return None if is_auto(model.refine) and mode == "batches" else REFINEMENT.resolve(model.refine)
 
 
 def _resolve_update(model: Estimator, mode: Mode) -> DictionaryUpdate:
     update = model.dictionary_update
-    names = _AUTO_UPDATES_WITH_PENALTY if resolve_sparse_coder(model.sparse_coder).has_penalty else _AUTO_UPDATES
-    return resolve_dictionary_update(names[mode] if is_auto(update) else update)
+    names = _AUTO_UPDATES_WITH_PENALTY if SPARSE_CODERS.resolve(model.sparse_coder).has_penalty else _AUTO_UPDATES
+    return DICTIONARY_UPDATES.resolve(names[mode] if is_auto(update) else update)
 
 
 def check_mode(model: Estimator, mode: Mode) -> None:
@@ -154,7 +126,7 @@ def check_mode(model: Estimator, mode: Mode) -> None:
     if (
         mode == "dask"
         and not is_auto(model.description)
-        and resolve_description(model.description, model.image_shape).sees_all
+        and DESCRIPTIONS.resolve(model.description).of_images(model.image_shape).sees_all
     ):
         refuse("description", "use 'auto', 'unit' or 'standard', which need only sums over samples")
     if mode == "dask" and searches_size(model):
@@ -216,22 +188,20 @@ def fits_intercept(trainer: ClassifierTrainer) -> bool:
 
 def check_inference(model: Estimator, n_classes: int, n_features: int, is_multilabel: bool) -> None:
     """Raise if new samples cannot be treated as the parameters say."""
-    rule = resolve_inference(model.inference)
-    if rule is model.inference:
-        rule.check_parameters(n_classes)
+    rule = INFERENCE_RULES.resolve(model.inference)
+    rule.check_classes(n_classes)
     if is_multilabel and not rule.takes_multilabel:
         raise ValueError(
             f"inference={model.inference!r} hypothesises one class at a time, which is impossible with multilabel "
             "targets: use inference='fast'."
         )
-    resolve_label_coding(model.label_coding)
+    LABEL_CODINGS.resolve(model.label_coding)
     if model.n_jobs is not None and (not isinstance(model.n_jobs, Integral) or model.n_jobs == 0):
         raise ValueError(f"n_jobs must be None or an integer other than 0, got {model.n_jobs!r}.")
     check_number("classification_weight", model.classification_weight, Real, most=_LARGEST_WEIGHT)
     if model.classification_weight == 0:
         raise ValueError("classification_weight must be above 0: for codes without labels use KSVD.")
-    if model.robustness is not None:
-        resolve_robustness(model.robustness).check_parameters(n_features)
+    check_error_budget(ROBUSTNESS.resolve(model.robustness).error_budget, n_features)
     if model.image_shape is not None:
         check_image_shape(model.image_shape, n_features)
     is_integer = isinstance(model.n_views, Integral) and not isinstance(model.n_views, bool)
@@ -242,20 +212,20 @@ def check_inference(model: Estimator, n_classes: int, n_features: int, is_multil
         )
     check_number("n_views", model.n_views, Integral, most=_MOST_VIEWS)
     if model.n_views > 1:
-        _resolve_jitter(model, n_features)
+        _make_view_jitter(model, n_features)
 
 
-def _resolve_jitter(model: Estimator, n_features: int) -> Any:
+def _make_view_jitter(model: Estimator, n_features: int) -> Any:
     """Return the distortion of views: that of the refiner, by default "affine"."""
-    refiner = resolve_refiner(model.refine)
+    refiner = REFINEMENT.resolve(model.refine)
     jitter = refiner.jitter if refiner is not None else None
-    return resolve_jitter("affine" if jitter is None else jitter, model.image_shape, n_features)
+    return make_jitter("affine" if jitter is None else jitter, model.image_shape, n_features)
 
 
 def name_description(model: Estimator) -> str:
     """Return the class of the description that is set, or of the one that was chosen where it was left open."""
     is_open = is_auto(model.description)
-    return type(model.description_ if is_open else resolve_description(model.description, model.image_shape)).__name__
+    return type(model.description_ if is_open else DESCRIPTIONS.resolve(model.description)).__name__
 
 
 def scale_atoms(model: Estimator, description: Description) -> Any:
@@ -269,7 +239,7 @@ def _check_images(model: Estimator, description: Description) -> None:
     """Raise if images are to be distorted after a description that makes something else of them."""
     if description.keeps_images:
         return
-    refiner = resolve_refiner(model.refine)
+    refiner = REFINEMENT.resolve(model.refine)
     distortions = {"alignment": model.alignment is not None}
     if not description.describes_images:
         distortions["n_views"] = model.n_views > 1
@@ -288,7 +258,7 @@ def resolve_plan(
     """Return what comes before and after the loop."""
     facts = training.facts
     _check_images(model, training.description)
-    jitter = None if refiner is None else resolve_jitter(refiner.jitter, model.image_shape, model.n_features_in_)
+    jitter = None if refiner is None else make_jitter(refiner.jitter, model.image_shape, model.n_features_in_)
     return FitPlan(
         n_components=n_components,
         searches_size=searches_size(model),
@@ -316,21 +286,21 @@ def resolve_fit(
     check_number("max_iter", max_iter, Integral)
     check_number("tol", model.tol, Real)
     # Clones: a later set_params must not change the fitted model.
-    loss = clone(resolve_loss(model.loss), safe=False)
-    sparse_coder = clone(resolve_sparse_coder(model.sparse_coder), safe=False)
+    loss = clone(LOSSES.resolve(model.loss), safe=False)
+    sparse_coder = clone(SPARSE_CODERS.resolve(model.sparse_coder), safe=False)
     trainer = resolve_trainer(model.classifier_trainer, loss)
     update, updates = model.dictionary_update, _AUTO_UPDATES_WITH_PENALTY if sparse_coder.has_penalty else _AUTO_UPDATES
     registration = None
     if model.alignment is not None:
-        registration = resolve_alignment(model.alignment, model.image_shape, model.n_features_in_, sparse_coder)
+        registration = make_registration(model.alignment, model.image_shape, model.n_features_in_, sparse_coder)
     return FitSettings(
         loss=loss,
         sparse_coder=sparse_coder,
         n_nonzero_coefs=check_budget(model.n_nonzero_coefs, n_components, sparse_coder),
-        label_coding=clone(resolve_label_coding(model.label_coding)),
-        dictionary_update=resolve_dictionary_update(updates[mode] if is_auto(update) else update),
+        label_coding=clone(LABEL_CODINGS.resolve(model.label_coding)),
+        dictionary_update=DICTIONARY_UPDATES.resolve(updates[mode] if is_auto(update) else update),
         classifier_trainer=trainer,
-        scales=DEFAULT_SCALES if model.scales == "conjugate" else clone(_OBJECTS["scales"](model)),
+        scales=DEFAULT_SCALES if model.scales == "conjugate" else clone(SCALES.resolve(model.scales)),
         classification_weight=float(model.classification_weight),
         fit_intercept=fits_intercept(trainer),
         is_multilabel=is_multilabel,
@@ -370,8 +340,8 @@ def list_descriptions(model: Estimator, refiner: Refiner) -> list[Description]:
     if is_auto(scale):
         return [UnitNorm()] if model.image_shape is not None else [UnitNorm(), Standard()]
     has_open_decay = refiner.weight_decay is None or refiner.linear_decay is None
-    has_open_penalty = not resolve_sparse_coder(model.sparse_coder).is_adapted
-    return [resolve_description(scale, model.image_shape)] if has_open_decay or has_open_penalty else []
+    has_open_penalty = not SPARSE_CODERS.resolve(model.sparse_coder).is_adapted
+    return [DESCRIPTIONS.resolve(scale).of_images(model.image_shape)] if has_open_decay or has_open_penalty else []
 
 
 def searches_size(model: Estimator) -> bool:
@@ -404,7 +374,7 @@ def check_fitted(model: Estimator) -> None:
     """Raise if new samples cannot be treated as the parameters of a fitted model say."""
     check_inference(model, len(model.coef_), model.n_features_in_, model.is_multilabel_)
     _check_images(model, model.description_)
-    resolve_alignment(model.alignment, model.image_shape, model.n_features_in_, model.sparse_coder_)
+    make_registration(model.alignment, model.image_shape, model.n_features_in_, model.sparse_coder_)
 
 
 def make_predictor(model: Estimator, dtype: np.dtype, encoder: Encoder | None = None) -> Predictor:
@@ -419,22 +389,22 @@ def make_predictor(model: Estimator, dtype: np.dtype, encoder: Encoder | None = 
     fitted = fitted.weigh_labels(model.classification_weight).astype(dtype)
     if encoder is None or encoder.dictionary is not fitted.dictionary:
         encoder = Encoder.of(fitted.dictionary, model.sparse_coder_, model.n_nonzero_coefs_, model.n_jobs)
-    coder = DiscriminativeCoder(encoder, fitted, model.loss_, clone(resolve_label_coding(model.label_coding)))
+    coder = DiscriminativeCoder(encoder, fitted, model.loss_, clone(LABEL_CODINGS.resolve(model.label_coding)))
     robust: RobustCoder | None = None
     views: Any = ()
     if model.robustness not in (None, 0) or model.alignment is not None:
         robust = RobustCoder(
             MaskedCoder(encoder),
-            clone(resolve_robustness(model.robustness)),
+            clone(ROBUSTNESS.resolve(model.robustness)),
             noise_scale=float(np.sqrt(model.median_noise_variance_)),
-            registration=resolve_alignment(model.alignment, model.image_shape, n_features, model.sparse_coder_),
+            registration=make_registration(model.alignment, model.image_shape, n_features, model.sparse_coder_),
         )
     if model.n_views > 1:
-        views = draw_views(_resolve_jitter(model, n_features), model.image_shape, model.n_views, dtype)
+        views = draw_views(_make_view_jitter(model, n_features), model.image_shape, model.n_views, dtype)
     return Predictor(
         model.description_,
         LabelModel(coder, model.priors_, model.median_noise_variance_),
-        clone(resolve_inference(model.inference)),
+        clone(INFERENCE_RULES.resolve(model.inference)),
         robust,
         logit(prior) if model.is_multilabel_ else np.log(prior),  # the evidence of the class frequencies
         views,

@@ -35,16 +35,16 @@ from ..fitting.data import TrainingPart, TrainingSet
 from ..fitting.loop import FitProgress, FitState, IterationRecord
 from ..fitting.steps import FitSettings, RowState, get_row_state, put_row_state
 from ..model.codes import Model, RowCodes
-from ..model.losses import check_number
+from ..model.strategies import check_number
 from ..parallel import Parts, split_rows
 from ..refinement.adam import Moments
 from ..refinement.backward import Parameters
 from ..refinement.refine import (
     MOST_SEEDS,
+    REFINEMENT,
     EpochRecord,
     RefinementProgress,
     count_kept_places,
-    resolve_refiner,
 )
 from ..refinement.size import DictionarySize
 from .codec import (
@@ -398,7 +398,7 @@ def _check_arrays(arrays: Arrays, shapes: dict[str, tuple[int, ...]], dtype: Any
 def _take_fingerprint(estimator: DDLClassifier, training: TrainingSet) -> dict[str, Json]:
     """Return what must be the same when the fit is resumed: parameters, samples and labels, and how they are cut."""
     parameters = estimator.get_params(deep=False)
-    refiner, alignment = resolve_refiner(estimator.refine), estimator.alignment
+    refiner, alignment = REFINEMENT.resolve(estimator.refine), estimator.alignment
     if not (isinstance(alignment, Alignment) and alignment.training):
         parameters["alignment"] = None  # it concerns only new samples
         if refiner is None or refiner.jitter is None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from inspect import signature
 from itertools import chain
 from typing import Any
 
@@ -29,47 +28,17 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from ..classifiers import CLASSIFIER_TRAINERS
-from ..coding.alignment import Alignment
-from ..coding.discriminative import LABEL_CODINGS
-from ..coding.encoder import SPARSE_CODERS
-from ..coding.errors import ERROR_SEARCHES
-from ..coding.robust import Robustness
 from ..describe.base import Identity
-from ..describe.choice import DESCRIPTIONS
-from ..describe.jitter import Jitter
 from ..describe.transformer import Transformed
-from ..dictionary import DICTIONARY_UPDATES
-from ..inference.rules import INFERENCE_RULES
-from ..model.losses import LOSSES
-from ..model.scales import SCALES, Priors
-from ..refinement.refine import Refiner
+from ..estimators.settings import ROLES
+from ..model.scales import Priors
 from .format import Arrays, Json
 
-_OPTIONS: dict[str, type] = {
-    "alignment": Alignment,
-    "jitter": Jitter,
-    "refiner": Refiner,
-    "robustness": Robustness,
-    "transformed": Transformed,
-    "identity": Identity,
-}
 # Transformers that are nothing but their parameters, and numbers and arrays that they have learned.
 STORABLE_SCALERS: dict[str, type[BaseEstimator]] = {
     cls.__name__: cls
     for cls in (MaxAbsScaler, MinMaxScaler, Normalizer, QuantileTransformer, RobustScaler, StandardScaler)
 }
-_REGISTRIES: Any = (
-    DESCRIPTIONS,
-    LOSSES,
-    SPARSE_CODERS,
-    DICTIONARY_UPDATES,
-    CLASSIFIER_TRAINERS,
-    LABEL_CODINGS,
-    SCALES,
-    ERROR_SEARCHES,
-    INFERENCE_RULES,
-)
 _COUNTERS = ("iteration", "epoch")  # fields that number the records of a history
 _CSR_PARTS = ("data", "indices", "indptr")
 _NUMBERS, _DATES = "biuf", "Mm"  # kinds of dtypes
@@ -85,8 +54,9 @@ class NotStorable(TypeError):
 
 def list_storable() -> dict[str, type]:
     """Return the classes whose objects a file can hold, by the name under which it stores them."""
-    storable = dict(_OPTIONS)
-    for name, added in chain.from_iterable(registry.items() for registry in _REGISTRIES):  # also those of users
+    storable: dict[str, Any] = {"transformed": Transformed, "identity": Identity}
+    named = chain.from_iterable((one or {one.base.__name__.lower(): one.base}).items() for one in ROLES.values())
+    for name, added in named:  # also those of users
         if storable.setdefault(name, added) is not added:
             raise ValueError(
                 f"{name!r} is registered for {storable[name].__name__} and for {added.__name__}, which files could not "
@@ -136,16 +106,9 @@ def encode(name: str, value: Any, arrays: Arrays) -> Json:
     names = [key for key, storable_class in list_storable().items() if type(value) is storable_class]
     if not names:  # or a subclass of a storable class, which may do something else
         raise NotStorable(f"{name}={value!r} is an object of a class that files do not store.")
-    _check_strategy(value)
+    value.check_parameters()
     parameters = _encode_parameters(name, value, encode_or_name, arrays)
     return {"type": "strategy", "name": names[0], "parameters": parameters}
-
-
-def _check_strategy(value: Any) -> None:
-    """Raise if a parameter of an object is invalid, as a fit would; some checks need to know the samples."""
-    check = getattr(value, "check_parameters", None)
-    if check is not None and not signature(check).parameters:
-        check()
 
 
 def _encode_array(name: str, array: NDArray[Any], arrays: Arrays) -> Json:
@@ -306,7 +269,7 @@ class Decoder:
                 "class to its registry under that name"
             )
         strategy = storable[stored["name"]](**self._decode_parameters(name, stored))
-        _check_strategy(strategy)
+        strategy.check_parameters()
         return strategy
 
     def _decode_scaler(self, name: str, stored: Json) -> BaseEstimator:

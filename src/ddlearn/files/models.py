@@ -9,7 +9,6 @@ passes the checks of a fit.  What a file can make a prediction allocate or repea
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,16 +18,13 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from ..coding.encoder import resolve_sparse_coder
 from ..describe.base import Description
-from ..describe.choice import resolve_description
 from ..describe.gradients import Gradients
 from ..describe.transformer import Transformed
 from ..estimators.classifier import DDLClassifier
 from ..estimators.ksvd import KSVD
-from ..estimators.settings import check_fitted
+from ..estimators.settings import ROLES, check_fitted
 from ..fitting.loop import IterationRecord
-from ..model.losses import resolve_loss
 from ..refinement.refine import EpochRecord, find_best
 from ..refinement.search import SearchRecord
 from ..refinement.size import DictionarySize
@@ -67,11 +63,7 @@ _NUMBERS: dict[str, type] = {
     **dict.fromkeys(("n_nonzero_coefs_", "n_features_in_", "n_samples_seen_", "n_iter_"), int),
     **dict.fromkeys(("converged_", "is_multilabel_"), bool),
 }
-_STRATEGIES: dict[str, Callable[[Any], Any]] = {
-    "description_": resolve_description,
-    "loss_": resolve_loss,
-    "sparse_coder_": resolve_sparse_coder,
-}
+_STRATEGIES = {"description_", "loss_", "sparse_coder_"}
 _RECORDS: Any = {
     "history_": IterationRecord,
     "refinement_": EpochRecord,
@@ -274,8 +266,8 @@ def _check_attributes(name: str, attributes: dict[str, Any]) -> dict[str, int]:
         raise TypeError(f"target_name_ is {attributes['target_name_']!r}")
     if "priors_" in attributes:
         check_priors(attributes["priors_"], len(attributes["coef_"]))
-    for key in attributes.keys() & _STRATEGIES.keys():
-        if _STRATEGIES[key](attributes[key]) is not attributes[key]:  # raises if the object cannot be used
+    for key in attributes.keys() & _STRATEGIES:
+        if ROLES[key[:-1]].resolve(attributes[key]) is not attributes[key]:  # raises if the object cannot be used
             raise TypeError(f"{key} is {attributes[key]!r}, which is not an object")
     for key in attributes.keys() & _RECORDS.keys():
         if not isinstance(attributes[key], list) or not all(isinstance(row, _RECORDS[key]) for row in attributes[key]):

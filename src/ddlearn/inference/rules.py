@@ -32,12 +32,12 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
-from sklearn.base import BaseEstimator
 
 from ..coding.discriminative import DiscriminativeCoder
 from ..model.codes import Flags, Floats, RowCodes
-from ..model.losses import check_number, compute_evidence
+from ..model.losses import compute_evidence
 from ..model.scales import Priors
+from ..model.strategies import Registry, Strategy, check_number
 from ..parallel import split_rows
 
 # Hypotheses may use an atom only if at least this share of its squared norm lies in the features that are kept.
@@ -108,7 +108,7 @@ def _group_equal(flags: Flags) -> Iterator[tuple[Flags, NDArray[np.intp]]]:
         yield pattern, np.flatnonzero(group.ravel() == position)
 
 
-class InferenceRule(BaseEstimator, ABC):
+class InferenceRule(Strategy, ABC):
     """A label rule: turns blocks of coded samples into evidence for each class.
 
     Examples
@@ -120,8 +120,8 @@ class InferenceRule(BaseEstimator, ABC):
 
     takes_multilabel = True  # whether samples may have several labels
 
-    def check_parameters(self, n_classes: int) -> None:
-        """Raise unless all parameters make sense for this number of classes."""
+    def check_classes(self, n_classes: int) -> None:
+        """Raise a ValueError if the rule is not for this number of classes."""
 
     @abstractmethod
     def evidence(
@@ -184,15 +184,17 @@ class FullInference(InferenceRule):
         self.n_candidates = n_candidates
         self.noise = noise
 
-    def check_parameters(self, n_classes: int) -> None:
+    def check_parameters(self) -> None:
         if self.noise not in TEST_NOISE:
             raise ValueError(f"noise={self.noise!r} is not known; choose one of {sorted(TEST_NOISE)}.")
         if self.n_candidates is not None:
             check_number("n_candidates", self.n_candidates, Integral)
-            if self.n_candidates > n_classes:
-                raise ValueError(
-                    f"n_candidates={self.n_candidates}, but there are only {n_classes} classes: use None for all."
-                )
+
+    def check_classes(self, n_classes: int) -> None:
+        if self.n_candidates is not None and self.n_candidates > n_classes:
+            raise ValueError(
+                f"n_candidates={self.n_candidates}, but there are only {n_classes} classes: use None for all."
+            )
 
     def evidence(
         self,
@@ -280,4 +282,6 @@ class FullInference(InferenceRule):
         return -joint / 2
 
 
-INFERENCE_RULES: dict[str, type[InferenceRule]] = {"fast": FastInference, "full": FullInference}
+INFERENCE_RULES: Registry[InferenceRule] = Registry(
+    "inference", InferenceRule, {"fast": FastInference, "full": FullInference}
+)

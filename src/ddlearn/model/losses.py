@@ -3,72 +3,24 @@ r"""The classification costs :math:`\Omega(z)` of the paper (Section 3.1, Fig. 1
 The margin of a sample for one class is :math:`z = l\,(w^T x + b)`.  Discriminative sparse coding needs a cost and its
 derivatives :math:`\Omega_1` and :math:`\Omega_2`, element by element.  The ratio :math:`\Omega_1/\Omega_2` of the paper
 is never formed: for the logistic cost it overflows where both derivatives are harmless.
-
-A loss is the simplest of the strategies that users can exchange.  How any of them is looked up by name, and how its
-numbers are checked, is at the top of this file.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from difflib import get_close_matches
-from inspect import getattr_static
-from numbers import Integral, Real
-from typing import Any, TypeVar
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+
+from .strategies import Registry, Strategy
 
 Margins = NDArray[np.floating]
-Strategy = TypeVar("Strategy")
-
-
-def resolve(role: str, value: str | Strategy, registry: Mapping[str, type[Strategy]], base: type) -> Strategy:
-    """Return the strategy registered under a name, with its default parameters, or the object itself.
-
-    An object serves if it has every public attribute that the base class declares, methods and flags alike, so that
-    callers never have to ask which ones there are.
-    """
-    names = sorted(registry)
-    if isinstance(value, str) and registry:
-        if value in registry:
-            return registry[value]()
-        hint = "".join(f" Did you mean {name!r}?" for name in get_close_matches(value, names, n=1))
-        raise ValueError(
-            f"{value!r} is not a known {role}; choose one of {names} or pass an object derived from "
-            f"{base.__name__}.{hint}"
-        )
-    if isinstance(value, type):
-        raise TypeError(f"{value!r} is not a usable {role}, but a class: pass an object, {value.__name__}(...).")
-    # Looked up without evaluating properties, which may raise before a fit.
-    missing = [name for name in vars(base) if not name.startswith("_") and getattr_static(value, name, base) is base]
-    if missing:
-        remedy = f"derive from {base.__name__}, or use one of {names}." if names else f"pass {base.__name__}(...)."
-        raise TypeError(f"{value!r} is not a usable {role}: it lacks {', '.join(missing)}; {remedy}")
-    return value  # type: ignore[return-value]
-
-
 # Smallest sharpness of hinges; costs of a blunter one, or of one as sharp as its inverse, are out of range.
 _BLUNTEST = 1e-6
 
 
-def check_number(name: str, value: Any, kind: type, *, most: float = np.inf) -> None:
-    """Raise unless a parameter is a finite number of that kind, not negative and at most ``most``."""
-    word = "an integer" if kind is Integral else "a number"
-    is_number = isinstance(value, kind) and not isinstance(value, bool)
-    try:
-        is_in_range = is_number and 0 <= float(value) < np.inf
-    except OverflowError:
-        raise ValueError(f"{name} must be {word} in the range of float64, and is too large.") from None
-    if not is_in_range:
-        raise ValueError(f"{name} must be {word} of at least 0, got {value!r}.")
-    if value > most:
-        raise ValueError(f"{name} must be at most {most:g}, got {value!r}.")
-
-
-class Loss(BaseEstimator, ABC):
+class Loss(Strategy, ABC):
     r"""A convex classification cost :math:`\Omega(z)` and its two derivatives.
 
     Subclasses implement :meth:`value`, :meth:`gradient` and :meth:`curvature`.  Each maps an array of
@@ -111,9 +63,6 @@ class Loss(BaseEstimator, ABC):
     @abstractmethod
     def curvature(self, margin: Margins) -> Margins:
         r"""Return the second derivative :math:`\Omega_2(z)`, not negative."""
-
-    def check_parameters(self) -> None:
-        """Raise a ValueError if a constructor parameter is invalid; called before the loss is used."""
 
     def surrogate_curvature(self, margin: Margins) -> Margins:
         r"""Return the curvature of the parabola that replaces the cost in one coding step.
@@ -318,27 +267,17 @@ def _check_sharpness(sharpness: float) -> None:
         raise ValueError(f"sharpness must be from {_BLUNTEST:g} to {1 / _BLUNTEST:g}, got {sharpness!r}.")
 
 
-LOSSES: dict[str, type[Loss]] = {
-    "square": Square,
-    "exponential": Exponential,
-    "logistic": Logistic,
-    "smooth_hinge": SmoothHinge,
-    "softplus_hinge": SoftplusHinge,
-}
-
-
-def resolve_loss(loss: str | Loss) -> Loss:
-    """Return the loss registered under a name, or the object itself.
-
-    Examples
-    --------
-    >>> resolve_loss("logistic")
-    Logistic()
-    """
-    resolved = resolve("loss", loss, LOSSES, Loss)
-    if resolved is loss:
-        resolved.check_parameters()
-    return resolved
+LOSSES: Registry[Loss] = Registry(
+    "loss",
+    Loss,
+    {
+        "square": Square,
+        "exponential": Exponential,
+        "logistic": Logistic,
+        "smooth_hinge": SmoothHinge,
+        "softplus_hinge": SoftplusHinge,
+    },
+)
 
 
 def compute_evidence(scores: Margins, loss: Loss, class_cost: Margins) -> Margins:

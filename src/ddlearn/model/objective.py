@@ -24,7 +24,7 @@ from scipy.sparse import csr_array
 from sklearn.utils import check_array
 
 from .codes import Floats, Model, RowCodes, measure_residuals
-from .losses import Loss, resolve_loss
+from .losses import LOSSES, Loss
 from .scales import Priors, penalise
 
 Terms = tuple[float, float, float]  # two terms of Eq. 3, and what the priors of their scales add
@@ -189,7 +189,7 @@ def map_objective(
     class_cost = np.broadcast_to(np.asarray(class_cost, dtype=np.float64), labels.shape[1])
     priors = Priors.flat(len(coef)) if priors is None else priors
     model = Model(dictionary, coef, np.asarray(intercept, dtype=X.dtype), class_cost)
-    costs = sum_costs(labels, model.scores(rows), resolve_loss(loss))
+    costs = sum_costs(labels, model.scores(rows), LOSSES.resolve(loss))
     misfits = measure_residuals(X, rows, dictionary)
     if sparse_coder is not None:
         misfits = sparse_coder.measure_misfit(misfits, rows)

@@ -22,10 +22,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma, polygamma
-from sklearn.base import BaseEstimator
 
 from .codes import Flags, Floats
-from .losses import Loss, check_number, resolve
+from .losses import Loss
+from .strategies import Registry, Strategy, check_number
 
 NOISE_MODELS = ("per_sample", "shared")
 # The prior of the noise weighs at most as much as this many samples: all variances are then nearly equal.
@@ -188,7 +188,7 @@ def fit_noise_prior(sums: MisfitSums) -> tuple[float, float]:
     return weight, float(mean - digamma(n_features / 2) + digamma(weight / 2) - np.log(weight))
 
 
-class Scales(BaseEstimator, ABC):
+class Scales(Strategy, ABC):
     r"""How the scales of the objective, :math:`\sigma_i^2` and :math:`\gamma_j`, are estimated: by which priors.
 
     Subclasses implement :meth:`set_priors`.  Given priors, the scales are those of least objective.
@@ -214,7 +214,6 @@ class Scales(BaseEstimator, ABC):
         self.noise = noise
 
     def check_parameters(self) -> None:
-        """Raise unless all parameters make sense."""
         if self.noise not in NOISE_MODELS:
             raise ValueError(f"noise={self.noise!r} is not known; choose one of {sorted(NOISE_MODELS)}.")
 
@@ -351,17 +350,4 @@ class JeffreysScales(Scales):
         return Priors(0.0, median, floors[0], 0.0, np.full(len(ridge), typical), floors[1], ridge)
 
 
-SCALES: dict[str, type[Scales]] = {"conjugate": ConjugateScales, "jeffreys": JeffreysScales}
-
-
-def resolve_scales(scales: str | Scales) -> Scales:
-    """Return the scales registered under a name, or the object itself.
-
-    Examples
-    --------
-    >>> resolve_scales("jeffreys")
-    JeffreysScales()
-    """
-    resolved = resolve("scales", scales, SCALES, Scales)
-    resolved.check_parameters()
-    return resolved
+SCALES: Registry[Scales] = Registry("scales", Scales, {"conjugate": ConjugateScales, "jeffreys": JeffreysScales})

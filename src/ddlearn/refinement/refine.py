@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import vstack
-from sklearn.base import BaseEstimator
 
 from ..coding.coders import SparseCoder
 from ..describe.base import Description
@@ -28,8 +27,8 @@ from ..describe.jitter import Jitter
 from ..fitting.data import Census, TrainingPart
 from ..kernels.gradient import normalise_rows
 from ..model.codes import Floats, RowCodes
-from ..model.losses import check_number
 from ..model.measures import find_temperature, measure_calibration_error, measure_log_loss
+from ..model.strategies import Registry, Strategy, check_number
 from ..parallel import Parts, add, single_threaded_blas
 from .adam import Moments, StepSizes, anneal, descend
 from .backward import REFINEMENT_COSTS, Parameters, RefinementCost, TaskGradient
@@ -105,7 +104,7 @@ class EpochRecord(NamedTuple):
     seconds: float
 
 
-class Refiner(BaseEstimator):
+class Refiner(Strategy):
     r"""How a fitted model is refined.
 
     Parameters
@@ -184,7 +183,6 @@ class Refiner(BaseEstimator):
         self.jitter = jitter
 
     def check_parameters(self) -> None:
-        """Raise unless all parameters make sense."""
         check_number("epochs", self.count_epochs(), Integral)
         check_number("batch_size", _BATCH_SIZE if self.batch_size is None else self.batch_size, Integral)
         if self.batch_size == 0:
@@ -259,20 +257,20 @@ class Refiner(BaseEstimator):
         return [suitable[self.cost]]
 
 
-def resolve_refiner(refine: Any) -> Refiner | None:
-    """Return how to refine, or None if only classifiers, or nothing, are to be trained on label-free codes."""
-    if refine is None or (isinstance(refine, str) and refine == CLASSIFIERS):
-        return None
-    if isinstance(refine, str) and refine == "auto":
-        return Refiner()
-    if isinstance(refine, Integral) and not isinstance(refine, bool):
-        refine = Refiner(int(refine))
-    if not isinstance(refine, Refiner):
-        raise TypeError(
-            f"refine must be 'auto', 'classifiers', None, a number of epochs, or a Refiner object, got {refine!r}."
-        )
-    refine.check_parameters()
-    return refine
+def _make_refiner(refine: Any) -> Any:
+    """Return None if only classifiers, or nothing, are to be trained on label-free codes."""
+    if isinstance(refine, str):
+        return {CLASSIFIERS: None, "auto": Refiner()}.get(refine, refine)
+    is_number = isinstance(refine, Integral) and not isinstance(refine, bool)
+    return Refiner(int(refine)) if is_number else refine
+
+
+REFINEMENT: Registry[Refiner] = Registry(
+    "refine",
+    Refiner,
+    shorthand=_make_refiner,
+    expected="'auto', 'classifiers', None, a number of epochs, or a Refiner object",
+)
 
 
 @dataclass(frozen=True)

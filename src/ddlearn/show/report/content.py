@@ -15,15 +15,14 @@ from sklearn.base import clone
 
 from ...coding.coders import OMP, ORMP, SparseCoder
 from ...coding.elastic_net import ElasticNet
-from ...coding.errors import AlternatingErrors, resolve_error_search
-from ...coding.robust import Robustness
+from ...coding.errors import ERROR_SEARCHES, AlternatingErrors
+from ...coding.robust import ROBUSTNESS, Robustness
 from ...describe.base import Description, Identity
 from ...describe.standard import Standard
 from ...describe.unit import UnitNorm
 from ...estimators.classifier import DDLClassifier
-from ...estimators.settings import resolve_inference, resolve_robustness
 from ...estimators.summary import Evaluation, find_positions, is_calibrated, summarise
-from ...inference.rules import FastInference
+from ...inference.rules import INFERENCE_RULES, FastInference
 from ...model.codes import Model
 from ...refinement.refine import find_best
 from ..colors import get_class_color
@@ -50,7 +49,7 @@ def collect_content(
     nameless.__dict__.pop("feature_names_in_", None)
     if isinstance(model.sparse_coder_, ElasticNet):  # the scripts go to the minimum, and must find the same classes
         nameless.sparse_coder_ = clone(model.sparse_coder_).set_params(tol=min(model.sparse_coder_.tol, _EXACT))
-    no_errors = Robustness(missing=resolve_robustness(model.robustness).missing)
+    no_errors = Robustness(missing=ROBUSTNESS.resolve(model.robustness).missing)
     plain = copy(nameless).set_params(alignment=None, robustness=no_errors, inference="fast")  # as in the scripts
     training_codes = getattr(model, "codes_", None)
     seen = None if data is None else _evaluate(nameless, plain, data)
@@ -123,8 +122,8 @@ def _describe_prediction(plain: DDLClassifier) -> Json:
 
 
 def _describe_model(model: DDLClassifier, image_shape: tuple[int, ...] | None) -> Json:
-    robustness = resolve_robustness(model.robustness)
-    search = resolve_error_search(robustness.error_search)
+    robustness = ROBUSTNESS.resolve(model.robustness)
+    search = ERROR_SEARCHES.resolve(robustness.error_search)
     alternating = search if isinstance(search, AlternatingErrors) else AlternatingErrors()
     budget = robustness.error_budget / (model.n_features_in_ if isinstance(robustness.error_budget, Integral) else 1)
     fitted = Model(model.components_, model.coef_, model.intercept_, model.class_cost_)
@@ -183,8 +182,8 @@ def _describe_description(description: Description, n_features: int) -> Json:
 
 def _list_notes(model: DDLClassifier, steps_before: list[str]) -> list[str]:
     """Return how the page differs from the predictions of the model."""
-    search = resolve_error_search(resolve_robustness(model.robustness).error_search)
-    rule = resolve_inference(model.inference)
+    search = ERROR_SEARCHES.resolve(ROBUSTNESS.resolve(model.robustness).error_search)
+    rule = INFERENCE_RULES.resolve(model.inference)
     notes = {
         "This model is the last step of a pipeline: samples, atoms and drawings are shown as it receives them, after "
         f"{', '.join(steps_before)}.": bool(steps_before),
@@ -197,7 +196,7 @@ def _list_notes(model: DDLClassifier, steps_before: list[str]) -> list[str]:
             not isinstance(search, AlternatingErrors)
         ),
         "Predictions in the summary leave gross errors out: see Robustness in the explorer.": bool(
-            resolve_robustness(model.robustness).error_budget
+            ROBUSTNESS.resolve(model.robustness).error_budget
         ),
     }
     return [note for note, applies in notes.items() if applies]

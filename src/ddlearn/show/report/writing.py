@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_consistent_length, validate_data
 
+from ...coding.robust import ROBUSTNESS
 from ...estimators.classifier import DDLClassifier
-from ...estimators.settings import resolve_robustness
 from ...files.store import write_atomically
 from ..displays.base import find_model, preprocess, resolve_image_shape
 from ..errors import check_labels
@@ -128,7 +128,7 @@ def _check_data(
 
 
 def _check_samples(model: DDLClassifier, X: ArrayLike) -> Floats:
-    finite = True if resolve_robustness(model.robustness).missing == "error" else "allow-nan"
+    finite = True if ROBUSTNESS.resolve(model.robustness).missing == "error" else "allow-nan"
     return validate_data(model, X, dtype=np.float64, order="C", ensure_all_finite=finite, reset=False)
 
 
