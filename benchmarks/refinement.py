@@ -46,17 +46,17 @@ PARTS = {
         "ddlearn.refinement.backward.score_rows",
         "ddlearn.refinement.backward.OneVsAllCost.gradient",
         "ddlearn.refinement.backward.OneVsAllCost.value",
-        "ddlearn.refinement.lesson.Lesson.count_errors",
+        "ddlearn.refinement.epochs.Task.count_errors",
     ),
-    "Adam's step": ("ddlearn.refinement.refine.descend",),
+    "Adam's step": ("ddlearn.refinement.epochs.descend",),
     "samples, and codes to start from": (
-        "ddlearn.refinement.lesson.Lesson.show",
+        "ddlearn.refinement.epochs.Task.prepare",
         "ddlearn.refinement.backward.keep_larger_half",
         "ddlearn.model.codes.RowCodes.rows",
     ),
-    "distortion": ("ddlearn.refinement.lesson.Lesson.show_distorted",),
-    "validation": ("ddlearn.refinement.refine.Refinement._record",),
-    "the rest, in Python": ("ddlearn.refinement.refine.Refinement.run_epoch",),
+    "distortion": ("ddlearn.refinement.epochs.Task.distort",),
+    "validation": ("ddlearn.refinement.epochs.Refinement._record",),
+    "the rest, in Python": ("ddlearn.refinement.epochs.Refinement.run_epoch",),
 }
 WANTED = {"usps": 10, "mnist": 8}  # the most products that an epoch should take
 MNIST_RESULTS = "mnist_fit"  # a file of its own, which the short form keeps

@@ -94,7 +94,7 @@ TOPICS = (
         "Refinement",
         "The parameter ``refine``: after the fit, dictionary and classifiers follow the gradient of the classification "
         "cost. See :doc:`/refinement`.",
-        ("refinement.refine", "refinement.search", "describe.jitter"),
+        ("refinement.refiner", "refinement.search", "describe.jitter"),
     ),
     Topic(
         "inference",

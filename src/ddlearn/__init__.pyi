@@ -75,8 +75,8 @@ from .model.scales import JeffreysScales as JeffreysScales
 from .model.scales import Priors as Priors
 from .model.scales import Scales as Scales
 from .parallel import LostClusterError as LostClusterError
-from .refinement.refine import EpochRecord as EpochRecord
-from .refinement.refine import Refiner as Refiner
+from .refinement.refiner import EpochRecord as EpochRecord
+from .refinement.refiner import Refiner as Refiner
 from .refinement.search import SearchRecord as SearchRecord
 from .refinement.size import DictionarySize as DictionarySize
 from .show.displays.code import CodeDisplay as CodeDisplay

@@ -22,7 +22,7 @@ from ddlearn import (
 from ddlearn.describe.jitter import displace
 from ddlearn.fitting.data import TrainingSet
 from ddlearn.inference.predictor import draw_views
-from ddlearn.refinement.lesson import Lesson
+from ddlearn.refinement.epochs import MiniBatch, Task
 
 SHAPE = (8, 8)
 SCALING = Gradients(image_shape=SHAPE)
@@ -121,10 +121,11 @@ def test_images_are_distorted_before_they_are_described(digits):
     X, labels = digits[0][:30], np.ones((30, 2), np.int8)
     (part,) = TrainingSet.of_arrays(X, labels).scale(SCALING, SHAPE).parts.gather()
     np.testing.assert_array_equal(part.X, SCALING.apply(X))
-    lesson = Lesson(make_gradient(), False, JITTER, SHAPE, SCALING)
+    task = Task(make_gradient(), False, JITTER, SHAPE, SCALING)
     rows = np.array([3, 1, 20])
-    shown = lesson.show_distorted(part, rows, part.X[:1], np.random.default_rng(1))
-    fields = JITTER.draw(3, SHAPE, np.random.default_rng(1), X.dtype)
+    batch = MiniBatch(None, rows, 1.0, (1,))
+    shown = task.distort(part, np.arange(3), rows, batch)
+    fields = JITTER.draw(3, SHAPE, np.random.default_rng([1]), X.dtype)
     np.testing.assert_array_equal(shown, SCALING.apply(displace(X[rows], fields)))
 
 

@@ -192,7 +192,7 @@ CASES = {
 REFINED = {
     "plain": {"refine": make_refiner(3, batch_size=32)},
     "jitter": {"refine": make_refiner(3, batch_size=32, jitter="elastic"), "image_shape": (8, 8)},
-    "averaged, one vs all": {"refine": make_refiner(3, batch_size=32, cost="one_vs_all", averaging=0.9)},
+    "one vs all": {"refine": make_refiner(3, batch_size=32, cost="one_vs_all")},
     "nothing held out": {
         "refine": make_refiner(3, batch_size=32, validation_fraction=0),
         "dictionary_update": NoisyUpdate(),

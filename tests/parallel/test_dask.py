@@ -33,6 +33,7 @@ from ddlearn import (
     ElasticNet,
     LostClusterError,
     ModelFileError,
+    Refiner,
     Robustness,
     Standard,
     UnitNorm,
@@ -684,12 +685,13 @@ def test_a_killed_worker_does_not_change_the_model(digits, monkeypatch):
 
 
 @pytest.mark.nightly
+@pytest.mark.usefixtures("on_workers")
 @pytest.mark.parametrize("fault", ["while coding", "while training", "while refining", "two at once", "one more"])
 def test_whatever_happens_to_workers_the_model_is_the_same(digits, fault, monkeypatch):
-    data, model = on_dask(*digits), make_model(max_iter=3, refine=refine_on_workers(2, validation_fraction=0.1))
+    data, model = on_dask(*digits), make_model(max_iter=3, refine=make_refiner(2, validation_fraction=0.1))
     with start_cluster(n_workers=3) as client:
         expected = clone(model).fit(*data)
-        steps = {"while training": "summarise_and_expand", "while refining": "differentiate_part"}
+        steps = {"while training": "summarise_and_expand", "while refining": "differentiate"}
         run, struck = ClusterSession.run, []
 
         def run_and_strike(session, graph, keys):
@@ -754,11 +756,12 @@ def test_a_client_that_goes_away_leaves_nothing_behind(client, digits):
     wait_until_only(client, before)
 
 
+@pytest.mark.usefixtures("on_workers")
 def test_classes_that_are_absent_from_some_chunks(client, digits):
     X, y = digits
     order = np.argsort(y, kind="stable")
     X, y = X[order], y[order]  # each chunk has some of the classes
-    refined = {"refine": refine_on_workers(validation_fraction=0.1)}
+    refined = {"refine": make_refiner(validation_fraction=0.1)}
     here, there = make_model(**refined).fit(X, y), make_model(**refined).fit(*on_dask(X, y))
     assert there.classes_.tolist() == list(range(10))
     np.testing.assert_allclose(there.class_prior_, here.class_prior_)
@@ -844,18 +847,21 @@ def test_a_late_loss_costs_the_iterations_since_the_last_checkpoint(digits, tmp_
 # -- refinement --------------------------------------------------------------------------------------------------------
 
 
-def refine_on_workers(epochs=1, **parameters):
-    """Return a refiner with mini-batches of a given size, whose samples stay where they are."""
-    return make_refiner(epochs, **{"batch_size": 200} | parameters)
+@pytest.fixture
+def on_workers():
+    """Keep samples on the workers for refinement, as if there were too many for the client."""
+    with dask.config.set({"ddlearn.bring-at-most": "10 kiB"}):
+        yield
 
 
 REFINED = [
-    {"refine": refine_on_workers(2, validation_fraction=0.1, averaging=0.5)},
-    pytest.param({"refine": refine_on_workers(jitter="affine"), "image_shape": (8, 8)}, marks=pytest.mark.nightly),
-    {"refine": refine_on_workers(), "class_weight": {3: 2.0}, "unlabeled": 5},
+    {"refine": make_refiner(2, validation_fraction=0.1)},
+    pytest.param({"refine": make_refiner(jitter="affine"), "image_shape": (8, 8)}, marks=pytest.mark.nightly),
+    {"refine": make_refiner(batch_size=200), "class_weight": {3: 2.0}, "unlabeled": 5},
 ]
 
 
+@pytest.mark.usefixtures("on_workers")
 @pytest.mark.parametrize("changes", REFINED, ids=["held out", "jitter", "weights"])
 def test_a_refined_model_is_bitwise_that_of_memory_for_the_same_parts(client, digits, changes, monkeypatch):
     monkeypatch.setattr("ddlearn.fitting.data.PART_ROWS", PART_ROWS)
@@ -867,16 +873,17 @@ def test_a_refined_model_is_bitwise_that_of_memory_for_the_same_parts(client, di
 
 
 @pytest.mark.nightly
+@pytest.mark.usefixtures("on_workers")
 def test_a_refined_elastic_net_is_that_of_memory_to_1e_8(client, digits, monkeypatch):
     # In memory, an epoch starts from the codes of the one before; on workers it does not. The minima are the same.
     monkeypatch.setattr("ddlearn.fitting.data.PART_ROWS", PART_ROWS)
-    changes = {"refine": refine_on_workers(2), "sparse_coder": ElasticNet(0.1, tol=1e-14), "n_nonzero_coefs": 30}
+    changes = {"refine": make_refiner(2), "sparse_coder": ElasticNet(0.1, tol=1e-14), "n_nonzero_coefs": 30}
     here, there = make_model(**changes).fit(*digits), make_model(**changes).fit(*on_dask(*digits))
     assert_same_model(there, here, rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.parametrize("most", ["1 MiB", "10 kiB"], ids=["here", "on workers"])
-def test_samples_come_for_small_mini_batches_if_they_are_small_themselves(client, digits, most, monkeypatch):
+def test_samples_come_to_be_refined_if_they_are_small(client, digits, most, monkeypatch):
     monkeypatch.setattr("ddlearn.fitting.data.PART_ROWS", PART_ROWS)
     changes = {
         "refine": make_refiner(2, validation_fraction=0.1),
@@ -892,29 +899,51 @@ def test_samples_come_for_small_mini_batches_if_they_are_small_themselves(client
     monkeypatch.setattr(ClusterSession, "run", record)
     with dask.config.set({"ddlearn.bring-at-most": most}):
         there = make_model(**changes).fit(*on_dask(*digits))
-    assert ("differentiate_part" in steps) == (most == "10 kiB")
+    assert ("differentiate" in steps) == (most == "10 kiB")
     if most == "1 MiB":
         assert_same_model(there, make_model(**changes).fit(*digits))
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("batch_size", [200, None])  # on workers, and here
-def test_a_refinement_on_dask_goes_on_from_its_checkpoint(client, digits, tmp_path, batch_size):
+@pytest.mark.parametrize("most", ["1 MiB", "10 kiB"], ids=["here", "on workers"])
+def test_a_refinement_on_dask_goes_on_from_its_checkpoint(client, digits, tmp_path, most):
     data, path = on_dask(*digits), tmp_path / "fit"
-    model = make_model(refine=make_refiner(2, batch_size=batch_size), sparse_coder="elastic_net")
-    expected = clone(model).fit(*data)
-    with pytest.raises(KeyboardInterrupt):
-        clone(model).set_callbacks(Checkpoint(path), Disaster(2, interrupt, "epoch")).fit(*data)
-    assert_same_model(clone(model).set_callbacks(Checkpoint(path, resume=True)).fit(*data), expected)
+    model = make_model(refine=make_refiner(2), sparse_coder="elastic_net")
+    with dask.config.set({"ddlearn.bring-at-most": most}):
+        expected = clone(model).fit(*data)
+        with pytest.raises(KeyboardInterrupt):
+            clone(model).set_callbacks(Checkpoint(path), Disaster(2, interrupt, "epoch")).fit(*data)
+        assert_same_model(clone(model).set_callbacks(Checkpoint(path, resume=True)).fit(*data), expected)
 
 
-def test_the_default_model_fits_a_dask_array_with_the_settings_that_memory_finds(client):
-    X, y = draw_samples()
-    here = DDLClassifier(random_state=0).fit(X, y)
-    there = DDLClassifier(random_state=0).fit(da.from_array(X, chunks=(50, -1)), da.from_array(y, chunks=50))
-    assert [record[:-1] for record in there.search_] == [record[:-1] for record in here.search_]  # without times
-    assert len(there.refinement_) == len(here.refinement_)
-    assert abs(there.score(X, y) - here.score(X, y)) < 0.05
+IN_CHUNKS = {
+    "as it is": {},
+    "weights": {"class_weight": {3: 2.0}, "refine": 2},
+    "held out": {"refine": Refiner(validation_fraction=0.1)},
+    "jitter": {"refine": Refiner(2, jitter="elastic"), "image_shape": (8, 8)},
+}
+
+
+@pytest.mark.parametrize("changes", IN_CHUNKS.values(), ids=IN_CHUNKS)
+def test_the_default_fit_of_a_dask_array_is_that_of_memory_whatever_the_chunks(client, changes):
+    # Mini-batches were drawn from each part once: atoms differed by 0.2.
+    X, y = (array[:400] for array in load_digits(return_X_y=True))
+    here = DDLClassifier(random_state=0, **changes).fit(X, y)
+    for chunks in ((400,), (150, 250), (7, 93, 300), (50,) * 8):
+        data = da.from_array(X, chunks=(chunks, -1)), da.from_array(y, chunks=(chunks,))
+        there = DDLClassifier(random_state=0, **changes).fit(*data)
+        assert_same_model(there, here, rtol=0, atol=1e-6)
+        assert len(there.refinement_) == len(here.refinement_)
+
+
+@pytest.mark.usefixtures("on_workers")
+def test_mini_batches_on_workers_are_those_of_memory_whatever_the_chunks(client, digits):
+    X, y = digits
+    changes = {"refine": make_refiner(2, validation_fraction=0.1, jitter="elastic"), "image_shape": (8, 8)}
+    here = make_model(**changes).fit(X, y)
+    for chunks in ((150, 550), (7, 393, 300)):
+        there = make_model(**changes).fit(da.from_array(X, chunks=(chunks, -1)), da.from_array(y, chunks=(chunks,)))
+        assert_same_model(there, here, rtol=0, atol=1e-6)
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------

@@ -233,7 +233,7 @@ def test_codes_to_start_from_do_not_change_the_gradient_and_are_overwritten_by_l
     expected, _ = case.gradient.differentiate(case.model, case.X, case.labels)
     codes = RowCodes.empty(200, n_places, np.float64)
     codes.fill(case.gradient.encoder.encode(case.X[::-1].copy()))  # of other samples
-    gradient, _ = case.gradient.differentiate(case.model, case.X, case.labels, codes)
+    gradient, _ = case.gradient.differentiate(case.model, case.X, case.labels, codes=codes)
     for found, wanted in zip(gradient, expected, strict=True):
         np.testing.assert_allclose(found, wanted, atol=1e-9)
     own = RowCodes.empty(200, n_places, np.float64)

@@ -15,18 +15,13 @@ from sklearn.metrics import log_loss
 from ddlearn import OMP, DDLClassifier, ElasticNet, Jitter, Logistic, Refiner, SquareLev
 from ddlearn.coding.encoder import Encoder
 from ddlearn.describe.base import Identity
-from ddlearn.fitting.data import Order, TrainingSet
+from ddlearn.fitting.data import TrainingSet, collect_classes
 from ddlearn.model.losses import compute_evidence
 from ddlearn.model.measures import count_errors, find_temperature, measure_calibration
 from ddlearn.refinement.adam import Moments, StepSizes, anneal, descend
 from ddlearn.refinement.backward import REFINEMENT_COSTS, Parameters, TaskGradient
-from ddlearn.refinement.lesson import _cut, _spread, draw_order
-from ddlearn.refinement.refine import (
-    REFINEMENT,
-    Refinement,
-    _find_stride,
-    find_best,
-)
+from ddlearn.refinement.epochs import MiniBatch, Refinement, _take_evenly, differentiate
+from ddlearn.refinement.refiner import REFINEMENT, find_best
 
 SIZES = StepSizes(dictionary=0.1, own_coef=0.02, linear_coef=0.05, intercept=0.3)
 
@@ -125,18 +120,25 @@ def assert_same_model(one, other):
         np.testing.assert_array_equal(here, there)
 
 
-def make_refinement(refiner, X, labels, part_rows=None, weights=None):
+def make_refinement(refiner, X, labels, part_rows=None, weights=None, jitter=None, image_shape=None):
     cost = REFINEMENT_COSTS[refiner.cost or "softmax"](Logistic(), np.ones(labels.shape[1]), 1.0)
     encoder = Encoder.of(np.empty((0, X.shape[1])), OMP(), 5)  # whose dictionary is that of the start
     options = {
         "is_multilabel": False,
         "fit_intercept": True,
-        "jitter": None,
-        "image_shape": None,
+        "jitter": jitter,
+        "image_shape": image_shape,
         "description": Identity(),
     }
-    parts = TrainingSet.of_arrays(X, labels, part_rows, weights=weights).hold_out(refiner.hold_out).parts
-    return Refinement(refiner, TaskGradient(encoder, cost, 1), parts, **options)
+    training = TrainingSet.of_arrays(X, labels, part_rows, weights=weights)
+    held_out = refiner.hold_out(collect_classes(training))
+    if len(held_out):
+        labels = training.labels.copy()
+        labels[held_out] = 0
+        hidden = np.zeros_like(labels)
+        hidden[held_out] = training.labels[held_out]
+        training = TrainingSet.of_arrays(X, labels, part_rows, weights=weights, held_out=hidden)
+    return Refinement(refiner, TaskGradient(encoder, cost, 1), training.parts, **options)
 
 
 def draw_start(problem, spoilt=0.3):
@@ -146,7 +148,7 @@ def draw_start(problem, spoilt=0.3):
 
 
 def refine(refinement, start, seed=0):
-    return refinement.run(refinement.begin(start, seed), lambda progress: progress)
+    return refinement.run(refinement.start(start, seed), lambda progress: progress)
 
 
 # -- what it does ------------------------------------------------------------------------------------------------------
@@ -194,7 +196,7 @@ def test_a_refined_model_is_better_on_digits():
 
 def test_atoms_have_unit_norm_and_records_are_numbered(digits):
     X, y, _, _ = digits
-    for options in ({}, {"averaging": 0.9, "batch_size": 40}):
+    for options in ({}, {"batch_size": 40}):
         model = quick(refine=make_refiner(2, validation_fraction=0.1, **options)).fit(X, y)
         np.testing.assert_allclose(np.linalg.norm(model.components_, axis=1), 1, rtol=1e-12)
         assert [record.epoch for record in model.refinement_] == [0, 1, 2]
@@ -264,12 +266,10 @@ def test_the_best_epoch_on_held_out_samples_is_kept():
         [getattr(record, name) for record in refined.history] for name in ("validation_cost", "validation_error")
     )
     assert costs[refined.best_epoch] == min(costs) < costs[-1]
-    held_out = refiner.hold_out(problem.labels.astype(np.int8))
-    census = refinement.census
-    assert census.n_training + census.n_held_out == census.n_labelled == 300
-    assert census.n_held_out == len(held_out)
+    held_out = refinement.held_out
+    np.testing.assert_array_equal(np.sort(np.append(refinement.training, held_out)), np.arange(300))
     assert 28 <= len(held_out) <= 32  # a tenth of each class
-    scores = refinement.lesson.gradient.measure(refined.best, problem.X[held_out]).scores
+    scores = refinement.task.gradient.measure(refined.best, problem.X[held_out]).scores
     assert count_errors(problem.labels[held_out], scores, False) == (
         round(len(held_out) * errors[refined.best_epoch]),
         len(held_out),
@@ -283,10 +283,9 @@ def test_the_history_tells_what_probabilities_of_held_out_samples_are_worth(part
     weights = np.random.default_rng(0).integers(1, 4, 300).astype(float) if has_weights else None
     refinement = make_refinement(refiner, problem.X, problem.labels, part_rows, weights=weights)
     refined = refine(refinement, draw_start(problem))
-    cost, record = refinement.lesson.gradient.cost, refined.history[-1]
-    held_out = [part.first_row + np.flatnonzero(part.held_out.any(axis=1)) for part in refinement.parts.parts]
-    rows = np.concatenate(held_out)
-    scores, labels = refinement.lesson.gradient.measure(refined.best, problem.X[rows]).scores, problem.labels[rows]
+    cost, record = refinement.task.gradient.cost, refined.history[-1]
+    rows = refinement.held_out
+    scores, labels = refinement.task.gradient.measure(refined.best, problem.X[rows]).scores, problem.labels[rows]
     chosen = None if weights is None else weights[rows]
     temperature = find_temperature(cost.unit_evidence(scores), labels, chosen)
     evidence = cost.evidence(scores) / temperature
@@ -305,7 +304,7 @@ def test_held_out_labels_are_hidden_from_the_fit_too(digits):
     X, y, *_ = digits
     hidden = y.copy()
     refiner = make_refiner(2, validation_fraction=0.1)
-    hidden[refiner.hold_out(np.where(y[:, None] == np.unique(y), 1, -1).astype(np.int8))] = -1
+    hidden[refiner.hold_out(y)] = -1
     model = quick(refine=refiner).fit(X, y)
     other = quick(refine=make_refiner(2), unlabeled=-1).fit(X, hidden)
     for mine, theirs in zip(model.refinement_[1:], other.refinement_[1:], strict=True):
@@ -315,98 +314,78 @@ def test_held_out_labels_are_hidden_from_the_fit_too(digits):
 
 def test_no_class_is_held_out_as_a_whole():
     class_index = np.repeat([0, 1, 2], [100, 10, 1])
-    labels = np.where(class_index[:, None] == np.arange(3), 1, -1).astype(np.int8)
-    held_out = Refiner(validation_fraction=0.95).hold_out(labels)
+    held_out = Refiner(validation_fraction=0.95).hold_out(class_index)
     np.testing.assert_array_equal(np.bincount(class_index[held_out], minlength=3), [95, 9, 0])
-    labels[50:] = 0  # of samples without a label there is nothing to hold out
-    assert Refiner(validation_fraction=0.1).hold_out(labels).max() < 50
-    assert Refiner().hold_out(labels).size == 0
+    class_index[50:] = -1  # of samples without a label there is nothing to hold out
+    assert Refiner(validation_fraction=0.1).hold_out(class_index).max() < 50
+    assert Refiner().hold_out(class_index).size == 0
 
 
 def test_scales_come_from_samples_of_all_classes():
     # They came from the first rows once, which may be of one class.
     class_index = np.repeat(np.arange(4), 3000)
-    labels = np.where(class_index[:, None] == np.arange(4), 1, -1)
-    stride = _find_stride(len(labels), 5000)
-    picked = []
-    for part_rows in (None, 700):  # however they are cut
-        refinement = make_refinement(Refiner(), np.arange(12_000.0)[:, None], labels, part_rows)
-        picked.append(np.concatenate(refinement.parts.collect(pick, stride)))
-    np.testing.assert_array_equal(*picked)
-    assert len(picked[0]) <= 5000
-    assert len(np.unique(class_index[picked[0]])) == 4
+    picked = _take_evenly(class_index, 5000)
+    assert len(picked) <= 5000
+    assert np.ptp(np.bincount(picked)) <= 1
 
 
-def pick(part, stride):
-    return part.first_row + _spread(part, "n_labelled", stride)
+# -- mini-batches and parts --------------------------------------------------------------------------------------------
 
 
-# -- parts -------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("n_samples", [300, 301])
+def test_an_epoch_uses_each_sample_to_learn_from_once_in_an_order_of_its_own(n_samples):
+    problem = make_problem("planted", seed=0, n_samples=n_samples)
+    refinement = make_refinement(Refiner(validation_fraction=0.1, batch_size=60), problem.X, problem.labels)
+    first, second = (refinement.draw_batches(0, epoch) for epoch in (1, 2))
+    assert [len(batch) for batch in first] == [len(each) for each in np.array_split(refinement.training, len(first))]
+    used = np.concatenate(first)
+    np.testing.assert_array_equal(np.sort(used), refinement.training)
+    assert not np.isin(used, refinement.held_out).any()
+    assert (used != np.concatenate(second)).any()
 
 
-@pytest.mark.parametrize("sizes", [(7,), (7, 3, 12), (1,) * 9, (50, 0, 1)])
-def test_mini_batches_of_parts_have_the_sizes_of_those_of_all_samples(sizes):
-    for n_batches in (1, 4, 5, sum(sizes)):
-        starts = np.cumsum(sizes) - sizes
-        orders = [Order(np.arange(size) + start, int(start)) for size, start in zip(sizes, starts, strict=True)]
-        batches = [np.concatenate([_cut(order, at, n_batches) for order in orders]) for at in range(n_batches)]
-        expected = [len(batch) for batch in np.array_split(np.arange(sum(sizes)), n_batches)]
-        assert [len(batch) for batch in batches] == expected
-        np.testing.assert_array_equal(np.sort(np.concatenate(batches)), np.arange(sum(sizes)))
-        if len(sizes) == 1:
-            np.testing.assert_array_equal(np.concatenate(batches), np.arange(sum(sizes)))
-
-
-def list_drawn(refinement, epoch=1):
-    """Return the rows of all samples that an epoch uses."""
-    parts = refinement.parts.map(draw_order, 0, epoch, refinement.census)
-    return np.concatenate([part.first_row + part.order.rows for part in parts.gather()])
-
-
-@pytest.mark.parametrize("part_rows", [None, 70])
-def test_an_epoch_uses_samples_once_or_as_often_as_their_weights_say(part_rows):
-    problem = make_problem("planted", seed=0, n_samples=300)
-    refiner = Refiner(validation_fraction=0.1)
-    drawn = list_drawn(make_refinement(refiner, problem.X, problem.labels, part_rows))
-    assert len(np.unique(drawn)) == len(drawn)
-    refinement = make_refinement(refiner, problem.X, problem.labels, part_rows, weights=np.repeat([0.5, 2.0], 150))
-    drawn = list_drawn(refinement)
-    assert len(drawn) == refinement.census.n_training
-    shares = np.bincount(drawn, minlength=300) * refinement.census.weight / len(drawn)
-    is_used = np.isin(np.arange(300), np.unique(drawn))
-    assert abs(shares[:150].sum() - 0.5 * np.sum(~is_held_out(refinement)[:150])) < 3
-    assert is_used[150:].sum() == np.sum(~is_held_out(refinement)[150:])  # a weight above 1 is drawn at least once
-    assert not is_used[is_held_out(refinement)].any()
-
-
-def is_held_out(refinement):
-    return np.concatenate([part.held_out.any(axis=1) for part in refinement.parts.gather()])
-
-
-def test_of_each_class_as_many_are_held_out_however_samples_are_cut():
-    problem = make_problem("planted", seed=0, n_samples=300)
-    counts = []
-    for part_rows in (None, 40, 7):
-        refinement = make_refinement(Refiner(validation_fraction=0.1), problem.X, problem.labels, part_rows)
-        counts.append((problem.labels[is_held_out(refinement)] > 0).sum(axis=0))
-    np.testing.assert_array_equal(counts[1], counts[0])
-    np.testing.assert_array_equal(counts[2], counts[0])
-
-
-def test_the_sum_over_parts_is_the_gradient_of_the_mini_batch():
+@pytest.mark.parametrize("part_rows", [64, 7])
+@pytest.mark.parametrize("case", ["plain", "weights", "held out", "jitter"])
+def test_a_model_does_not_depend_on_how_samples_are_cut_into_parts(case, part_rows):
     problem = make_problem("planted", seed=0, n_samples=200)
-    refinement = make_refinement(Refiner(1, batch_size=50), problem.X, problem.labels, part_rows=64)
-    start = refinement.begin(draw_start(problem), 0)
-    gradients, step = [], refinement._step
-    refinement._step = lambda model, gradient, *rest: (gradients.append(gradient.copy()), step(model, gradient, *rest))[
-        1
+    weights = np.random.default_rng(0).random(200) if case == "weights" else None
+    refiner = Refiner(2, batch_size=50, validation_fraction=0.2 * (case == "held out"))
+    options = {"jitter": Jitter(elastic=0.5), "image_shape": (1, problem.X.shape[1])} if case == "jitter" else {}
+    models = [
+        refine(make_refinement(refiner, problem.X, problem.labels, cut, weights, **options), draw_start(problem)).best
+        for cut in (None, part_rows)
     ]
-    refinement.run_epoch(start)
-    parts = refinement.parts.map(draw_order, 0, 1, refinement.census).gather()
-    rows = np.concatenate([part.first_row + _cut(part.order, 0, 4) for part in parts])
-    expected, _ = refinement.lesson.gradient.differentiate(start.model, problem.X[rows], problem.labels[rows])
-    for found, known in zip(gradients[0], expected, strict=True):
-        np.testing.assert_allclose(found, known, rtol=0, atol=1e-12)
+    for one, other in zip(*models, strict=True):
+        np.testing.assert_allclose(other, one, rtol=0, atol=1e-7)  # Adam divides small gradients by their size
+
+
+def test_the_sum_over_parts_is_the_weighted_gradient_of_the_mini_batch():
+    problem = make_problem("planted", seed=0, n_samples=200)
+    weights = np.random.default_rng(0).random(200)
+    refinement = make_refinement(Refiner(1, batch_size=50), problem.X, problem.labels, 64, weights)
+    model, rows = refinement.start(draw_start(problem), 0).model, refinement.draw_batches(0, 1)[0]
+    sums = refinement.parts.add_up(differentiate, refinement.task, MiniBatch(model, rows, weights.mean(), (0,)), None)
+    # A sample of weight 2 counts as two, and all batches of an epoch together as the mean over the weights.
+    each = [refinement.task.gradient.differentiate(model, problem.X[[row]], problem.labels[[row]])[0] for row in rows]
+    for found, *known in zip(sums.gradient, *each, strict=True):
+        expected = sum(weight * gradient for weight, gradient in zip(weights[rows], known, strict=True))
+        np.testing.assert_allclose(found, expected / len(rows) / weights.mean(), rtol=0, atol=1e-12)
+
+
+@pytest.mark.bitwise
+def test_weights_of_one_are_no_weights(digits):
+    # Mini-batches were drawn in another way once as soon as there were weights: another model.
+    X, y, *_ = digits
+    plain = quick(**jittered(2)).fit(X, y)
+    for weight in (1.0, 2.0):
+        problem = make_problem("planted", seed=0, n_samples=200)
+        models = [
+            refine(make_refinement(Refiner(2), problem.X, problem.labels, None, weights), draw_start(problem)).best
+            for weights in (None, np.full(200, weight))
+        ]
+        for one, other in zip(*models, strict=True):
+            np.testing.assert_array_equal(other, one)
+    assert_same_model(quick(**jittered(2)).fit(X, y, sample_weight=np.ones(len(y))), plain)
 
 
 def test_steps_that_are_too_long_are_an_error_and_no_model(digits):
@@ -428,7 +407,7 @@ def test_the_lowest_cost_decides_and_then_the_later_epoch():
         return EMPTY._replace(epoch=epoch, validation_error=error, validation_cost=cost)
 
     problem = make_problem("planted", seed=0)
-    EMPTY = make_refinement(Refiner(1), problem.X, problem.labels).begin(draw_start(problem), 0).history[0]
+    EMPTY = make_refinement(Refiner(1), problem.X, problem.labels).start(draw_start(problem), 0).history[0]
     nan = float("nan")
     assert find_best([record(0, 0.1, 1.0), record(1, 0.2, 0.9), record(2, 0.1, 0.95)]).epoch == 1
     assert find_best([record(0, 0.1, 1.0), record(1, 0.1, 1.0)]).epoch == 1
@@ -451,22 +430,6 @@ def test_without_held_out_samples_the_last_epoch_is_kept():
     np.testing.assert_allclose(refined.best.dictionary, refined.model.dictionary, rtol=1e-12)
     np.testing.assert_array_equal(refined.best.own_coef, refined.model.own_coef)
     assert all(np.isnan(record.validation_error) for record in refined.history)
-
-
-def test_an_average_lags_behind_the_model():
-    problem = make_problem("planted", seed=0, n_samples=200)
-    refiner = Refiner(1, averaging=0.75, batch_size=100)
-    refinement = make_refinement(refiner, problem.X, problem.labels)
-    start = refinement.begin(draw_start(problem), 0)
-    models = []
-    step = refinement._step
-    refinement._step = lambda model, *rest: (step(model, *rest), models.append(model.copy()))[0]
-    refined = refinement.run_epoch(start)
-    expected = start.model.intercept
-    for model in models:
-        expected = 0.75 * expected + 0.25 * model.intercept
-    assert len(models) == 2
-    np.testing.assert_allclose(refined.best.intercept, expected, rtol=1e-12)
 
 
 # -- samples and targets -----------------------------------------------------------------------------------------------
@@ -549,10 +512,10 @@ def test_a_weight_of_the_labels_other_than_one_is_not_counted_twice(digits):
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
         *(
             ({name: value}, f"{name} must be a number of at least 0, got {value}")
-            for name in ("step_size", "classifier_step_size", "weight_decay", "averaging", "validation_fraction")
+            for name in ("step_size", "classifier_step_size", "weight_decay", "validation_fraction")
             for value in (-0.1, float("nan"), float("inf"))
         ),
-        *(({name: 1.0}, f"{name} must be below 1, got 1.0") for name in ("averaging", "validation_fraction")),
+        ({"validation_fraction": 1.0}, "validation_fraction must be below 1, got 1.0"),
         ({"patience": 0}, "patience must be at least 1, or None"),
         ({"patience": 1.5}, "patience must be an integer"),
         ({"cost": "hinge"}, r"cost='hinge' is not known; choose one of \['one_vs_all', 'softmax'\] or None"),

@@ -200,7 +200,7 @@ def summarize_fit(data: str, model: DDLClassifier, settings: dict[str, Any], sec
     if not hasattr(model, "refinement_"):  # refinement has changed the model since
         facts |= {"training_error": last.training_error, "label_free_error": last.label_free_error}
     else:
-        from ..refinement.refine import find_best
+        from ..refinement.refiner import find_best
 
         best = find_best(model.refinement_)
         facts["refinement"] = {

@@ -70,7 +70,12 @@ class Jitter(Strategy):
             raise ValueError(f"smoothness must be a number above 0, got {self.smoothness!r}.")
 
     def draw(
-        self, n_images: int, image_shape: tuple[int, int], rng: np.random.Generator, dtype: DTypeLike = np.float64
+        self,
+        n_images: int,
+        image_shape: tuple[int, int],
+        rng: np.random.Generator,
+        dtype: DTypeLike = np.float64,
+        chosen: Any = slice(None),
     ) -> Floats:
         """Return displacement fields: for each pixel, the offset down and to the right where its value comes from.
 
@@ -86,10 +91,13 @@ class Jitter(Strategy):
             Generator of random numbers.
         dtype : numpy.dtype, default=numpy.float64
             The type of the images, float32 or float64.
+        chosen : array-like of int, default=slice(None)
+            Numbers of the images whose fields are returned.  Random numbers are drawn for all images, so that a field
+            does not depend on which others are chosen.
 
         Returns
         -------
-        ndarray of shape (n_images, 2, height, width)
+        ndarray of shape (n_chosen, 2, height, width)
             The offsets in pixels.
         """
         along_v, along_u = self._make_bases(image_shape)
@@ -102,9 +110,10 @@ class Jitter(Strategy):
             bends = factors[:, :, 2:, 2:]
             bends[:] = rng.standard_normal(bends.shape, np.float32)
             bends *= self.elastic
+        factors = factors[chosen]
         # (One product of large matrices, then many of small ones: of small ones alone, it takes a third longer.)
         along_rows = factors.reshape(-1, along_u.shape[1]).astype(dtype, copy=False) @ along_u.astype(dtype).T
-        return along_v.astype(dtype) @ along_rows.reshape(n_images, 2, along_v.shape[1], -1)
+        return along_v.astype(dtype) @ along_rows.reshape(len(factors), 2, along_v.shape[1], -1)
 
     def distort(self, X: ArrayLike, image_shape: tuple[int, int], rng: np.random.Generator) -> Floats:
         """Return distorted images, each with a new field.

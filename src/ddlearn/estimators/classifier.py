@@ -26,7 +26,14 @@ from ..coding.robust import Robustness, check_mask
 from ..describe.base import Description
 from ..describe.checks import check_finite
 from ..dictionary import DictionaryUpdate, draw_dictionary
-from ..fitting.data import TrainingSet, cut_batch, cut_into_parts, fetch_candidates, spread_over_cluster
+from ..fitting.data import (
+    TrainingSet,
+    collect_classes,
+    cut_batch,
+    cut_into_parts,
+    fetch_candidates,
+    spread_over_cluster,
+)
 from ..fitting.labels import Targets
 from ..fitting.loop import begin
 from ..fitting.online import PastFit, Stream, begin_stream, learn_batch, resume_stream
@@ -39,7 +46,7 @@ from ..model.losses import Loss
 from ..model.scales import Scales
 from ..model.strategies import check_number
 from ..parallel import is_on_dask, refuse_dask
-from ..refinement.refine import Refiner
+from ..refinement.refiner import Refiner
 from ..refinement.search import SettingsSearch
 from ..refinement.size import SizeSearch, choose_size
 from .presets import collect_parameters
@@ -411,7 +418,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                     refiner.list_costs(targets.is_multilabel)  # raises if it does not suit
                     if refiner.validation_fraction > 0:
                         # Were these labels known to the loop, the unrefined model would look best.
-                        training = training.hold_out(refiner.hold_out)
+                        training = training.hold_out(refiner.hold_out(collect_classes(training)))
                 n_components = count_components(self, training.facts.n_with_label)
                 settings = resolve_fit(self, training.facts, n_components, targets.is_multilabel, mode)
                 if refiner is not None and (descriptions := list_descriptions(self, refiner)):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from sklearn.base import clone
 
-from ..refinement.refine import Refiner
+from ..refinement.refiner import Refiner
 
 
 class Preset(NamedTuple):

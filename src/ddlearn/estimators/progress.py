@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Any
 
 from ..fitting.loop import IterationRecord
-from ..refinement.refine import EpochRecord
+from ..refinement.refiner import EpochRecord
 from ..refinement.search import SearchRecord
 from .run import FitRun, Snapshot
 

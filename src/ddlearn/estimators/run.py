@@ -15,7 +15,7 @@ from sklearn.callback import CallbackContext
 from ..coding.encoder import Encoder
 from ..describe.jitter import Jitter
 from ..dictionary import draw_dictionary
-from ..fitting.data import TrainingPart, TrainingSet, fetch_candidates
+from ..fitting.data import TrainingPart, TrainingSet, bring, fetch_candidates
 from ..fitting.labels import Targets
 from ..fitting.loop import (
     FitProgress,
@@ -27,9 +27,10 @@ from ..fitting.loop import (
 from ..fitting.steps import FitSettings
 from ..model.codes import Model
 from ..model.scales import Priors
-from ..parallel import LocalParts, Parts, find_median
+from ..parallel import Parts, find_median
 from ..refinement.backward import TaskGradient
-from ..refinement.refine import MOST_SEEDS, Refinement, RefinementProgress, Refiner
+from ..refinement.epochs import MOST_SEEDS, Refinement, RefinementProgress
+from ..refinement.refiner import Refiner
 from ..refinement.search import SearchRecord
 from ..refinement.size import DictionarySize, SizeSearch, choose_size
 
@@ -47,7 +48,7 @@ class FitPlan:
     warm_start: Model | None  # begin with its dictionary and classifiers
     refits: bool  # train the classifiers on label-free codes in the end
     refiner: Refiner | None
-    temperature: float | None  # of evidence, as samples told that the search held out
+    temperature: float | None  # of the evidence, estimated on samples that the search held out
     jitter: Jitter | None  # of the refiner
     image_shape: tuple[int, int] | None
     stores_codes: bool
@@ -204,7 +205,7 @@ class FitRun:
         refinement = self._prepare_refinement(refitted.state, refitted.settings)
         # Drawn in any case, so that a generator of the user ends as if there had been no interruption.
         seed = int(self.rng.randint(MOST_SEEDS))
-        start = self.refinement or refinement.begin(refitted.state.model.dictionary, seed)
+        start = self.refinement or refinement.start(refitted.state.model.dictionary, seed)
 
         def refined(progress: RefinementProgress) -> Attributes:
             return self._refined_attributes(refinement, progress, refitted.priors)
@@ -221,14 +222,9 @@ class FitRun:
 
     @property
     def refines_here(self) -> bool:
-        """Whether refinement has all samples in this process.
-
-        The usual mini-batches are so small that to ask a cluster takes longer than to use them.
-        """
-        parts, facts = self.training.parts, self.training.facts
-        is_usual = self.plan.refiner is not None and self.plan.refiner.batch_size is None
-        n_bytes = facts.n_samples * facts.n_features * facts.dtype.itemsize
-        return parts.is_local or (is_usual and parts.fits_locally(n_bytes))
+        """Whether refinement has all samples in this process: a mini-batch takes less time than to ask a cluster."""
+        facts = self.training.facts
+        return self.training.parts.fits_locally(facts.n_samples * facts.n_features * facts.dtype.itemsize)
 
     def _prepare_refinement(self, state: FitState, settings: FitSettings) -> Refinement:
         plan = self.plan
@@ -241,7 +237,7 @@ class FitRun:
         return Refinement(
             plan.refiner,
             TaskGradient(state.encoder, cost, plan.n_jobs if self.refines_here else settings.n_jobs),
-            LocalParts(parts.gather()) if self.refines_here else parts,
+            bring(parts) if self.refines_here else parts,
             is_multilabel=settings.is_multilabel,
             fit_intercept=settings.fit_intercept,
             jitter=plan.jitter,

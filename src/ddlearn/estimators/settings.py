@@ -41,7 +41,7 @@ from ..model.codes import Model
 from ..model.losses import LOSSES
 from ..model.scales import SCALES, ConjugateScales
 from ..model.strategies import Registry, check_number
-from ..refinement.refine import CLASSIFIERS, REFINEMENT, Refiner
+from ..refinement.refiner import CLASSIFIERS, REFINEMENT, Refiner
 from ..refinement.search import Found
 from .run import FitPlan
 

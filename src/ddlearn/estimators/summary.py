@@ -23,7 +23,7 @@ from ..describe.standard import Standard
 from ..describe.unit import UnitNorm
 from ..model.codes import Floats
 from ..model.measures import measure_calibration
-from ..refinement.refine import find_best
+from ..refinement.refiner import find_best
 
 Fitted = Any  # a DDLClassifier, whose file imports this one
 

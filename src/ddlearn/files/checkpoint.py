@@ -39,13 +39,8 @@ from ..model.strategies import check_number
 from ..parallel import Parts, split_rows
 from ..refinement.adam import Moments
 from ..refinement.backward import Parameters
-from ..refinement.refine import (
-    MOST_SEEDS,
-    REFINEMENT,
-    EpochRecord,
-    RefinementProgress,
-    count_kept_places,
-)
+from ..refinement.epochs import MOST_SEEDS, RefinementProgress, count_kept_places
+from ..refinement.refiner import REFINEMENT, EpochRecord
 from ..refinement.size import DictionarySize
 from .codec import (
     Decoder,
@@ -75,7 +70,7 @@ from .store import locate, make_absolute
 _FREE_PARAMETERS = {"verbose", "n_jobs", "max_iter", "inference", "robustness", "n_views"}
 _MODEL_ARRAYS = ("dictionary", "coef", "intercept", "class_cost")
 # Everything in a refinement that has the shape of its parameters.
-_REFINED = ("model", "average", "best", "gradient_mean", "gradient_square")
+_REFINED = ("model", "best", "gradient_mean", "gradient_square")
 # The arrays that have not the precision of the samples; those of integers are positions of atoms.
 _DTYPES: dict[str, Any] = {
     "code_indices": np.int32,
@@ -231,7 +226,7 @@ def _encode_snapshot(snapshot: Snapshot) -> tuple[dict[str, Json], Arrays]:
             "seed": refinement.seed,
             "stopped": refinement.stopped,
         }
-        refined = (refinement.model, refinement.average, refinement.best, moments.mean, moments.square)
+        refined = (refinement.model, refinement.best, moments.mean, moments.square)
         for prefix, parameters in zip(_REFINED, refined, strict=True):
             arrays |= {f"refinement.{prefix}.{name}": array for name, array in parameters._asdict().items()}
         arrays |= {f"refinement.codes.{name}": array for name, array in refinement.codes._asdict().items()}
@@ -359,14 +354,14 @@ def _decode_refinement(content: Json, arrays: Arrays) -> RefinementProgress:
     for name, largest in {"n_steps": np.inf, "seed": MOST_SEEDS - 1}.items():
         if type(content[name]) is not int or not 0 <= content[name] <= largest:
             raise ValueError(f"{name} of the refinement is {content[name]!r}")
-    model, average, best, mean, square = (
+    model, best, mean, square = (
         Parameters(*(arrays[f"refinement.{prefix}.{name}"] for name in Parameters._fields)) for prefix in _REFINED
     )
     if any((squares < 0).any() for squares in square):
         raise ValueError("there are squares of gradients below 0")
     moments = Moments(mean, square, content["n_steps"])
     codes = RowCodes(*(arrays[f"refinement.codes.{name}"] for name in RowCodes._fields))
-    return RefinementProgress(model, average, moments, best, history, content["seed"], codes, bool(content["stopped"]))
+    return RefinementProgress(model, moments, best, history, content["seed"], codes, bool(content["stopped"]))
 
 
 def _list_shapes(run: FitRun, sizes: _RowSizes, *, has_refinement: bool, has_rows: bool) -> dict[str, tuple[int, ...]]:

@@ -25,7 +25,7 @@ from ..estimators.classifier import DDLClassifier
 from ..estimators.ksvd import KSVD
 from ..estimators.settings import ROLES, check_fitted
 from ..fitting.loop import IterationRecord
-from ..refinement.refine import EpochRecord, find_best
+from ..refinement.refiner import EpochRecord, find_best
 from ..refinement.search import SearchRecord
 from ..refinement.size import DictionarySize
 from .codec import (

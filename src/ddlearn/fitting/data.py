@@ -6,7 +6,7 @@ the loop wherever it is, in this process or on a worker, and only sums over it c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from tempfile import TemporaryFile
@@ -32,23 +32,6 @@ Weights = NDArray[np.float64]
 _MOST_CANDIDATES = 2**20
 
 
-class Census(NamedTuple):
-    """How many samples there are, for refinement: of all parts, or of those before a part."""
-
-    n_rows: int
-    n_labelled: int  # those that are held out too
-    n_training: int  # to learn from
-    n_held_out: int
-    weight: float  # of those to learn from
-
-
-class Order(NamedTuple):
-    """The samples of a part in the order in which an epoch of refinement uses them."""
-
-    rows: NDArray[np.intp]
-    n_before: int  # samples of the parts before, in the same epoch
-
-
 @dataclass(frozen=True)
 class TrainingPart(LabelledCodes):
     """Some consecutive training samples with their labels, and the unknowns of Eq. 3 that belong to them."""
@@ -62,8 +45,6 @@ class TrainingPart(LabelledCodes):
     first_row: int = 0  # the number of the part's first row
     is_known: Flags | None = None  # (n, n_features) where features are not missing, None if none is; X is filled there
     held_out: Labels | None = None  # labels that are hidden and select the best epoch of refinement, 0 for the others
-    before: Census | None = None  # refinement: the samples of the parts before
-    order: Order | None = None  # refinement: the samples of an epoch
 
     @classmethod
     def of(cls, X: Floats, labels: Labels, first_row: int = 0, weights: Weights | None = None) -> TrainingPart:
@@ -75,6 +56,11 @@ class TrainingPart(LabelledCodes):
 
     def __len__(self) -> int:
         return len(self.X)
+
+    def find(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return which of the rows are in the part, as positions in ``rows``, and their numbers in the part."""
+        positions = np.flatnonzero((rows >= self.first_row) & (rows < self.first_row + len(self)))
+        return positions, rows[positions] - self.first_row
 
     @property
     def n_known(self) -> int | NDArray[np.intp]:
@@ -179,7 +165,7 @@ class TrainingSet:
     def weigh(self, sample_weight: Weights | None, class_weight: Any, targets: Targets) -> TrainingSet:
         """Return the set with weights of samples, which must be in this process, times those of their classes."""
         training = self
-        if sample_weight is not None:
+        if sample_weight is not None and not (sample_weight == 1).all():
             training = TrainingSet.of_arrays(self.X, collect_labels(self), weights=sample_weight)
         if class_weight is None:
             return training
@@ -196,15 +182,9 @@ class TrainingSet:
         counts = TrainingFacts(*facts[:5], n_labelled, n_positive, n_with_label, label_weight, weight, facts.n_missing)
         return replace(self, parts=parts, facts=counts)
 
-    def hold_out(self, draw: Callable[..., NDArray[np.intp]]) -> TrainingSet:
-        """Return the set without the labels of some rows, which refinement holds out.
-
-        Of each part, these are ``draw(labels, n_before, n_in_all, first_row)``, given how many labelled samples there
-        are of each class, in the parts before and in all.
-        """
-        counts = np.array(self.parts.collect(count_members))
-        n_before, n_in_all = np.cumsum(counts, axis=0) - counts, counts.sum(axis=0)
-        parts = self.parts.map_each(_hold_out_rows, [(draw, before, n_in_all) for before in n_before])
+    def hold_out(self, rows: NDArray[np.intp]) -> TrainingSet:
+        """Return the set without the labels of some rows, which refinement holds out."""
+        parts = self.parts.map(_hide_labels, rows)
         if self.labels is None:
             return self._with_labels(parts)
         labels, held_out = (np.concatenate(parts.gather(name)) for name in ("labels", "held_out"))
@@ -212,18 +192,11 @@ class TrainingSet:
             self.X, labels, description=self.description, weights=self.weights, held_out=held_out
         )
 
-    def bring_some(self, most: int) -> TrainingSet:
-        """Return a set in this process: this one if it is, or about so many labelled samples, evenly spread."""
-        if self.labels is not None:
-            return self
-        stride = -(-self.facts.n_with_label // most)
-        n_labelled = self.parts.collect(_count_labelled)
-        n_before = (np.cumsum(n_labelled) - n_labelled).tolist()
-        taken = self.parts.map_each(_take_some, [(stride, before) for before in n_before]).gather()
-        X, labels, weights = zip(*taken, strict=True)
-        has_weights = weights[0] is not None
-        arrays = np.concatenate(X), np.concatenate(labels)
-        return TrainingSet.of_arrays(*arrays, weights=np.concatenate(weights) if has_weights else None)
+    def take(self, rows: NDArray[np.intp]) -> TrainingSet:
+        """Return a set of some rows, which are ascending, in this process."""
+        taken = self.parts.collect(_take_columns, rows)
+        X, labels, weights, is_known = map(_join_column, zip(*taken, strict=True))
+        return TrainingSet.of_arrays(X, labels, weights=weights, is_known=is_known)
 
     def scale(self, description: Any, image_shape: tuple[int, int] | None) -> TrainingSet:
         """Return the set with scaled samples; a description that is not fitted yet is fitted to them.
@@ -315,28 +288,48 @@ def _mark_held_out(part: TrainingPart, held_out: Labels) -> TrainingPart:
     return replace(part, held_out=held_out)
 
 
-def count_members(part: TrainingPart) -> NDArray[np.intp]:
-    """Return the number of labelled samples per class; of several labels the first counts."""
-    labels = part.labels[part.labels.any(axis=1)]
-    return np.bincount(labels.argmax(axis=1), minlength=labels.shape[1])
+def collect_classes(training: TrainingSet) -> NDArray[np.intp]:
+    """Return the class of each sample, as :func:`index_classes` does."""
+    return np.concatenate(training.parts.collect(_index_classes))
 
 
-def _hold_out_rows(part: TrainingPart, how: tuple[Any, NDArray[np.intp], NDArray[np.intp]]) -> TrainingPart:
-    draw, n_before, n_in_all = how
-    rows = draw(part.labels, n_before, n_in_all, part.first_row)
+def _index_classes(part: TrainingPart) -> NDArray[np.intp]:
+    return index_classes(part.labels)
+
+
+def _hide_labels(part: TrainingPart, rows: NDArray[np.intp]) -> TrainingPart:
+    _, own_rows = part.find(rows)
     labels, held_out = part.labels.copy(), np.zeros_like(part.labels)
-    held_out[rows], labels[rows] = labels[rows], 0
+    held_out[own_rows], labels[own_rows] = labels[own_rows], 0
     return replace(part, labels=labels, held_out=held_out)
 
 
-def _count_labelled(part: TrainingPart) -> int:
-    return int(np.count_nonzero(part.labels.any(axis=1)))
+def _take_columns(part: TrainingPart, rows: NDArray[np.intp]) -> tuple[NDArray[Any] | None, ...]:
+    _, own_rows = part.find(rows)
+    columns = part.X, part.labels, part.weights, part.is_known
+    return tuple(None if column is None else column[own_rows] for column in columns)
 
 
-def _take_some(part: TrainingPart, how: tuple[int, int]) -> tuple[Floats, Labels, Weights | None]:
-    stride, n_before = how
-    rows = np.flatnonzero(part.labels.any(axis=1))[-n_before % stride :: stride]
-    return part.X[rows], part.labels[rows], None if part.weights is None else part.weights[rows]
+def bring(parts: Parts[TrainingPart]) -> Parts[TrainingPart]:
+    """Return parts in this process, cut as arrays in memory are, so that results do not depend on the chunks."""
+    if parts.is_local:
+        return parts
+    names = ("X", "labels", "weights", "images", "held_out")
+    taken = parts.gather()
+    columns: dict[str, Any] = {name: _join_column([getattr(part, name) for part in taken]) for name in names}
+
+    def cut(start: int) -> TrainingPart:
+        own: dict[str, Any] = {
+            name: None if column is None else column[start : start + PART_ROWS] for name, column in columns.items()
+        }
+        part = TrainingPart.of(own["X"], own["labels"], start, own["weights"])
+        return replace(part, images=own["images"], held_out=own["held_out"])
+
+    return LocalParts([cut(start) for start in range(0, sum(map(len, taken)), PART_ROWS)])
+
+
+def _join_column(pieces: Sequence[Any]) -> Any:
+    return None if pieces[0] is None else np.concatenate(pieces)
 
 
 def cut_into_parts(X: Floats, y: Any, unlabeled: Any) -> tuple[TrainingSet, Targets]:
@@ -428,8 +421,8 @@ def find_candidates(part: TrainingPart, request: tuple[NDArray[np.int64], NDArra
 
 def take_rows(part: TrainingPart, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], Floats]:
     """Return which of the rows are in a part, as positions in ``rows``, and their samples."""
-    positions = np.flatnonzero((rows >= part.first_row) & (rows < part.first_row + len(part)))
-    return positions, part.X[rows[positions] - part.first_row]
+    positions, own_rows = part.find(rows)
+    return positions, part.X[own_rows]
 
 
 def fetch_candidates(training: TrainingSet, n_at_once: int, rng: np.random.RandomState) -> Iterator[Floats]:

@@ -26,6 +26,7 @@ from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from ..coding.coders import PIVOT_FLOOR
@@ -206,16 +207,18 @@ class TaskGradient:
         parameters: Parameters,
         X: Floats,
         labels: Floats,
+        weights: NDArray[np.float64] | None = None,
         codes: RowCodes | None = None,
         n_in_batch: int | None = None,
         encoder: Encoder | None = None,
     ) -> tuple[Parameters, Floats]:
-        """Return the gradient of the mean cost, and the scores.
+        """Return the gradient of the mean cost of samples, each by its weight, and the scores.
 
-        Coding starts from ``codes``, which are overwritten by the larger halves of the new ones.  The samples may be
-        some of a mini-batch, whose gradient is then the sum of such results.
+        The mean of all weights is 1.  Coding starts from ``codes``, which are overwritten by the larger halves of the
+        new ones.  The samples may be some of a mini-batch, whose gradient is then the sum of such results.
         """
         n_rows, dtype = len(X), X.dtype
+        factors = np.ones((n_rows, 1), dtype) if weights is None else weights.astype(dtype)[:, None]
         encoder = self.make_encoder(parameters.dictionary) if encoder is None else encoder
         coef_by_atom, n_in_batch = parameters.coef_by_atom, n_in_batch or n_rows
         n_places = encoder.n_nonzero_coefs
@@ -230,7 +233,7 @@ class TaskGradient:
                 keep_larger_half(*coded, X.shape[1], *start)
             score_rows(*coded, coef_by_atom, scores[rows])
             scores[rows] += parameters.intercept
-            score_gradient[rows] = self.cost.gradient(scores[rows], labels[rows]) / n_in_batch
+            score_gradient[rows] = factors[rows] * self.cost.gradient(scores[rows], labels[rows]) / n_in_batch
             code_gradient, solution = np.empty((2, *coded.values.shape), dtype)
             differentiate_scores_rows(*coded, coef_by_atom, score_gradient[rows], code_gradient)
             solve_support_rows(

@@ -34,14 +34,14 @@ from ..coding.masked import MaskedCoder
 from ..describe.base import Description
 from ..describe.standard import Standard
 from ..dictionary import draw_dictionary
-from ..fitting.data import TrainingSet, collect_labels, fetch_candidates
-from ..fitting.labels import Labels, index_classes
+from ..fitting.data import TrainingSet, collect_classes, fetch_candidates
 from ..fitting.steps import FitSettings
 from ..model.codes import Flags, Floats
 from ..model.measures import count_errors, find_temperature, measure_calibration_error, measure_log_loss
 from .backward import SoftmaxCost, TaskGradient
 from .convex import Decays, train_on_codes
-from .refine import Refinement, Refiner
+from .epochs import Refinement
+from .refiner import Refiner
 
 _SEED = 0
 _N_FOLDS = 4
@@ -49,7 +49,6 @@ _ENOUGH_HELD_OUT = 500  # samples; of large sets not all folds are needed
 _MOST_HELD_OUT = 2000  # in a fold; more cost less time than they tell
 _FEWEST_HELD_OUT = 10  # with fewer there is no search
 _MOST_LEARNED = 1500
-_MOST_BROUGHT = 8192  # samples that come from a cluster, of which the folds are made
 _MOST_ATOMS = 500
 _FACTOR = 10.0  # between neighbouring decays
 _RANGES = {"weight_decay": (3e-4, 30.0), "linear_decay": (1e-2, 1e3)}
@@ -174,7 +173,7 @@ class _View(NamedTuple):
 
 
 class SettingsSearch:
-    """The search on one training set, not yet scaled, some of which is brought to this process if it is elsewhere.
+    """The search on one training set, not yet scaled, of which the samples of the folds are taken to this process.
 
     It has random numbers of its own, so that the fit is the same as with these settings given, and a resumed fit finds
     the same.
@@ -197,9 +196,12 @@ class SettingsSearch:
         ]
         n_labelled = training.facts.n_with_label
         self.atoms_per_sample = n_components / n_labelled
-        training = training.bring_some(_MOST_BROUGHT)
-        rows = list(_cut(collect_labels(training)))
+        rows = list(_cut(collect_classes(training)))
         self.sees_all = bool(rows) and sum(map(len, rows[0])) == n_labelled
+        if rows:
+            used = np.unique(np.concatenate([some for fold in rows for some in fold]))
+            training = training.take(used)
+            rows = [_Rows(*(np.searchsorted(used, some) for some in fold)) for fold in rows]
         self.views = [
             self._scale(training, rows, description, n_components, draw_init) for description in descriptions if rows
         ]
@@ -396,7 +398,7 @@ class SettingsSearch:
             image_shape=None,
             description=self.views[setting.view].description,
         )
-        model = refinement.run(refinement.begin(fold.dictionary, _SEED), lambda progress: progress).best
+        model = refinement.run(refinement.start(fold.dictionary, _SEED), lambda progress: progress).best
         codes = self._encode_samples(fold.X_left_out, fold.is_known_left_out, model.dictionary, coder)
         return codes @ model.coef_by_atom + model.intercept
 
@@ -429,7 +431,8 @@ class SettingsSearch:
         draw_init: Callable[[Description], str | ArrayLike],
     ) -> _View:
         """Return the folds with scaled samples, and a dictionary drawn from those to learn from."""
-        rng, labels, folds = np.random.RandomState(_SEED), collect_labels(training), []
+        rng, labels, folds = np.random.RandomState(_SEED), training.labels, []
+        assert labels is not None
         for learned, left_out in rows:
             part = TrainingSet.of_arrays(np.ascontiguousarray(training.X[learned]), labels[learned])
             fitted = description.learn(part.parts)
@@ -472,9 +475,8 @@ class _Rows(NamedTuple):
     left_out: NDArray[np.intp]
 
 
-def _cut(labels: Labels) -> Iterator[_Rows]:
+def _cut(class_index: NDArray[np.intp]) -> Iterator[_Rows]:
     """Yield the folds to try settings on, with the classes in proportion, if there are enough samples."""
-    class_index = index_classes(labels)
     shuffled = np.random.RandomState(_SEED).permutation(np.flatnonzero(class_index >= 0))
     fold_of_row = np.full(len(class_index), -1)
     for index in np.unique(class_index[shuffled]):

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..dictionary import draw_dictionary
-from ..fitting.data import TrainingPart, TrainingSet, collect_labels, fetch_candidates
-from ..fitting.labels import index_classes
+from ..fitting.data import TrainingPart, TrainingSet, collect_classes, fetch_candidates
 from ..fitting.loop import FitState, begin, refit_classifiers, run
 from ..fitting.steps import FitSettings, code_label_free, count_wrong, register
 from ..model.codes import Model
@@ -177,7 +176,7 @@ def choose_size(tried: list[DictionarySize], default: int) -> int:
 
 def _split(training: TrainingSet, rng: np.random.RandomState) -> tuple[TrainingSet, TrainingSet]:
     """Return the samples to learn from and the held-out ones, one in four of each class."""
-    class_index = index_classes(collect_labels(training))
+    class_index = collect_classes(training)
     shuffled = rng.permutation(len(class_index))
     by_class = shuffled[np.argsort(class_index[shuffled], kind="stable")]
     _, first, class_of_row = np.unique(class_index[by_class], return_index=True, return_inverse=True)
@@ -185,12 +184,4 @@ def _split(training: TrainingSet, rng: np.random.RandomState) -> tuple[TrainingS
     is_held_out = np.zeros(len(class_index), bool)
     is_held_out[by_class] = (turn % _HELD_OUT == _HELD_OUT - 1) & (class_index[by_class] >= 0)
     held_out, learned = shuffled[is_held_out[shuffled]], shuffled[~is_held_out[shuffled]]
-    return _take(training, learned[:_MOST_LEARNED]), _take(training, held_out[:_MOST_HELD_OUT])
-
-
-def _take(training: TrainingSet, rows: NDArray[np.intp]) -> TrainingSet:
-    rows = np.sort(rows)
-    weights = None if training.weights is None else training.weights[rows]
-    is_known = None if training.is_known is None else training.is_known[rows]
-    X, labels = np.asarray(training.X[rows]), collect_labels(training)[rows]
-    return TrainingSet.of_arrays(X, labels, weights=weights, is_known=is_known)
+    return training.take(np.sort(learned[:_MOST_LEARNED])), training.take(np.sort(held_out[:_MOST_HELD_OUT]))

@@ -24,7 +24,7 @@ from ...estimators.classifier import DDLClassifier
 from ...estimators.summary import Evaluation, find_positions, is_calibrated, summarise
 from ...inference.rules import INFERENCE_RULES, FastInference
 from ...model.codes import Model
-from ...refinement.refine import find_best
+from ...refinement.refiner import find_best
 from ..colors import get_class_color
 from ..errors import match_types
 from .ink import N_LOOKED_AT, UNKNOWN_LOOK, measure_ink, measure_look, thin_out

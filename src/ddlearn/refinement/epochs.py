@@ -1,0 +1,425 @@
+r"""Task-driven refinement: dictionary and classifiers follow the gradient of the cost of label-free codes.
+
+The MAP fit codes training samples with their labels, while new samples are coded without.  Refinement starts from the
+fit and lowers the classification cost of codes as new samples have them, in mini-batches of training samples, which may
+be distorted differently each time they are used.
+
+The numbers of the samples in each mini-batch are drawn in this process, for all parts of the training set together.  A
+part, wherever it is, finds its own samples among them and returns what they add to the gradient, so that a model does
+not depend, but for rounding, on how samples are cut into parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, vstack
+
+from ..coding.coders import SparseCoder
+from ..coding.encoder import Encoder
+from ..coding.masked import MaskedCoder
+from ..describe.base import Description
+from ..describe.jitter import Jitter, displace
+from ..describe.missing import fill_with_codes
+from ..fitting.data import TrainingPart
+from ..kernels.gradient import normalise_rows
+from ..model.codes import Floats, RowCodes
+from ..model.measures import count_errors, find_temperature, measure_calibration_error, measure_log_loss
+from ..parallel import Parts, map_blocks, single_threaded_blas, split_rows
+from .adam import Moments, StepSizes, anneal, descend
+from .backward import Parameters, TaskGradient
+from .convex import Decays, train_on_codes
+from .refiner import EpochRecord, Refiner, find_best
+
+RowNumbers = NDArray[np.intp]  # of samples in the whole training set, unless they are called own rows of a part
+
+MOST_SEEDS = 2**31 - 1  # seeds are below this
+_MOST_MEASURED = 5000  # samples from which scales are estimated
+_MOST_STARTED = 20000  # samples on whose codes the first classifiers are trained
+_MOST_PLACES = 32  # of a code with fewer atoms than features that the next epoch starts from
+_BLOCK_IMAGES = 64  # distorted by one thread at a time
+
+
+# -- on one part -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Task:
+    """What refinement lowers: a cost of samples that are prepared as new ones are, or distorted before that."""
+
+    gradient: TaskGradient
+    is_multilabel: bool
+    jitter: Jitter | None
+    image_shape: tuple[int, int] | None
+    description: Description
+
+    def prepare(self, part: TrainingPart, own_rows: RowNumbers, dictionary: Floats) -> Floats:
+        """Return samples with missing features filled by codes of the others, as new samples have them.
+
+        The codes of filled samples are then these.  The gradient takes the fill for constant.
+        """
+        X = np.ascontiguousarray(part.X[own_rows])
+        if part.is_known is None:
+            return X
+        is_known, n_jobs = part.is_known[own_rows], self.gradient.n_jobs
+        gaps = np.flatnonzero(~is_known.all(axis=1))
+        if gaps.size:
+            coder = MaskedCoder(self.gradient.make_encoder(dictionary))
+            codes = coder.encode_all(X[gaps], is_known[gaps], n_jobs=n_jobs)
+            X[gaps] = fill_with_codes(X[gaps], is_known[gaps], codes, dictionary, n_jobs)
+        return X
+
+    def distort(self, part: TrainingPart, places: RowNumbers, own_rows: RowNumbers, batch: MiniBatch) -> Floats:
+        """Return randomly distorted samples; images of which the description keeps none are distorted before.
+
+        The samples have some places in a mini-batch, for all of which random numbers are drawn.
+        """
+        if self.jitter is None or self.image_shape is None:
+            return self.prepare(part, own_rows, batch.model.dictionary)
+        if part.images is None:
+            images = self.prepare(part, own_rows, batch.model.dictionary)
+        else:
+            images = np.ascontiguousarray(part.images[own_rows])
+        rng = np.random.default_rng(batch.seed)
+        fields = self.jitter.draw(len(batch.rows), self.image_shape, rng, images.dtype, places)
+        samples = np.empty((len(own_rows), part.X.shape[1]), images.dtype)
+
+        def work(block: slice, _: None) -> None:
+            distorted = displace(images[block], fields[block])
+            samples[block] = distorted if part.images is None else self.description.apply(distorted)
+
+        blocks = split_rows(len(own_rows), _BLOCK_IMAGES, unit=_BLOCK_IMAGES)
+        map_blocks(work, blocks, lambda: None, n_jobs=self.gradient.n_jobs)
+        return samples
+
+    def count_errors(self, scores: Floats, labels: Floats, weights: NDArray[np.float64]) -> tuple[float, float]:
+        """Return the weight of misclassified samples (multilabel: labels), and of all."""
+        return count_errors(labels, self.gradient.cost.evidence(scores), self.is_multilabel, weights)
+
+
+@dataclass
+class MiniBatch:
+    """The samples of one step, and the model before it."""
+
+    model: Parameters
+    rows: RowNumbers
+    mean_weight: float  # of all samples to learn from
+    seed: tuple[int, int, int]  # of distortions
+    _encoder: Encoder | None = None
+
+    def get_encoder(self, gradient: TaskGradient) -> Encoder:
+        """Return the encoder, made once for all parts in this process."""
+        if self._encoder is None:
+            self._encoder = gradient.make_encoder(self.model.dictionary)
+        return self._encoder
+
+
+class BatchSums(NamedTuple):
+    """Sums over samples of a mini-batch, each by its weight; the mean weight of all samples is 1."""
+
+    gradient: Parameters
+    cost: float
+    n_wrong: float
+    n_counted: float
+
+
+def differentiate(part: TrainingPart, task: Task, batch: MiniBatch, codes: RowCodes | None) -> BatchSums:
+    """Return what a part adds to the gradient of the mean cost of a mini-batch.
+
+    Coding starts from ``codes``, of all samples in this process, and overwrites them.
+    """
+    places, own_rows = part.find(batch.rows)
+    if not len(own_rows):
+        return BatchSums(Parameters(*map(np.zeros_like, batch.model)), 0.0, 0.0, 0.0)
+    rows = batch.rows[places]
+    labels, weights = part.labels[own_rows].astype(part.X.dtype), _get_weights(part, own_rows) / batch.mean_weight
+    samples = task.distort(part, places, own_rows, batch)
+    own_codes = None if codes is None else codes.rows(rows)
+    gradient, scores = task.gradient.differentiate(
+        batch.model, samples, labels, weights, own_codes, len(batch.rows), batch.get_encoder(task.gradient)
+    )
+    if codes is not None and own_codes is not None:
+        codes.indices[rows], codes.values[rows] = own_codes
+    cost = float(np.sum(weights * task.gradient.cost.value(scores, labels)))
+    return BatchSums(gradient, cost, *task.count_errors(scores, labels, weights))
+
+
+def _get_weights(part: TrainingPart, own_rows: RowNumbers) -> NDArray[np.float64]:
+    return np.ones(len(own_rows)) if part.weights is None else part.weights[own_rows]
+
+
+def _get_labels(part: TrainingPart, own_rows: RowNumbers) -> Floats:
+    """Return labels, those that are held out too."""
+    labels = part.labels[own_rows]
+    return (labels if part.held_out is None else labels + part.held_out[own_rows]).astype(part.X.dtype)
+
+
+class _Listed(NamedTuple):
+    """The samples of a part that refinement uses."""
+
+    n_rows: int
+    training: RowNumbers
+    held_out: RowNumbers
+    weights: NDArray[np.float64]  # of those to learn from
+
+
+def _list_rows(part: TrainingPart) -> _Listed:
+    training, held_out = (
+        np.empty(0, np.intp) if labels is None else np.flatnonzero(labels.any(axis=1))
+        for labels in (part.labels, part.held_out)
+    )
+    return _Listed(len(part), training + part.first_row, held_out + part.first_row, _get_weights(part, training))
+
+
+class _Coded(NamedTuple):
+    """Label-free codes of some samples."""
+
+    codes: csr_array
+    labels: Floats
+    weights: NDArray[np.float64]
+
+
+def _encode(part: TrainingPart, task: Task, dictionary: Floats, rows: RowNumbers) -> _Coded:
+    _, own_rows = part.find(rows)
+    codes = task.gradient.encode(dictionary, task.prepare(part, own_rows, dictionary))
+    return _Coded(codes, _get_labels(part, own_rows), _get_weights(part, own_rows))
+
+
+class _Scored(NamedTuple):
+    """Scores of some samples, what they are compared with, and the misfits of their codes."""
+
+    scores: Floats
+    labels: Floats
+    weights: NDArray[np.float64]
+    misfit: Floats
+
+
+def _score(part: TrainingPart, task: Task, model: Parameters, rows: RowNumbers) -> _Scored:
+    _, own_rows = part.find(rows)
+    scores, misfit = task.gradient.measure(model, task.prepare(part, own_rows, model.dictionary))
+    return _Scored(scores, _get_labels(part, own_rows), _get_weights(part, own_rows), misfit)
+
+
+def _measure_energies(part: TrainingPart, rows: RowNumbers) -> Floats:
+    """Return the squared norms of some samples."""
+    some = np.ascontiguousarray(part.X[part.find(rows)[1]])
+    return np.vecdot(some, some)
+
+
+# -- on all parts ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RefinementProgress:
+    """The state of a refinement: all that it needs to go on."""
+
+    model: Parameters
+    moments: Moments
+    best: Parameters
+    history: list[EpochRecord]
+    seed: int
+    codes: RowCodes  # of all samples, from which the next epoch starts; without places if images are distorted
+    stopped: bool = False  # whether a callback asked to stop
+
+    @property
+    def n_epochs(self) -> int:
+        """Epochs done."""
+        return len(self.history) - 1
+
+    @property
+    def best_epoch(self) -> int:
+        """The epoch whose model is kept."""
+        return find_best(self.history).epoch
+
+
+class Refinement:
+    """The epochs over one training set, in parts that may be elsewhere."""
+
+    def __init__(
+        self,
+        refiner: Refiner,
+        gradient: TaskGradient,
+        parts: Parts[TrainingPart],
+        *,
+        is_multilabel: bool,
+        fit_intercept: bool,
+        jitter: Jitter | None,
+        image_shape: tuple[int, int] | None,
+        description: Description,
+        temperature: float | None = None,  # of the evidence, estimated on samples that the search held out
+    ):
+        self.temperature = temperature
+        self.refiner = refiner
+        self.task = Task(gradient, is_multilabel, jitter, image_shape, description)
+        self.fit_intercept = fit_intercept
+        self.parts = parts
+        n_rows, training, held_out, weights = zip(*parts.collect(_list_rows), strict=True)
+        self.n_rows = sum(n_rows)
+        self.training, self.held_out = np.concatenate(training), np.concatenate(held_out)
+        self.mean_weight = float(np.mean(np.concatenate(weights)))
+
+    def start(self, dictionary: Floats, seed: int) -> RefinementProgress:
+        """Train classifiers on label-free codes, and measure the model."""
+        some = _take_evenly(self.training, _MOST_STARTED)
+        codes, labels, weights = zip(*self.parts.collect(_encode, self.task, dictionary, some), strict=True)
+        model = train_on_codes(
+            vstack(codes, format="csr"),
+            np.concatenate(labels),
+            dictionary.copy(),
+            self.task.gradient.cost,
+            self._find_decays(dictionary.shape[1]),
+            self.fit_intercept,
+            np.concatenate(weights),
+        )
+        record = self._record(0, model, (float("nan"), float("nan")), perf_counter())
+        encoder = self.task.gradient.encoder
+        budgets = encoder.n_nonzero_coefs, dictionary.shape[1]
+        n_places = count_kept_places(encoder.sparse_coder, *budgets, self.task.jitter, self.parts.is_local)
+        kept_codes = RowCodes.empty(self.n_rows, n_places, dictionary.dtype)
+        return RefinementProgress(model, Moments.zero(model), model, [record], seed, kept_codes)
+
+    def run(
+        self, progress: RefinementProgress, on_epoch: Callable[[RefinementProgress], RefinementProgress]
+    ) -> RefinementProgress:
+        """Run the epochs; ``on_epoch`` may mark the progress as stopped."""
+        while not self.is_finished(progress):
+            progress = on_epoch(self.run_epoch(progress))
+        return progress
+
+    def is_finished(self, progress: RefinementProgress) -> bool:
+        """Whether there is nothing left to do."""
+        patience = self.refiner.patience
+        is_idle = patience is not None and progress.n_epochs - progress.best_epoch >= patience
+        return progress.stopped or is_idle or progress.n_epochs >= self.refiner.count_epochs()
+
+    def run_epoch(self, progress: RefinementProgress) -> RefinementProgress:
+        """Use all training samples once."""
+        start = perf_counter()
+        epoch = progress.n_epochs + 1
+        codes = RowCodes(progress.codes.indices.copy(), progress.codes.values.copy())
+        model, moments, training_result = self._run_batches(progress, codes)
+        refined = model.copy()
+        normalise_rows(refined.dictionary)  # whose norms are 1 but for the rounding of the last step
+        _check_finite(refined, epoch)
+        history = [*progress.history, self._record(epoch, refined, training_result, start)]
+        best = refined if find_best(history).epoch == epoch else progress.best
+        return RefinementProgress(model, moments, best, history, progress.seed, codes)
+
+    def draw_batches(self, seed: int, epoch: int) -> list[RowNumbers]:
+        """Return the mini-batches of an epoch, which has a generator of its own, so that it can be resumed."""
+        order = np.random.default_rng([seed, epoch]).permutation(self.training)
+        return np.array_split(order, self.refiner.count_batches(len(order)))
+
+    def _run_batches(
+        self, progress: RefinementProgress, codes: RowCodes
+    ) -> tuple[Parameters, Moments, tuple[float, float]]:
+        """Take a step for each mini-batch; return the result, and the mean cost and error of the mini-batches.
+
+        Coding starts from ``codes``, and overwrites them.
+        """
+        seed, epoch = progress.seed, progress.n_epochs + 1
+        model, moments = progress.model.copy(), progress.moments.copy()
+        batches = self.draw_batches(seed, epoch)
+        start = codes if codes.values.shape[1] else None
+        cost, n_wrong, n_counted = 0.0, 0.0, 0.0
+        with single_threaded_blas():
+            for position, rows in enumerate(batches):
+                # The arrays of the model change in each step, and a cluster sends each object once: a new object.
+                batch = MiniBatch(Parameters(*model), rows, self.mean_weight, (seed, epoch, position))
+                sums = self.parts.add_up(differentiate, self.task, batch, start)
+                share_done = (progress.n_epochs + position / len(batches)) / self.refiner.count_epochs()
+                moments = self._step(model, sums.gradient, moments, share_done)
+                cost, n_wrong, n_counted = cost + sums.cost, n_wrong + sums.n_wrong, n_counted + sums.n_counted
+        return model, moments, (cost / len(self.training), n_wrong / (n_counted or 1))
+
+    def _step(self, model: Parameters, gradient: Parameters, moments: Moments, share_done: float) -> Moments:
+        as_number, n_features = model.dictionary.dtype.type, model.dictionary.shape[1]
+        decays = self._find_decays(n_features)
+        gradient.own_coef[:] += as_number(decays.own) * model.own_coef
+        gradient.linear_coef[:] += as_number(decays.linear) * model.linear_coef
+        if not self.fit_intercept:
+            gradient.intercept[:] = 0
+        left = anneal(share_done)
+        for_classifiers = left * self.refiner.classifier_step_size
+        sizes = StepSizes(
+            left * self.refiner.step_size / np.sqrt(n_features),
+            for_classifiers / np.sqrt(self._squared_unit),
+            for_classifiers / np.sqrt(self._squared_unit),
+            for_classifiers,
+        )
+        return descend(model, gradient, moments, sizes, self.task.gradient.n_jobs)
+
+    def _find_decays(self, n_features: int) -> Decays:
+        return Decays.of(self.refiner.decay_precisions(), self._squared_unit, len(self.training), n_features)
+
+    @cached_property
+    def _squared_unit(self) -> float:
+        """The mean squared norm of labelled samples, with which classifiers scale."""
+        some = _take_evenly(np.sort(np.append(self.training, self.held_out)), _MOST_MEASURED)
+        return float(np.mean(np.concatenate(self.parts.collect(_measure_energies, some)))) or 1.0
+
+    def _score(self, model: Parameters, rows: RowNumbers) -> _Scored:
+        return _Scored(*map(np.concatenate, zip(*self.parts.collect(_score, self.task, model, rows), strict=True)))
+
+    def _record(self, epoch: int, model: Parameters, training: tuple[float, float], start: float) -> EpochRecord:
+        result = calibration = float("nan"), float("nan")
+        if len(self.held_out):
+            scores, labels, weights, _ = self._score(model, self.held_out)
+            cost = float(np.average(self.task.gradient.cost.value(scores, labels), weights=weights))
+            n_wrong, n_counted = self.task.count_errors(scores, labels, weights)
+            result = cost, n_wrong / (n_counted or 1)
+            if not self.task.is_multilabel:
+                calibration = self._calibrate(
+                    *(_take_evenly(each, _MOST_MEASURED) for each in (scores, labels, weights))
+                )
+        return EpochRecord(epoch, *training, *result, *calibration, perf_counter() - start)
+
+    def _calibrate(self, scores: Floats, labels: Floats, weights: NDArray[np.float64]) -> tuple[float, float]:
+        """Return log-loss and calibration error, with the temperature that suits the samples best."""
+        evidence = self.task.gradient.cost.unit_evidence(scores)
+        evidence /= find_temperature(evidence, labels, weights)
+        log_loss = float(np.average(measure_log_loss(evidence, labels), weights=weights))
+        return log_loss, measure_calibration_error(evidence, labels)
+
+    def measure(self, model: Parameters) -> tuple[Floats, Floats]:
+        """Return the class costs of a model and the misfits of some samples, held-out ones if there are any."""
+        cost, has_held_out = self.task.gradient.cost, len(self.held_out) > 0
+        scored = self._score(model, _take_evenly(self.held_out if has_held_out else self.training, _MOST_MEASURED))
+        temperature = None
+        if not self.task.is_multilabel and has_held_out:
+            temperature = find_temperature(cost.unit_evidence(scored.scores), scored.labels, scored.weights)
+        elif not self.task.is_multilabel:
+            temperature = self.temperature or cost.usual_temperature
+        return cost.set_class_cost(temperature), scored.misfit
+
+
+def count_kept_places(
+    sparse_coder: SparseCoder, n_nonzero_coefs: int, n_features: int, jitter: Jitter | None, is_local: bool
+) -> int:
+    """Return how many places of a code the next epoch starts from.
+
+    0 with jitter, since the next epoch sees other images; 0 on a cluster, so that a lost part costs one mini-batch.
+    """
+    if not sparse_coder.has_penalty or jitter is not None or not is_local:
+        return 0
+    # Of more atoms than features, all are kept.
+    return n_nonzero_coefs if n_features < n_nonzero_coefs else min(n_nonzero_coefs, _MOST_PLACES)
+
+
+def _check_finite(model: Parameters, epoch: int) -> None:
+    if not all(np.isfinite(array).all() for array in model):
+        raise ValueError(
+            f"Refinement diverged in epoch {epoch}: the model has values that are not finite. Lower step_size or "
+            "classifier_step_size of the Refiner."
+        )
+
+
+def _take_evenly(samples: NDArray[Any], most: int) -> NDArray[Any]:
+    """Return every s-th of some samples, which may be sorted by class, so that there are at most so many."""
+    return samples[:: max(-(-len(samples) // most), 1)]
