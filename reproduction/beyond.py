@@ -22,7 +22,7 @@ from sklearn.semi_supervised import SelfTrainingClassifier
 from sklearn.svm import SVC
 
 from ddlearn import DDLClassifier, ElasticNet, Gradients, Jitter, Refiner
-from ddlearn.describe.choice import DESCRIPTIONS
+from ddlearn.describe.choice import make_description
 
 from .cells import (
     Cell,
@@ -293,7 +293,7 @@ def _see_gradients(choose: Choose) -> Choose:
 
     def choose_model(entry: Entry, X: Floats, y: Labels, n_jobs: int | None) -> Choice:
         settings = BEYOND_SETTINGS[entry.row]
-        describe = DESCRIPTIONS.resolve(settings["description"]).of_images(settings["image_shape"]).apply
+        describe = make_description(settings["description"], settings["image_shape"]).apply
         choice = choose(entry, describe(X), y, n_jobs)
         return choice._replace(model=make_pipeline(FunctionTransformer(describe), choice.model))
 

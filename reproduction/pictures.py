@@ -9,7 +9,7 @@ import numpy as np
 from scipy.ndimage import affine_transform
 
 from ddlearn import DDLClassifier
-from ddlearn.describe.choice import DESCRIPTIONS
+from ddlearn.describe.choice import make_description
 
 from .beyond import BEYOND_SETTINGS
 from .cells import Record, Runner
@@ -130,7 +130,7 @@ def draw_learned_sketches(runner: Runner, *, row: str = "usps", n_atoms: int = 5
     digits, settings = load_rows(row, SEED), BEYOND_SETTINGS[row]
     model = DDLClassifier(**settings, random_state=SEED, n_jobs=runner.n_jobs)
     model.fit(digits.X_train, digits.y_train)
-    scaling = DESCRIPTIONS.resolve(settings["description"]).of_images(settings["image_shape"])
+    scaling = make_description(settings["description"], settings["image_shape"])
     figure = make_figure(1.1 * len(model.classes_), 1.2 * n_atoms)
     columns = figure.subplots(n_atoms, len(model.classes_)).T
     for label, weights, column in zip(model.classes_, model.coef_, columns, strict=True):

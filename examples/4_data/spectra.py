@@ -99,7 +99,7 @@ for row, (axes, substance) in enumerate(zip(panels, SUBSTANCES, strict=True)):
     axes.plot(CHANNELS, why.reconstruction[0], color="black", lw=1, label="its code")
     votes = model.coef_[row, code.indices] * code.data
     for place in np.argsort(-votes)[:3]:
-        atom = code.data[place] * why.sizes[0] * model.components_[code.indices[place]]
+        atom = code.data[place] * why.norms[0] * model.components_[code.indices[place]]
         axes.fill_between(CHANNELS, atom, alpha=0.5, label=f"vote {votes[place]:+.2f}")
     axes.set_title(f"substance {substance}", loc="left", fontsize=10)
     axes.legend(fontsize=8, ncols=2, frameon=False, loc="upper right")

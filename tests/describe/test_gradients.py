@@ -100,7 +100,7 @@ def test_flagged_cells_are_flagged_pixels():
     description = Gradients(2, n_directions=4, image_shape=(4, 4))
     flags = np.zeros((1, 4, 2, 2), bool)
     flags[0, :3, 0, 0] = True  # most of the directions in the upper left cell
-    found = description.to_features(flags.reshape(1, -1), 16).reshape(4, 4)
+    found = np.isnan(description.invert(np.where(flags.reshape(1, -1), np.nan, 0))).reshape(4, 4)
     assert found[0, 0]
     assert not found[2:].any()
     assert not found[:, 2:].any()
@@ -119,7 +119,7 @@ def test_light_from_the_side_deceives_pixels_and_not_gradients(digits):
 
 def test_images_are_distorted_before_they_are_described(digits):
     X, labels = digits[0][:30], np.ones((30, 2), np.int8)
-    (part,) = TrainingSet.of_arrays(X, labels).scale(SCALING, SHAPE).parts.gather()
+    (part,) = TrainingSet.of_arrays(X, labels).describe(SCALING, SHAPE).parts.gather()
     np.testing.assert_array_equal(part.X, SCALING.apply(X))
     task = Task(make_gradient(), False, JITTER, SHAPE, SCALING)
     rows = np.array([3, 1, 20])

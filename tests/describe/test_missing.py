@@ -13,7 +13,8 @@ from ddlearn import Alignment, ConjugateScales, DDLClassifier, ElasticNet, Refin
 from ddlearn.coding.encoder import Encoder
 from ddlearn.coding.masked import MaskedCoder
 from ddlearn.datasets import make_planted
-from ddlearn.describe.missing import _make_smoother, check_training, fill_first, fill_with_codes, has_missing
+from ddlearn.describe.checks import check_training, has_missing
+from ddlearn.describe.missing import _make_smoother, fill_first, fill_with_codes
 from ddlearn.model.codes import RowCodes, measure_residuals
 from ddlearn.model.objective import sum_class_terms, sum_costs, sum_noise_terms
 

@@ -7,6 +7,7 @@ import pytest
 from conftest import make_pursuit
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.preprocessing import (
+    FunctionTransformer,
     MinMaxScaler,
     Normalizer,
     PowerTransformer,
@@ -28,7 +29,9 @@ from ddlearn import (
     load,
     save,
 )
+from ddlearn.describe.base import describe_known
 from ddlearn.describe.choice import DESCRIPTIONS, choose_description, fit_description
+from ddlearn.describe.missing import describe_and_fill
 from ddlearn.fitting.data import TrainingPart
 from ddlearn.parallel import LocalParts
 
@@ -106,7 +109,7 @@ def test_moments_keep_their_digits_where_the_mean_is_large():
 def test_inversion_undoes_scaling(description):
     X, y = draw_table()
     description = learn(description, X, y)
-    np.testing.assert_allclose(description.invert(description.apply(X), description.measure(X)), X, rtol=1e-9)
+    np.testing.assert_allclose(description.measure_norms(X) * description.invert(description.apply(X)), X, rtol=1e-9)
     # Atoms add up: what a combination of them shows is the sum of what each of them shows.
     atoms = description.apply(X[:3])
     shown = description.invert(np.sum(atoms, axis=0)[None]) - description.invert(0 * atoms[:1])
@@ -144,11 +147,11 @@ def test_training_samples_with_missing_features_are_scaled_as_new_ones():
     X, y = draw_table()
     X[3, 2] = X[5, 0] = np.nan
     model = quick(description="unit", robustness=Robustness(missing="mask")).fit(X, y)
-    scaled, is_known = model.description_.apply_and_fill(X)
+    rows, is_known = describe_and_fill(model.description_, X)
     new = np.where(is_known, X, 0)
-    expected, _ = model.description_.apply_to_known(new, is_known, model.description_.measure(new, is_known))
+    expected, _ = describe_known(model.description_, new, is_known, remedy="")
     np.testing.assert_array_equal(is_known, ~np.isnan(X))
-    np.testing.assert_array_equal(scaled[is_known], expected[is_known])
+    np.testing.assert_array_equal(rows[is_known], expected[is_known])
 
 
 def test_outliers_are_named_among_missing_features():
@@ -165,11 +168,10 @@ def test_the_norm_of_a_sample_with_missing_features_is_estimated_from_the_others
     description = learn("unit", X)
     np.testing.assert_allclose(description.energy.sum(), 1)
     is_known = rng.random(X.shape) < 0.7
-    estimated = description.measure(np.where(is_known, X, 0), is_known)[:, 0]
+    estimated = description.measure_norms(np.where(is_known, X, np.nan))[:, 0]
     ratio = estimated / np.linalg.norm(X, axis=1)
     assert abs(ratio.mean() - 1) < 0.02  # the norm of what is known would be 16 % too small
     assert ratio.std() < 0.1
-    np.testing.assert_array_equal(description.measure(X, np.ones(X.shape, bool)), description.measure(X))
 
 
 # -- the choice --------------------------------------------------------------------------------------------------------
@@ -286,7 +288,7 @@ def test_explanations_are_in_the_units_of_the_samples(description, dtype):
     tolerance = {"rtol": 1e-3, "atol": 1e-2} if dtype is np.float32 else {"rtol": 1e-7, "atol": 1e-7}
     np.testing.assert_allclose(found.samples, X, **tolerance)
     assert found.reconstruction.shape == found.error.shape == found.is_missing.shape == found.is_used.shape == X.shape
-    size = found.sizes[:, None]
+    size = found.norms[:, None]
     np.testing.assert_allclose(
         found.reconstruction, model.inverse_transform(found.codes) * (size if description == "unit" else 1), **tolerance
     )
@@ -318,7 +320,7 @@ def test_the_size_of_a_sample_does_not_depend_on_wrong_features():
     broken[:, 20] = 1e4
     found = model.explain(broken)
     assert np.mean(found.error[:, 20] > 5e3) > 0.95
-    np.testing.assert_allclose(found.sizes, np.linalg.norm(X[1000:1200], axis=1), rtol=0.3)
+    np.testing.assert_allclose(found.norms, np.linalg.norm(X[1000:1200], axis=1), rtol=0.3)
     assert model.score(broken, y[1000:1200]) > model.score(X[1000:1200], y[1000:1200]) - 0.1
 
 
@@ -390,10 +392,19 @@ def test_files_hold_scalers_of_scikit_learn_with_what_they_have_learned(scaler, 
     np.testing.assert_array_equal(restored.predict_proba(X), model.predict_proba(X))
 
 
+@pytest.mark.parametrize("transformer", [PowerTransformer("box-cox"), FunctionTransformer(np.log, np.exp)], ids=str)
+@pytest.mark.parametrize("refine", [None, 1])
+def test_a_transformer_may_refuse_what_is_not_positive(transformer, refine):
+    X, y = load_wine(return_X_y=True)  # whose values are; a row of zeros was transformed to count features
+    model = quick(description=transformer, refine=refine).fit(X, y)
+    assert model.score(X, y) > 0.8
+    np.testing.assert_allclose(model.explain(X).samples, X, rtol=1e-6)
+
+
 def test_files_do_not_hold_other_transformers(tmp_path):
     X, y = draw_table()
     with pytest.raises(
-        ValueError, match=r"scales samples by PowerTransformer\(\), while files hold MaxAbsScaler, .* use"
+        ValueError, match=r"describes samples by PowerTransformer\(\), while files hold MaxAbsScaler, .* use"
     ):
         save(quick(description=PowerTransformer()).fit(X, y), tmp_path / "model.safetensors")
 

@@ -1,12 +1,12 @@
 """A description makes of samples, in units of their own, rows of about unit norm, in which all mathematics is done.
 
-Whatever is learned from training samples is learned from their known features; NaN marks the others.
+NaN marks missing features, of samples and of rows.  Whatever is learned is learned from known features.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +14,14 @@ from numpy.typing import NDArray
 from ..model.codes import Flags, Floats
 from ..model.strategies import Strategy
 from ..parallel import Parts
-from .checks import check_finite
-from .missing import fill_first, has_missing
+from .checks import check_finite, measure_energies
 
 # The choice of a description and the search for outliers look at about this many samples.
 _MOST_LOOKED_AT = 1000
 
 
 class Rows(Protocol):
-    """Some consecutive samples before they are scaled, and their labels of -1, 0 (unknown) and +1."""
+    """Some consecutive samples before they are described, and their labels of -1, 0 (unknown) and +1."""
 
     @property
     def X(self) -> Floats: ...
@@ -43,17 +42,10 @@ def take_some(parts: Parts[Rows], n_samples: int) -> tuple[Floats, NDArray[np.in
     return np.concatenate(samples), np.concatenate(labels)
 
 
-def take_known(rows: Rows, tile: slice) -> tuple[Floats, Flags]:
-    """Return samples with zeros in place of missing features, and which features are known."""
-    samples = np.asarray(rows.X[tile])
-    is_known = ~np.isnan(samples)
-    samples = samples if is_known.all() else np.where(is_known, samples, samples.dtype.type(0))
-    check_finite(samples, rows.first_row + tile.start)
-    return samples, is_known
-
-
 class Description(Strategy, ABC):
-    """How samples are scaled before they are coded, learned from training samples with or without labels.
+    """What is coded of a sample, learned from training samples with or without labels.
+
+    ``apply`` and ``invert`` carry NaN, which marks missing features, from samples to rows and back: arithmetic does it.
 
     Examples
     --------
@@ -62,58 +54,43 @@ class Description(Strategy, ABC):
     True
     """
 
-    keeps_images = True  # whether a scaled image can be distorted as the image can
-    describes_images = False  # whether it is applied to images, which are distorted before
-    has_sizes = False  # whether each sample is divided by a size of its own
-    sees_all = False  # whether it must see all samples at once to learn
-
-    def of_images(self, image_shape: tuple[int, int] | None) -> Description:
-        """Return the description for images of a shape, None if samples are not images; raise if it needs such."""
-        return self
+    # Whether a described image can be distorted as the image can ("kept"), images are distorted before they are
+    # described ("described"), or neither ("lost").
+    images: Literal["kept", "described", "lost"] = "kept"
+    needs_all_samples = False  # to learn, all at once; otherwise sums over parts of them do
+    learned: tuple[str, ...] = ()  # the parameters that are learned, arrays with a number for each feature
 
     @abstractmethod
     def learn(self, parts: Parts[Rows]) -> Description:
         """Return the description with what it needs to know of the samples; raise if one has infinite values."""
 
-    def warn_of_outliers(self, parts: Parts[Rows], n_samples: int) -> None:
-        """Warn of samples by which all others are scaled."""
-
-    def count_features(self, n_features: int) -> int:
-        """Return the number of features of scaled samples."""
-        return n_features
-
-    def measure(self, X: Floats, is_known: Flags | None = None) -> Floats:
-        """Return the size of each sample, of shape (n_samples, 1), by which it is divided; missing features are 0."""
-        return np.ones((len(X), 1), X.dtype)
+    @abstractmethod
+    def apply(self, X: Floats) -> Floats:
+        """Return the rows that are coded, in the precision of the samples."""
 
     @abstractmethod
-    def apply(self, X: Floats, sizes: Floats | None = None) -> Floats:
-        """Return scaled samples, in the precision of the samples."""
-
-    def apply_to_known(self, X: Floats, is_known: Flags, sizes: Floats) -> tuple[Floats, Flags]:
-        """Return scaled samples with zeros in place of missing features, and which scaled features are known."""
-        return self.apply(X, sizes), is_known
-
-    def apply_and_fill(self, X: Floats) -> tuple[Floats, Flags | None]:
-        """Return scaled training samples with missing features filled, and which are known; None if all are."""
-        if not has_missing(X):
-            return self.apply(X), None
-        is_known = ~np.isnan(X)
-        samples = np.where(is_known, X, X.dtype.type(0))
-        scaled, is_known = self.apply_to_known(samples, is_known, self.measure(samples, is_known))
-        return fill_first(scaled, is_known), is_known
-
-    def to_features(self, flags: Flags, n_features: int) -> Flags:
-        """Return which features of samples are flagged, given which features of scaled samples are."""
-        return flags[:, :n_features]  # without the constant that description may append
-
-    @abstractmethod
-    def invert(self, scaled: Floats, sizes: Floats | None = None) -> Floats:
-        """Return the samples of which these are the scaled ones; without sizes they have a size of 1."""
+    def invert(self, rows: Floats) -> Floats:
+        """Return the samples, divided by their norms, of which these are the rows."""
 
     def show(self, atoms: Floats) -> Floats:
-        """Return what atoms add to a sample of size 1, per unit of their coefficients."""
+        """Return what atoms add to a sample of norm 1, per unit of their coefficients."""
         return self.invert(atoms) - self.invert(np.zeros_like(atoms[:1]))
+
+    def measure_norms(self, X: Floats) -> Floats:
+        """Return by what number of its own each sample is divided, of shape (n_samples, 1)."""
+        return np.ones((len(X), 1), X.dtype)
+
+    def count_features(self, n_features: int) -> int:
+        """Return the number of features of rows; raise if samples with this number cannot be described."""
+        return self.apply(np.zeros((1, n_features))).shape[1]
+
+    def export(self) -> dict[str, Any] | None:
+        """Return the description as numbers, for other languages; None if these do not define it.
+
+        A row is (sample - mean) / spread, feature by feature, and the numbers of ``constant`` follow.  With ``energy``,
+        the share of each feature in squared norms, it is divided by the norm.  What is left out does nothing.
+        """
+        return None
 
 
 class Identity(Description):
@@ -129,11 +106,49 @@ class Identity(Description):
     def learn(self, parts: Parts[Rows]) -> Identity:
         return self  # the first coding looks for samples that are not finite
 
-    def apply(self, X: Floats, sizes: Floats | None = None) -> Floats:
+    def apply(self, X: Floats) -> Floats:
         return X
 
-    def invert(self, scaled: Floats, sizes: Floats | None = None) -> Floats:
-        return scaled
+    def invert(self, rows: Floats) -> Floats:
+        return rows
+
+    def count_features(self, n_features: int) -> int:
+        return n_features
+
+    def export(self) -> dict[str, Any]:
+        return {}
 
 
 IDENTITY = Identity()
+
+
+def describe(
+    description: Description, X: Floats, first_row: int = 0, *, remedy: str = "remove or impute such values"
+) -> tuple[Floats, Floats]:
+    """Return the rows of samples without missing features, and their squared norms; raise if one cannot be coded."""
+    try:
+        rows = description.apply(X)
+    except ValueError:
+        check_finite(X, first_row, remedy=remedy)  # most likely the cause
+        raise
+    return rows, measure_energies(rows, first_row, remedy=remedy, original=X)
+
+
+def describe_known(
+    description: Description, X: Floats, is_known: Flags, first_row: int = 0, *, remedy: str
+) -> tuple[Floats, Flags]:
+    """Return the rows of samples, with zeros in place of what is missing, and which features of rows are known.
+
+    It raises if a sample cannot be coded; missing features of samples are 0.
+    """
+    check_finite(X, first_row, remedy=remedy)
+    rows = description.apply(mark_missing(X, is_known))
+    is_known = ~np.isnan(rows)
+    rows = np.where(is_known, rows, rows.dtype.type(0))
+    measure_energies(rows, first_row, remedy=remedy, original=X)
+    return rows, is_known
+
+
+def mark_missing(X: Floats, is_known: Flags) -> Floats:
+    """Return samples with NaN in place of missing features."""
+    return X if is_known.all() else np.where(is_known, X, X.dtype.type(np.nan))

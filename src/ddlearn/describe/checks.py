@@ -1,4 +1,4 @@
-"""What a sample must be before it is coded: finite, within the range of its dtype, an image of the stated shape."""
+"""What samples must be: rows of numbers, finite or missing, in the range of their dtype, images of the stated shape."""
 
 from __future__ import annotations
 
@@ -7,8 +7,31 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..model.codes import Floats
+from ..model.codes import Flags, Floats
+from ..parallel import split_rows
+
+_REMEDY_FOR_MISSING = (
+    'leave missing values out by robustness=Robustness(missing="mask") (on the command line --set '
+    "robustness.missing=mask), or put an imputer before the classifier in a pipeline"
+)
+
+
+def check_form(X: Any) -> None:
+    """Raise if samples are images, with an axis for rows and one for columns, or have a mask, which would be lost."""
+    if isinstance(X, np.ma.MaskedArray):
+        raise ValueError(
+            "X is a masked array, whose mask would be ignored: pass X.filled(np.nan) and set "
+            "robustness=Robustness(missing='mask'), or X.data if nothing is masked."
+        )
+    shape = getattr(X, "shape", ())
+    if len(shape) in (3, 4):
+        images = f" and image_shape={tuple(shape[1:])}" if len(shape) == 3 else ""
+        raise ValueError(
+            f"Found array with dim {len(shape)}, of shape {tuple(shape)}, but a sample is one row of numbers: for "
+            f"images use X.reshape(len(X), -1){images}."
+        )
 
 
 def measure_energies(
@@ -56,6 +79,45 @@ def check_finite(X: Floats, first_row: int, *, name: str = "X", remedy: str = "r
     if rows.size:
         word = "NaN" if np.isnan(X[rows[0], features[0]]) else "infinity"
         raise ValueError(f"{name} contains {word} in row {first_row + rows[0]}, feature {features[0]}: {remedy}.")
+
+
+def has_missing(X: Floats) -> bool:
+    """Whether a feature of any sample is NaN."""
+    return any(np.isnan(X[rows]).any() for rows in split_rows(len(X)))
+
+
+def check_training(X: Floats, takes_missing: bool, names: NDArray | None = None) -> None:
+    """Raise unless training samples are finite, except for missing features where these are taken."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(X.sum()):
+            return
+    for rows in split_rows(len(X)):
+        take_known(X[rows], rows.start)
+    is_missing = np.isnan(X)
+    if not is_missing.any():
+        return
+    if not takes_missing:
+        row, feature = np.argwhere(is_missing)[0]
+        raise ValueError(f"X contains NaN in row {row}, {_name(feature, names)}: {_REMEDY_FOR_MISSING}.")
+    if is_missing.all(axis=1).any():
+        row = is_missing.all(axis=1).argmax()
+        raise ValueError(f"X contains nothing but NaN in row {row}: leave this sample out.")
+    if is_missing.all(axis=0).any():
+        feature = is_missing.all(axis=0).argmax()
+        raise ValueError(f"X contains nothing but NaN in {_name(feature, names)}: leave this feature out.")
+
+
+def _name(feature: np.intp, names: NDArray | None) -> str:
+    return f"feature {feature}" if names is None else f"feature {feature} ({names[feature]!r})"
+
+
+def take_known(X: Floats, first_row: int) -> tuple[Floats, Flags]:
+    """Return samples with zeros in place of missing features, and which are known; raise if one is infinite."""
+    samples = np.asarray(X)
+    is_known = ~np.isnan(samples)
+    samples = samples if is_known.all() else np.where(is_known, samples, samples.dtype.type(0))
+    check_finite(samples, first_row)
+    return samples, is_known
 
 
 def check_image_shape(image_shape: tuple[int, int], n_features: int) -> None:

@@ -10,15 +10,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from ..model.codes import Floats
 from ..model.strategies import Registry
 from ..parallel import LocalParts, Parts, single_threaded_blas
 from .base import IDENTITY, Description, Rows, take_some
 from .gradients import Gradients
-from .standard import Standard
+from .missing import describe_and_fill
+from .standard import Standard, warn_of_outliers
 from .transformer import Transformed
 from .unit import UnitNorm
+
+_FEW_ROWS = 100  # that are described by two descriptions, to compare them
+_SAME_ROWS = 1e-5  # other samples differ by one over the root of their number
 
 
 class _SomeRows(NamedTuple):
@@ -30,14 +35,13 @@ class _SomeRows(NamedTuple):
 def _count_strange_neighbours(description: Description, some: LocalParts[Rows]) -> int:
     """Return how many samples have other labels than the nearest of the other samples."""
     (rows,) = some.gather()
-    scaled = rows.X[:0]
-    if len(rows.X) > 1:
-        scaled = description.learn(some).apply_and_fill(rows.X)[0].astype(np.float64)
+    if len(rows.X) <= 1:
+        return 0
+    X = describe_and_fill(description.learn(some), rows.X)[0].astype(np.float64)
     with single_threaded_blas():
-        distances = np.vecdot(scaled, scaled) - 2 * scaled @ scaled.T  # less the squared norm of the sample itself
+        distances = np.vecdot(X, X) - 2 * X @ X.T  # less the squared norm of the sample itself
     np.fill_diagonal(distances, np.inf)
-    nearest = distances.argmin(axis=1) if len(scaled) else []
-    return int(np.count_nonzero((rows.labels[nearest] != rows.labels[: len(scaled)]).any(axis=1)))
+    return int(np.count_nonzero((rows.labels[distances.argmin(axis=1)] != rows.labels).any(axis=1)))
 
 
 def _make_description(description: Any) -> Any:
@@ -56,6 +60,14 @@ DESCRIPTIONS: Registry[Description] = Registry(
 )
 
 
+def make_description(description: Any, image_shape: tuple[int, int] | None) -> Description:
+    """Return the description, its parameter ``image_shape``, if there is one and it is open, set to that of images."""
+    resolved: Description = DESCRIPTIONS.resolve(description)
+    if image_shape is not None and getattr(resolved, "image_shape", ()) is None:
+        return clone(resolved).set_params(image_shape=image_shape)
+    return resolved
+
+
 def choose_description(parts: Parts[Rows], n_samples: int, are_images: bool) -> Description:
     """Return the description that suits the samples."""
     if are_images or n_samples == 1:
@@ -67,15 +79,26 @@ def choose_description(parts: Parts[Rows], n_samples: int, are_images: bool) -> 
     return rivals[n_strange.index(min(n_strange))]
 
 
-def fit_description(scale: Any, parts: Parts[Rows], n_samples: int, image_shape: tuple[int, int] | None) -> Description:
+def is_learned_from(description: Description, X: Floats) -> bool:
+    """Return whether a description has learned from these samples, in any order; False if it learns nothing."""
+    if not description.learned:
+        return False
+    unlearned = clone(description).set_params(**dict.fromkeys(description.learned))
+    again = unlearned.learn(LocalParts([_SomeRows(X, np.zeros((len(X), 1), np.int8))]))
+    some = X[:_FEW_ROWS].copy()
+    some[np.indices(some.shape).sum(axis=0) % 2 == 0] = np.nan  # since estimated norms depend on what was learned
+    rows, rows_again = (one.apply(some) for one in (description, again))
+    return bool(np.allclose(rows, rows_again, rtol=0, atol=_SAME_ROWS, equal_nan=True))
+
+
+def fit_description(
+    description: Any, parts: Parts[Rows], n_samples: int, image_shape: tuple[int, int] | None
+) -> Description:
     """Learn a description from training samples, the one that suits them if it is "auto"."""
-    is_open = isinstance(scale, str) and scale == "auto"
-    are_images = image_shape is not None
-    description = (
-        choose_description(parts, n_samples, are_images)
-        if is_open
-        else DESCRIPTIONS.resolve(scale).of_images(image_shape)
-    )
-    description = description.learn(parts)
-    description.warn_of_outliers(parts, n_samples)
-    return description
+    if isinstance(description, str) and description == "auto":
+        description = choose_description(parts, n_samples, are_images=image_shape is not None)
+    learned = make_description(description, image_shape).learn(parts)
+    numbers = learned.export() or {}
+    if "deviation" in numbers:
+        warn_of_outliers(parts, n_samples, numbers["mean"], numbers["deviation"])
+    return learned

@@ -7,7 +7,7 @@ forgives small shifts.  The root of these sums, divided by its norm,
 
 .. math:: z = \sqrt{p} / \|\sqrt{p}\|, \qquad p = P c(\nabla y),
 
-is the scaled sample: a histogram of directions in each cell, and :math:`z^T z'` measures how two of them overlap.  So
+is the row that is coded: a histogram of directions in each cell; :math:`z^T z'` measures how two of them overlap.  So
 :math:`z` does not change if y is multiplied by a positive number, nor if a constant is added.  Such features are usual
 for handwriting (Liu, Nakashima, Sako and Fujisawa, Pattern Recognition 36, 2003), and for pictures as SIFT and HOG.
 
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels.gradients import pool_gradients_rows
-from ..model.codes import Flags, Floats
+from ..model.codes import Floats
 from ..model.strategies import check_number
 from ..parallel import Parts
 from .base import Description, Rows
@@ -50,7 +50,7 @@ class Gradients(Description):
         Number of cells along the longer side of an image, each as high as it is wide as far as possible.  By default
         one for two pixels, but at most 10.
     n_directions : int, default=8
-        Number of directions; a scaled sample has as many features for each cell.
+        Number of directions; a row has as many features for each cell.
     image_shape : tuple of int or None, default=None
         Height and width of the images; by default those of the model.
 
@@ -69,8 +69,7 @@ class Gradients(Description):
     True
     """
 
-    keeps_images = False
-    describes_images = True
+    images = "described"
 
     def __init__(
         self, n_cells: int | None = None, *, n_directions: int = 8, image_shape: tuple[int, int] | None = None
@@ -88,18 +87,12 @@ class Gradients(Description):
             if self.n_cells == 0:
                 raise ValueError("n_cells must be at least 1, got 0.")
 
-    def of_images(self, image_shape: tuple[int, int] | None) -> Gradients:
-        if self.image_shape is not None:
-            return self
-        known = Gradients(self.n_cells, n_directions=self.n_directions, image_shape=image_shape)
-        known.get_shape()  # raises if samples are not images
-        return known
-
     def learn(self, parts: Parts[Rows]) -> Gradients:
-        return self  # there is nothing to learn
+        self.get_shape()  # raises if samples are not images
+        return self
 
     def count_features(self, n_features: int) -> int:
-        """Return the number of features of scaled samples; raise if samples are not images of the shape."""
+        """Return the number of features of rows; raise if samples are not images of the shape."""
         shape = self.get_shape()
         check_image_shape(shape, n_features)
         if max(shape) > _LARGEST_SIDE:
@@ -126,12 +119,17 @@ class Gradients(Description):
         angles = 2 * np.pi * np.arange(self.n_directions) / self.n_directions
         return np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
-    def apply(self, X: Floats, sizes: Floats | None = None) -> Floats:
+    def apply(self, X: Floats) -> Floats:
         n_features = self.count_features(X.shape[1])  # raises if samples are not images of the shape
         dtype, shape, n_cells = X.dtype, self.get_shape(), self._count_cells()
         (down, share_down), (right, share_right) = map(_find_cells, shape, n_cells)
         weights = np.outer(*(_spread_cells(*pair).sum(axis=1) for pair in zip(shape, n_cells, strict=True)))
         largest = np.abs(X).max(axis=1, keepdims=True)
+        if np.isnan(largest).any():
+            raise ValueError(
+                "description='gradients' needs all pixels of an image, since each is part of several gradients: impute "
+                "missing pixels, or use description='unit'."
+            )
         with np.errstate(invalid="ignore"):  # infinity over infinity, which is reported later
             images = np.ascontiguousarray(X / np.where(largest > 0, largest, 1)).reshape(-1, *shape)
         pooled = np.zeros((len(X), self.n_directions, *n_cells), dtype)
@@ -153,33 +151,22 @@ class Gradients(Description):
         roots /= np.where(norms > 0, norms, 1)
         return roots
 
-    def apply_to_known(self, X: Floats, is_known: Flags, sizes: Floats) -> tuple[Floats, Flags]:
-        if not is_known.all():
-            raise ValueError(
-                "description='gradients' needs all pixels of an image, since each is part of several gradients: impute "
-                "missing pixels, or use description='unit'."
-            )
-        scaled = self.apply(X)
-        return scaled, np.ones(scaled.shape, bool)
-
-    def to_features(self, flags: Flags, n_features: int) -> Flags:
-        """Return which pixels belong to cells where most directions are flagged."""
-        n_cells = self._count_cells()
-        share = flags.reshape(-1, self.n_directions, *n_cells).mean(axis=1)
-        along_v, along_u = map(_spread_cells, self.get_shape(), n_cells)
-        return (along_v.T @ share @ along_u).reshape(-1, n_features) > 0.5
-
-    def invert(self, scaled: Floats, sizes: Floats | None = None) -> Floats:
-        n_images, n_cells, dtype = len(scaled), self._count_cells(), scaled.dtype
-        pooled = (scaled * np.abs(scaled)).reshape(n_images, self.n_directions, -1)
+    def invert(self, rows: Floats) -> Floats:
+        n_images, n_cells, dtype = len(rows), self._count_cells(), rows.dtype
+        is_lost = np.isnan(rows)
+        rows = np.where(is_lost, dtype.type(0), rows)
+        pooled = (rows * np.abs(rows)).reshape(n_images, self.n_directions, -1)
         gradients = np.einsum("nok,od->ndk", pooled, self._make_directions().astype(dtype))
         operators, inverse = _find_way_back(self.get_shape(), n_cells)
         weights = (gradients.reshape(n_images, -1) @ inverse.astype(dtype)).reshape(n_images, 2, *n_cells)
-        images = sum(
-            down.T.astype(dtype) @ weights[:, place] @ right.astype(dtype)
-            for place, (down, right) in enumerate(operators)
-        )
-        return np.reshape(images, (n_images, -1))
+        images = np.zeros((n_images, *self.get_shape()), dtype)
+        for place, (down, right) in enumerate(operators):
+            images += down.T.astype(dtype) @ weights[:, place] @ right.astype(dtype)
+        if is_lost.any():  # pixels in cells most of whose directions are
+            share = is_lost.reshape(n_images, self.n_directions, *n_cells).mean(axis=1)
+            along_v, along_u = map(_spread_cells, self.get_shape(), n_cells)
+            images[along_v.T @ share @ along_u > 0.5] = np.nan
+        return images.reshape(n_images, -1)
 
 
 def _find_cells(side: int, n_cells: int) -> tuple[NDArray[np.intp], Floats]:

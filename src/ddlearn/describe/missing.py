@@ -21,12 +21,9 @@ from numpy.typing import NDArray
 
 from ..model.codes import Flags, Floats, RowCodes
 from ..parallel import map_blocks, single_threaded_blas, split_rows
-from .checks import check_finite
+from .base import Description
+from .checks import has_missing
 
-_REMEDY = (
-    'leave missing values out by robustness=Robustness(missing="mask") (on the command line --set '
-    "robustness.missing=mask), or put an imputer before the classifier in a pipeline"
-)
 # The Gaussian model is estimated from about this many samples, in so many rounds, with so much noise relative to the
 # mean variance of features.
 _MOST_LOOKED_AT = 1000
@@ -34,34 +31,13 @@ _N_ROUNDS = 10
 _NOISE = 0.3
 
 
-def has_missing(X: Floats) -> bool:
-    """Whether a feature of any sample is NaN."""
-    return any(np.isnan(X[rows]).any() for rows in split_rows(len(X)))
-
-
-def check_training(X: Floats, takes_missing: bool, names: NDArray | None = None) -> None:
-    """Raise unless training samples are finite, except for missing features where these are taken."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(X.sum()):
-            return
-    for rows in split_rows(len(X)):
-        check_finite(np.nan_to_num(X[rows], nan=0.0, posinf=np.inf, neginf=-np.inf), rows.start)
-    is_missing = np.isnan(X)
-    if not is_missing.any():
-        return
-    if not takes_missing:
-        row, feature = np.argwhere(is_missing)[0]
-        raise ValueError(f"X contains NaN in row {row}, {_name(feature, names)}: {_REMEDY}.")
-    if is_missing.all(axis=1).any():
-        row = is_missing.all(axis=1).argmax()
-        raise ValueError(f"X contains nothing but NaN in row {row}: leave this sample out.")
-    if is_missing.all(axis=0).any():
-        feature = is_missing.all(axis=0).argmax()
-        raise ValueError(f"X contains nothing but NaN in {_name(feature, names)}: leave this feature out.")
-
-
-def _name(feature: np.intp, names: NDArray | None) -> str:
-    return f"feature {feature}" if names is None else f"feature {feature} ({names[feature]!r})"
+def describe_and_fill(description: Description, X: Floats) -> tuple[Floats, Flags | None]:
+    """Return the rows of training samples, missing features filled, and which are known; None if all are."""
+    rows = description.apply(X)
+    if not has_missing(rows):
+        return rows, None
+    is_known = ~np.isnan(rows)
+    return fill_first(rows, is_known), is_known
 
 
 def fill_with_codes(

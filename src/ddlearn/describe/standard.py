@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..model.codes import Flags, Floats
+from ..model.codes import Floats
 from ..model.strategies import check_number
 from ..parallel import Parts, split_rows
-from .base import Description, Rows, take_known, take_some
-from .checks import measure_energies
+from .base import Description, Rows, take_some
+from .checks import measure_energies, take_known
 
 _LARGEST_CONSTANT = 1e6  # beyond, nothing else would be left of a sample
 # A feature whose deviation is at most so many rounding errors of its size is constant.
@@ -55,7 +55,8 @@ class Standard(Description):
            [1., 1.]])
     """
 
-    keeps_images = False
+    images = "lost"
+    learned = ("mean", "deviation")
 
     def __init__(
         self,
@@ -83,55 +84,33 @@ class Standard(Description):
         deviation[deviation <= _ROUNDING_ERRORS * moments.eps * np.hypot(moments.mean, deviation)] = 0
         return Standard(self.constant, mean=moments.mean, deviation=deviation)
 
-    def warn_of_outliers(self, parts: Parts[Rows], n_samples: int) -> None:
-        X, _ = take_some(parts, n_samples)
-        X = np.where(np.isnan(X).all(axis=0), self.mean.astype(X.dtype), X)
-        median = np.nanmedian(X, axis=0)
-        usual = np.nanquantile(np.abs(X - median), _MOST_VALUES, axis=0)
-        has_outliers = (usual > 0) & (self.deviation > _OUTLYING * usual)
-        if has_outliers.any():
-            feature = int(has_outliers.argmax())
-            found: list[tuple[float, float, int]] = parts.collect(_find_extreme, feature, float(median[feature]))
-            _, value, row = max(found)
-            warnings.warn(
-                f"X is {value:.3g} in row {row}, feature {feature}, while nine of ten samples are within "
-                f"{usual[feature]:.3g} of {median[feature]:.3g} there: described so, that feature is nearly the same "
-                f"for all other samples ({np.count_nonzero(has_outliers)} features have such values). Correct or "
-                "remove them, or use description='unit'.",
-                UserWarning,
-                stacklevel=5,
-            )
-
-    def count_features(self, n_features: int) -> int:
-        return n_features + (self.constant > 0)
-
     @property
     def _norm(self) -> float:
         """The root of F (1 + kappa^2)."""
         n_varying = max(int(np.count_nonzero(self.deviation)), 1)
         return float(np.sqrt(n_varying * (1 + self.constant**2)))
 
-    def apply(self, X: Floats, sizes: Floats | None = None) -> Floats:
+    def apply(self, X: Floats) -> Floats:
         dtype, n_features = X.dtype, X.shape[1]
         with np.errstate(divide="ignore"):
             factor = np.where(self.deviation > 0, 1 / (self.deviation * self._norm), 0).astype(dtype)
-        scaled = np.empty((len(X), self.count_features(n_features)), dtype)
+        rows = np.empty((len(X), n_features + (self.constant > 0)), dtype)
         with np.errstate(invalid="ignore"):  # infinity times 0, which is reported later
-            np.subtract(X, self.mean.astype(dtype), out=scaled[:, :n_features])
-            scaled[:, :n_features] *= factor
-        scaled[:, n_features:] = self.constant / np.sqrt(1 + self.constant**2)
-        return scaled
+            np.subtract(X, self.mean.astype(dtype), out=rows[:, :n_features])
+            rows[:, :n_features] *= factor
+        rows[:, n_features:] = self.constant / np.sqrt(1 + self.constant**2)
+        return rows
 
-    def apply_to_known(self, X: Floats, is_known: Flags, sizes: Floats) -> tuple[Floats, Flags]:
-        scaled, known = self.apply(X), np.ones((len(X), self.count_features(X.shape[1])), bool)
-        known[:, : X.shape[1]] = is_known
-        return np.where(known, scaled, scaled.dtype.type(0)), known
-
-    def invert(self, scaled: Floats, sizes: Floats | None = None) -> Floats:
-        return self.show(scaled) + self.mean.astype(scaled.dtype)
+    def invert(self, rows: Floats) -> Floats:
+        return self.show(rows) + self.mean.astype(rows.dtype)
 
     def show(self, atoms: Floats) -> Floats:
         return atoms[:, : len(self.deviation)] * (self.deviation * self._norm).astype(atoms.dtype)
+
+    def export(self) -> dict[str, Any]:
+        spread = self.deviation * self._norm
+        constant = self.apply(self.mean[None])[0, len(spread) :]
+        return {"mean": self.mean, "deviation": self.deviation, "spread": spread, "constant": constant.tolist()}
 
 
 @dataclass(frozen=True)
@@ -149,7 +128,7 @@ class _Moments:
     @classmethod
     def of(cls, rows: Rows) -> _Moments:
         def measure(tile: slice) -> _Moments:
-            samples, is_known = take_known(rows, tile)
+            samples, is_known = take_known(rows.X[tile], rows.first_row + tile.start)
             measure_energies(samples, rows.first_row + tile.start)  # raises if squares are out of range
             n_known = is_known.sum(axis=0)
             mean = samples.sum(axis=0, dtype=np.float64) / np.maximum(n_known, 1)
@@ -163,6 +142,29 @@ class _Moments:
         shift, share = other.mean - self.mean, other.n_known / np.maximum(n_known, 1)
         deviations = self.deviations + other.deviations + np.square(shift) * (self.n_known * share)
         return _Moments(n_known, self.mean + share * shift, deviations, self.eps)
+
+
+def warn_of_outliers(
+    parts: Parts[Rows], n_samples: int, mean: NDArray[np.float64], deviation: NDArray[np.float64]
+) -> None:
+    """Warn of samples whose values decide the deviation of a feature, by which all others are divided."""
+    X, _ = take_some(parts, n_samples)
+    X = np.where(np.isnan(X).all(axis=0), mean.astype(X.dtype), X)
+    median = np.nanmedian(X, axis=0)
+    usual = np.nanquantile(np.abs(X - median), _MOST_VALUES, axis=0)
+    has_outliers = (usual > 0) & (deviation > _OUTLYING * usual)
+    if has_outliers.any():
+        feature = int(has_outliers.argmax())
+        found: list[tuple[float, float, int]] = parts.collect(_find_extreme, feature, float(median[feature]))
+        _, value, row = max(found)
+        warnings.warn(
+            f"X is {value:.3g} in row {row}, feature {feature}, while nine of ten samples are within "
+            f"{usual[feature]:.3g} of {median[feature]:.3g} there: described so, that feature is nearly the same "
+            f"for all other samples ({np.count_nonzero(has_outliers)} features have such values). Correct or "
+            "remove them, or use description='unit'.",
+            UserWarning,
+            stacklevel=5,
+        )
 
 
 def _find_extreme(rows: Rows, feature: int, median: float) -> tuple[float, float, int]:

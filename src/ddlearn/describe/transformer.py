@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from ..model.codes import Flags, Floats
+from ..model.codes import Floats
 from ..parallel import Parts
 from .base import Description, Rows
 
 
 class Transformed(Description):
-    """Scales by a transformer of scikit-learn, which is fitted to the training samples.
+    """Describes samples by a transformer of scikit-learn, which is fitted to the training samples.
 
     Where it centres the samples, nothing is put in place of the origin, as :class:`Standard` does.  Model files hold
     scikit-learn's scalers, such as ``MinMaxScaler``, and no other transformers.
@@ -33,7 +33,7 @@ class Transformed(Description):
     Transformed(transformer=MinMaxScaler())
     """
 
-    sees_all = True
+    needs_all_samples = True
 
     def __init__(self, transformer: Any):
         self.transformer = transformer
@@ -50,22 +50,12 @@ class Transformed(Description):
         X = np.concatenate([rows.X for rows in parts.gather()])
         return Transformed(clone(self.transformer).fit(X))  # which takes NaN, or says that it does not
 
-    def count_features(self, n_features: int) -> int:
-        return self.apply(np.zeros((1, n_features))).shape[1]
-
-    def apply(self, X: Floats, sizes: Floats | None = None) -> Floats:
+    def apply(self, X: Floats) -> Floats:
         return np.ascontiguousarray(self.transformer.transform(X), dtype=X.dtype)
 
-    def apply_to_known(self, X: Floats, is_known: Flags, sizes: Floats) -> tuple[Floats, Flags]:
-        scaled = self.apply(X)
-        if scaled.shape != is_known.shape:
-            if not is_known.all():
-                raise ValueError(
-                    f"{self.transformer!r} makes {scaled.shape[1]} features of {X.shape[1]}, so that none is known if "
-                    "one is missing: impute missing features, or use description='standard'."
-                )
-            return scaled, np.ones(scaled.shape, bool)
-        return np.where(is_known, scaled, scaled.dtype.type(0)), is_known
-
-    def invert(self, scaled: Floats, sizes: Floats | None = None) -> Floats:
-        return np.ascontiguousarray(self.transformer.inverse_transform(scaled), dtype=scaled.dtype)
+    def invert(self, rows: Floats) -> Floats:
+        is_lost = np.isnan(rows)
+        rows = np.where(is_lost, rows.dtype.type(0), rows)  # since some transformers take NaN, but not back
+        samples = np.array(self.transformer.inverse_transform(rows), dtype=rows.dtype, order="C")
+        samples[is_lost if samples.shape == rows.shape else is_lost.any(axis=1)] = np.nan
+        return samples

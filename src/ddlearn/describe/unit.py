@@ -7,12 +7,15 @@ the mean of :math:`z_f^2` over the training samples of which feature f is known.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ..model.codes import Flags, Floats
 from ..parallel import Parts, split_rows
-from .base import Description, Rows, take_known
+from .base import Description, Rows
+from .checks import take_known
 
 # Shares of energy and the norms of samples with missing features depend on each other, and settle in so many rounds.
 _ENERGY_ROUNDS = 5
@@ -37,7 +40,7 @@ class UnitNorm(Description):
     array([[0.6, 0.8]])
     """
 
-    has_sizes = True
+    learned = ("energy",)
 
     def __init__(self, energy: NDArray[np.float64] | None = None):
         self.energy = energy
@@ -54,20 +57,22 @@ class UnitNorm(Description):
             energy /= energy.sum() or 1.0
         return UnitNorm(energy)
 
-    def measure(self, X: Floats, is_known: Flags | None = None) -> Floats:
-        norms = _measure_norms(X)
-        if is_known is None or is_known.all():
-            return norms
-        share = is_known.mean(axis=1) if self.energy is None else is_known @ self.energy
-        share = np.where((share > 0) & ~is_known.all(axis=1), np.minimum(share, 1), 1)
-        return norms / np.sqrt(share).astype(X.dtype)[:, None]
-
-    def apply(self, X: Floats, sizes: Floats | None = None) -> Floats:
+    def apply(self, X: Floats) -> Floats:
         with np.errstate(invalid="ignore"):
-            return X / (_measure_norms(X) if sizes is None else sizes)
+            return X / self.measure_norms(X)
 
-    def invert(self, scaled: Floats, sizes: Floats | None = None) -> Floats:
-        return scaled if sizes is None else scaled * sizes
+    def invert(self, rows: Floats) -> Floats:
+        return rows
+
+    def measure_norms(self, X: Floats) -> Floats:
+        norms = _measure_norms(X)
+        if not np.isnan(norms).any():
+            return norms
+        is_known = ~np.isnan(X)
+        return _estimate_norms(np.where(is_known, X, X.dtype.type(0)), is_known, self.energy)
+
+    def export(self) -> dict[str, Any]:
+        return {"energy": np.asarray(self.energy)}
 
 
 def _sum_shares(rows: Rows, energy: NDArray[np.float64] | None) -> tuple[NDArray[np.intp], NDArray[np.float64], int]:
@@ -76,14 +81,24 @@ def _sum_shares(rows: Rows, energy: NDArray[np.float64] | None) -> tuple[NDArray
     The squares are those of samples divided by their norms, which are estimated by what is known of the energy so far.
     """
     n_features, n_missing = rows.X.shape[1], 0
-    total, n_known, description = np.zeros(n_features), np.zeros(n_features, np.intp), UnitNorm(energy)
+    total, n_known = np.zeros(n_features), np.zeros(n_features, np.intp)
     for tile in split_rows(len(rows.X)):
-        samples, is_known = take_known(rows, tile)
-        scaled = samples / description.measure(samples, is_known)
-        total += np.sum(np.square(scaled, dtype=np.float64), axis=0)
+        samples, is_known = take_known(rows.X[tile], rows.first_row + tile.start)
+        described = samples / _estimate_norms(samples, is_known, energy)
+        total += np.sum(np.square(described, dtype=np.float64), axis=0)
         n_known += is_known[samples.any(axis=1)].sum(axis=0)
         n_missing += int(np.count_nonzero(~is_known))
     return n_known, total, n_missing
+
+
+def _estimate_norms(X: Floats, is_known: Flags, energy: NDArray[np.float64] | None) -> Floats:
+    """Return the norms of samples whose missing features are 0 here."""
+    norms = _measure_norms(X)
+    if is_known.all():
+        return norms
+    share = is_known.mean(axis=1) if energy is None else is_known @ energy
+    share = np.where((share > 0) & ~is_known.all(axis=1), np.minimum(share, 1), 1)
+    return norms / np.sqrt(share).astype(X.dtype)[:, None]
 
 
 def _measure_norms(X: Floats) -> Floats:
@@ -93,4 +108,4 @@ def _measure_norms(X: Floats) -> Floats:
     with np.errstate(under="ignore", invalid="ignore"):  # what is not finite stays so, and is reported later
         relative = X / largest
         norms = np.sqrt(np.vecdot(relative, relative))[:, None]
-    return largest * np.where(norms > 0, norms, 1)
+    return largest * np.where(norms == 0, 1, norms)

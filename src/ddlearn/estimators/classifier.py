@@ -24,7 +24,7 @@ from ..coding.descent import DiscriminativeCoding
 from ..coding.encoder import Encoder
 from ..coding.robust import Robustness, check_mask
 from ..describe.base import Description
-from ..describe.checks import check_finite
+from ..describe.checks import check_finite, check_form
 from ..dictionary import DictionaryUpdate, draw_dictionary
 from ..fitting.data import (
     TrainingSet,
@@ -57,21 +57,21 @@ from .settings import (
     check_missing,
     check_mode,
     count_components,
+    describe_atoms,
     drop_weightless,
+    get_description,
     get_refiner,
-    get_scale,
     list_descriptions,
     make_predictor,
     name_description,
     resolve_fit,
     resolve_plan,
-    scale_atoms,
     searches_size,
     takes_missing,
     warn_of_marks,
 )
 from .summary import Evaluation, Summary, find_positions, summarise
-from .transformer import DictionaryTransformer, check_form
+from .transformer import DictionaryTransformer
 
 # The predictors of fitted models by precision, kept outside of the models, whose attributes predict must not change.
 _PREDICTORS: WeakKeyDictionary[DDLClassifier, dict[np.dtype, Predictor]] = WeakKeyDictionary()
@@ -96,7 +96,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         Number of atoms, the paper's K.  By default half the number of labelled samples, but at most 500; "auto" tries
         sizes up to 2000 and takes the one that predicts held-out labels best.
     description : {"auto", "unit", "standard", "gradients"}, Description, transformer or None, default="auto"
-        How samples are scaled: "unit" divides each by its norm (for images and spectra), "standard" standardises each
+        What is coded of a sample: "unit" divides it by its norm (for images and spectra), "standard" standardises each
         feature and appends a constant (for tables), "gradients" describes images by :class:`Gradients`, which makes
         fewer errors with digits and faces but shows atoms only as sketches, and a scikit-learn transformer does what it
         does.  "auto" is "unit" if ``image_shape`` is set, and otherwise the better of "unit" and "standard" on held-out
@@ -121,7 +121,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         Its ``fit_intercept`` says whether classifiers have an intercept.
     init : {"samples", "gaussian"} or array-like of shape (n_components, n_features), default="samples"
         The first dictionary: training samples in equal number from each class, random vectors, or these atoms, which
-        are scaled like samples, or the ``components_`` of a model with the same description.
+        are described like samples, or the ``components_`` of a model with the same description.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, 1 for those not named: a sample of weight 2 counts as two.  "balanced" gives all classes
         the same total weight.
@@ -173,10 +173,10 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     classes_ : ndarray of shape (n_classes,)
         The classes; for multilabel targets the column numbers.
     components_ : ndarray of shape (n_components, n_scaled_features)
-        The dictionary, one atom of unit norm per row, in the space of scaled samples, which with "standard" has one
+        The dictionary, one atom of unit norm per row, in the space of described samples, which with "standard" has one
         more feature, the constant; ``description_.show(components_)`` is what atoms add to a sample.
     description_ : Description
-        How samples are scaled.
+        How samples are described.
     coef_ : ndarray of shape (n_classes, n_components)
         The classifiers; two rows for two classes, since each class has its own cost.
     intercept_ : ndarray of shape (n_classes,)
@@ -422,13 +422,13 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 n_components = count_components(self, training.facts.n_with_label)
                 settings = resolve_fit(self, training.facts, n_components, targets.is_multilabel, mode)
                 if refiner is not None and (descriptions := list_descriptions(self, refiner)):
-                    draw_init = partial(scale_atoms, self)
+                    draw_init = partial(describe_atoms, self)
                     search = SettingsSearch(training, descriptions, settings, refiner, n_components, draw_init)
                     found = search.run(progress.on_trial)
                 if found is not None:
                     settings = replace(settings, sparse_coder=found.sparse_coder)
-                scale = get_scale(self) if found is None else found.description
-                training = training.scale(scale, self.image_shape)
+                description = get_description(self) if found is None else found.description
+                training = training.describe(description, self.image_shape)
                 plan = resolve_plan(self, training, n_components, refiner, found, mode)
                 n_epochs = 0 if plan.refiner is None else plan.refiner.count_epochs()
                 context = self._init_callback_context(max_subtasks=settings.max_iter + n_epochs)
@@ -522,7 +522,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 X, y, sample_weight = drop_weightless(X, y, sample_weight)
             training, targets = cut_batch(X, y, classes, self.unlabeled, known)
             training = training.weigh(sample_weight, self.class_weight, targets)
-            training = training.scale(self.description if is_new else self.description_, self.image_shape)
+            training = training.describe(self.description if is_new else self.description_, self.image_shape)
             stream, settings, extra = self._begin_stream(training, targets) if is_new else self._go_on(training)
             stream = learn_batch(stream, training, settings, forgetting)
             attributes = stream.attributes(refits=self.refine is not None)
@@ -538,7 +538,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         facts, rng = training.facts, check_random_state(self.random_state)
         n_components = count_components(self, facts.n_with_label)
         settings = resolve_fit(self, facts, n_components, targets.is_multilabel, "batches")
-        extra, init = {}, scale_atoms(self, training.description)
+        extra, init = {}, describe_atoms(self, training.description)
         if searches_size(self):
             extra["dictionary_sizes_"] = sizes = SizeSearch(training, settings, init, deepcopy(rng)).run()
             n_components = choose_size(sizes, n_components)

@@ -12,11 +12,12 @@ from sklearn.utils.validation import check_consistent_length, validate_data
 
 from ..coding.coders import SparseCoder, check_budget
 from ..coding.encoder import SPARSE_CODERS, Encoder, adapt_coder
+from ..describe.checks import check_form
 from ..dictionary import DICTIONARY_UPDATES, DictionaryUpdate, init_dictionary
 from ..model.codes import Floats, measure_residuals
 from ..model.strategies import check_number
 from ..parallel import refuse_dask
-from .transformer import DictionaryTransformer, check_form
+from .transformer import DictionaryTransformer
 
 
 class KSVD(DictionaryTransformer):

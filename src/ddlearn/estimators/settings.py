@@ -26,10 +26,9 @@ from ..coding.errors import ERROR_SEARCHES
 from ..coding.masked import MaskedCoder
 from ..coding.robust import ROBUSTNESS, RobustCoder, check_error_budget
 from ..describe.base import Description
-from ..describe.checks import check_image_shape
-from ..describe.choice import DESCRIPTIONS
+from ..describe.checks import check_image_shape, check_training, has_missing
+from ..describe.choice import DESCRIPTIONS, make_description
 from ..describe.jitter import JITTER, make_jitter
-from ..describe.missing import check_training, has_missing
 from ..describe.standard import Standard
 from ..describe.unit import UnitNorm
 from ..dictionary import DICTIONARY_UPDATES, DictionaryUpdate
@@ -123,11 +122,7 @@ def check_mode(model: Estimator, mode: Mode) -> None:
         refuse("dictionary_update", f"use 'auto' or {' or '.join(fitting)}, which need only sums over samples")
     if not trainer.is_additive or (mode == "batches" and not isinstance(trainer, ClassifierTrainer)):
         refuse("classifier_trainer", "use 'auto', or derive it from ClassifierTrainer")
-    if (
-        mode == "dask"
-        and not is_auto(model.description)
-        and DESCRIPTIONS.resolve(model.description).of_images(model.image_shape).sees_all
-    ):
+    if mode == "dask" and not is_auto(model.description) and DESCRIPTIONS.resolve(model.description).needs_all_samples:
         refuse("description", "use 'auto', 'unit' or 'standard', which need only sums over samples")
     if mode == "dask" and searches_size(model):
         refuse("n_components", "use a number, such as that of a fit to some of them in memory")
@@ -228,8 +223,8 @@ def name_description(model: Estimator) -> str:
     return type(model.description_ if is_open else DESCRIPTIONS.resolve(model.description)).__name__
 
 
-def scale_atoms(model: Estimator, description: Description) -> Any:
-    """Return ``init``; atoms that are given as samples are scaled like samples."""
+def describe_atoms(model: Estimator, description: Description) -> Any:
+    """Return ``init``; atoms that are given as samples are described like samples."""
     if isinstance(model.init, str) or np.shape(model.init)[1:] != (model.n_features_in_,):
         return model.init
     return description.apply(np.array(model.init, np.float64))
@@ -237,11 +232,11 @@ def scale_atoms(model: Estimator, description: Description) -> Any:
 
 def _check_images(model: Estimator, description: Description) -> None:
     """Raise if images are to be distorted after a description that makes something else of them."""
-    if description.keeps_images:
+    if description.images == "kept":
         return
     refiner = REFINEMENT.resolve(model.refine)
     distortions = {"alignment": model.alignment is not None}
-    if not description.describes_images:
+    if description.images == "lost":
         distortions["n_views"] = model.n_views > 1
         distortions["refine"] = refiner is not None and refiner.jitter is not None
     for name, is_used in distortions.items():
@@ -262,7 +257,7 @@ def resolve_plan(
     return FitPlan(
         n_components=n_components,
         searches_size=searches_size(model),
-        init=scale_atoms(model, training.description),
+        init=describe_atoms(model, training.description),
         warm_start=_resolve_warm_start(model, n_components, facts) if _is_warm(model) else None,
         refits=model.refine is not None,
         refiner=refiner if found is None else found.refiner,
@@ -327,21 +322,21 @@ def _resolve_warm_start(model: Estimator, n_components: int, facts: TrainingFact
     return Model(model.components_, model.coef_, intercept, model.class_cost_).astype(facts.dtype)
 
 
-def get_scale(model: Estimator) -> Any:
-    """Return how samples are to be scaled: after a warm start as before, since the atoms are scaled so."""
+def get_description(model: Estimator) -> Any:
+    """Return how samples are to be described: after a warm start as before, since the atoms are described so."""
     return model.description_ if model.warm_start and hasattr(model, "description_") else model.description
 
 
 def list_descriptions(model: Estimator, refiner: Refiner) -> list[Description]:
     """Return the descriptions to choose from in a search for settings; none if nothing is left open."""
-    scale = get_scale(model)
+    description = get_description(model)
     if _is_warm(model):
         return []
-    if is_auto(scale):
+    if is_auto(description):
         return [UnitNorm()] if model.image_shape is not None else [UnitNorm(), Standard()]
     has_open_decay = refiner.weight_decay is None or refiner.linear_decay is None
     has_open_penalty = not SPARSE_CODERS.resolve(model.sparse_coder).is_adapted
-    return [DESCRIPTIONS.resolve(scale).of_images(model.image_shape)] if has_open_decay or has_open_penalty else []
+    return [make_description(description, model.image_shape)] if has_open_decay or has_open_penalty else []
 
 
 def searches_size(model: Estimator) -> bool:

@@ -19,8 +19,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from ..describe.standard import Standard
-from ..describe.unit import UnitNorm
+from ..describe.choice import is_learned_from
 from ..model.codes import Floats
 from ..model.measures import measure_calibration
 from ..refinement.refiner import find_best
@@ -37,7 +36,7 @@ _LARGE_CALIBRATION_ERROR = 0.03
 _CHANCE_FACTOR = 2.0  # a calibration error that is smaller than this times what chance alone makes says nothing
 _MANY_AT_FLOOR = 0.1
 _HEAVY_PRIOR = 0.9  # in a noise variance
-_SAME_NUMBERS = 1e-5  # of means of scaled samples, where other samples differ by one over the root of their number
+_SAME_NUMBERS = 1e-5  # relative, of scales at their floors
 _LEVEL = 0.05  # of significance
 _N_FOLDS = 5
 _MOST_ROWS, _FEWEST_ROWS, _MOST_PRODUCTS = 2000, 200, 10_000_000  # of a logistic regression, which is to take seconds
@@ -339,14 +338,7 @@ def is_training_data(model: Fitted, X: Floats) -> bool:
     """
     if len(X) != model.n_samples_seen_ or np.isnan(X).any():
         return False
-    scaled = model.description_.apply(np.asarray(X, np.float64))
-    if isinstance(model.description_, Standard):
-        return float(np.abs(scaled[:, : X.shape[1]].mean(axis=0)).max()) < _SAME_NUMBERS
-    if isinstance(model.description_, UnitNorm):
-        energy = np.mean(np.square(scaled[X.any(axis=1)]), axis=0)
-        learned = np.asarray(model.description_.energy)
-        return bool(np.allclose(energy, learned, rtol=_SAME_NUMBERS, atol=_SAME_NUMBERS / X.shape[1]))
-    return False
+    return is_learned_from(model.description_, np.asarray(X, np.float64))
 
 
 def _check_scales(model: Fitted, _: Evaluation | None) -> Check | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..coding.coders import SparseCoder
 from ..coding.encoder import Encoder
+from ..describe.checks import check_form
 from ..inference.lazy import predict_lazily
 from ..model.codes import Floats, RowCodes
 from ..parallel import is_on_dask, single_threaded_blas
@@ -23,22 +23,6 @@ from ..parallel import is_on_dask, single_threaded_blas
 
 def _is_fitted_attribute(name: str) -> bool:
     return name.endswith("_") and not name.startswith("_")
-
-
-def check_form(X: Any) -> None:
-    """Raise if samples are images, with an axis for rows and one for columns, or have a mask, which would be lost."""
-    if isinstance(X, np.ma.MaskedArray):
-        raise ValueError(
-            "X is a masked array, whose mask would be ignored: pass X.filled(np.nan) and set "
-            "robustness=Robustness(missing='mask'), or X.data if nothing is masked."
-        )
-    shape = getattr(X, "shape", ())
-    if len(shape) in (3, 4):
-        images = f" and image_shape={tuple(shape[1:])}" if len(shape) == 3 else ""
-        raise ValueError(
-            f"Found array with dim {len(shape)}, of shape {tuple(shape)}, but a sample is one row of numbers: for "
-            f"images use X.reshape(len(X), -1){images}."
-        )
 
 
 class DictionaryTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

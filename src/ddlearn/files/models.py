@@ -19,8 +19,6 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from ..describe.base import Description
-from ..describe.gradients import Gradients
-from ..describe.transformer import Transformed
 from ..estimators.classifier import DDLClassifier
 from ..estimators.ksvd import KSVD
 from ..estimators.settings import ROLES, check_fitted
@@ -45,7 +43,7 @@ from .pipelines import fold_pipeline
 
 # The fitted attributes.  Arrays agree on sizes that have the same name.
 _SHAPES: dict[str, tuple[str, ...]] = {
-    "components_": ("n_components", "n_scaled_features"),
+    "components_": ("n_components", "n_described_features"),
     "coef_": ("n_classes", "n_components"),
     "intercept_": ("n_classes",),
     "class_cost_": ("n_classes",),
@@ -74,7 +72,7 @@ _SMALLEST_SCALE = 1e-100  # of a feature
 _POSITIVE = {"class_cost_", "noise_variance_"}
 _MOST_GRAM_BYTES = 2**33  # of the products of all atoms with each other, which a prediction needs
 _MOST_VIEW_BYTES = 2**30  # of the distortions of all views
-_NOT_TOLD = {"n_records", "n_scaled_features"}  # sizes that the summary leaves out
+_NOT_TOLD = {"n_records", "n_described_features"}  # sizes that the summary leaves out
 _MODELS: dict[str, type[BaseEstimator]] = {cls.__name__: cls for cls in (DDLClassifier, KSVD)}
 _NAMES = {"n_features_in_", "feature_names_in_"}
 _ATTRIBUTES = {
@@ -279,9 +277,9 @@ def _check_attributes(name: str, attributes: dict[str, Any]) -> dict[str, int]:
     if "history_" in attributes and len(attributes["history_"]) != sizes["n_records"]:
         raise ValueError(f"n_iter_ is {attributes['n_iter_']}, but history_ has {len(attributes['history_'])} records")
     if "description_" in attributes:
-        sizes["n_scaled_features"] = _check_description(attributes["description_"], sizes["n_features"], dtype)
+        sizes["n_described_features"] = _check_description(attributes["description_"], sizes["n_features"], dtype)
     else:
-        sizes["n_scaled_features"] = sizes["n_features"]
+        sizes["n_described_features"] = sizes["n_features"]
     if "n_samples_seen_" in attributes:
         sizes["n_samples"] = attributes["n_samples_seen_"]
     for key in _SHAPES:
@@ -299,27 +297,24 @@ def _check_attributes(name: str, attributes: dict[str, Any]) -> dict[str, int]:
 
 
 def _check_description(description: Description, n_features: int, dtype: np.dtype) -> int:
-    """Check what was learned, and return the number of scaled features."""
-    if isinstance(description, Transformed):
-        if type(description.transformer) not in STORABLE_SCALERS.values():
-            raise ValueError(
-                f"it scales samples by {description.transformer!r}, while files hold {', '.join(STORABLE_SCALERS)}: "
-                "use one of these, or pass samples that are scaled"
-            )
-        with np.errstate(all="ignore"):
-            scaled = description.apply(np.repeat([[0], [1]], n_features, axis=1).astype(dtype))
-        check_array("description_ of zeros and ones", scaled, scaled.shape, dtype)
-        _check_range("description_ of zeros and ones", scaled, is_positive=False)
-        return scaled.shape[1]
-    if isinstance(description, Gradients):
-        return description.count_features(n_features)  # raises if images of its shape have other pixels
+    """Check what was learned, and return the number of features of described samples."""
     for name, value in description.get_params(deep=False).items():
-        if name != "constant":
+        if hasattr(value, "transform"):
+            if type(value) not in STORABLE_SCALERS.values():
+                raise ValueError(
+                    f"it describes samples by {value!r}, while files hold {', '.join(STORABLE_SCALERS)}: use one of "
+                    "these, or pass samples that are transformed"
+                )
+            with np.errstate(all="ignore"):
+                rows = description.apply(np.repeat([[0], [1]], n_features, axis=1).astype(dtype))
+            check_array("description_ of zeros and ones", rows, rows.shape, dtype)
+            _check_range("description_ of zeros and ones", rows, is_positive=False)
+        if name in description.learned:
             check_array(f"{name} of description_", value, (n_features,), np.float64)
             _check_range(f"{name} of description_", value, is_positive=False)
             if name != "mean" and ((value < 0) | ((value > 0) & (value < _SMALLEST_SCALE))).any():
                 raise ValueError(f"{name} of description_ has values that are negative, or too small")
-    return description.count_features(n_features)
+    return description.count_features(n_features)  # raises if images of its shape have other pixels
 
 
 def _check_range(key: str, values: NDArray[np.floating], is_positive: bool) -> None:

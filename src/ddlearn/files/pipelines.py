@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, RobustScaler, StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
-from ..describe.base import Identity
 from ..describe.standard import Standard
-from ..describe.unit import UnitNorm
 from ..estimators.classifier import DDLClassifier
 
 _REMEDY = "save the classifier alone, or keep the whole pipeline with skops or joblib"
@@ -36,7 +35,8 @@ def fold_pipeline(pipeline: Pipeline) -> DDLClassifier:
 
 def _fold(name: str, step: Any, description: Any, n_features: int) -> Any:
     """Return a description that does what the step and then the description do."""
-    if isinstance(step, Normalizer) and step.norm == "l2" and isinstance(description, UnitNorm):
+    numbers = description.export()
+    if isinstance(step, Normalizer) and step.norm == "l2" and numbers is not None and "energy" in numbers:
         return description  # a second division by the norm changes nothing
     affine = _read_affine(step, n_features)
     if affine is None:
@@ -45,14 +45,13 @@ def _fold(name: str, step: Any, description: Any, n_features: int) -> Any:
             f"by description='standard' or 'unit'; {_REMEDY}."
         )
     offset, spread = affine
-    if isinstance(description, Standard):
-        return Standard(
-            description.constant, mean=offset + spread * description.mean, deviation=spread * description.deviation
-        )
-    if isinstance(description, Identity):
+    if numbers == {}:
         return Standard(0.0, mean=offset, deviation=spread / np.sqrt(n_features))  # which it multiplies by the root
+    if numbers is not None and "mean" in numbers:
+        mean, deviation = offset + spread * numbers["mean"], spread * numbers["deviation"]
+        return clone(description).set_params(mean=mean, deviation=deviation)
     raise TypeError(
-        f"The model scales samples by {type(description).__name__} after the step {name!r}, and a model file "
+        f"The model describes samples by {type(description).__name__} after the step {name!r}, and a model file "
         f"cannot hold both: fit it with description='standard' or None, or leave that step out; {_REMEDY}."
     )
 

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from ..classifiers.problem import LabelledCodes, sum_weights
 from ..describe.base import IDENTITY, Description
-from ..describe.checks import check_finite
+from ..describe.checks import check_finite, has_missing
 from ..describe.choice import fit_description
-from ..describe.missing import has_missing
+from ..describe.missing import describe_and_fill
 from ..dictionary import order_candidates
 from ..model.codes import Flags, Floats, RowCodes
 from ..parallel import PART_ROWS, LocalParts, Parts, is_on_dask, pair_chunks, split_rows
@@ -40,7 +40,7 @@ class TrainingPart(LabelledCodes):
     X: Floats  # the samples as they are coded: the original ones, unless they are registered
     misfits: Floats  # (n,) squared residuals plus twice the penalty on the codes
     noise_variance: Floats  # (n,)
-    images: Floats | None = None  # (n, n_features) before description, if the scaled samples describe images
+    images: Floats | None = None  # (n, n_features) before they are described, if images are
     positions: Floats | None = None  # parameters of the maps found by registration
     first_row: int = 0  # the number of the part's first row
     is_known: Flags | None = None  # (n, n_features) where features are not missing, None if none is; X is filled there
@@ -125,9 +125,9 @@ class TrainingSet:
     facts: TrainingFacts
     X: Any  # all samples, if they are in this process
     labels: Labels | None  # all labels, if the samples are in this process
-    description: Description = IDENTITY  # by which the samples were scaled
+    description: Description = IDENTITY  # of the samples
     weights: Weights | None = None  # all weights, if the samples are in this process; None if all are 1
-    is_known: Flags | None = None  # which features of scaled samples are; None if all are
+    is_known: Flags | None = None  # which features of described samples are; None if all are
     held_out: Labels | None = None  # hidden labels, if the samples are in this process and there are any
 
     @classmethod
@@ -198,27 +198,27 @@ class TrainingSet:
         X, labels, weights, is_known = map(_join_column, zip(*taken, strict=True))
         return TrainingSet.of_arrays(X, labels, weights=weights, is_known=is_known)
 
-    def scale(self, description: Any, image_shape: tuple[int, int] | None) -> TrainingSet:
-        """Return the set with scaled samples; a description that is not fitted yet is fitted to them.
+    def describe(self, description: Any, image_shape: tuple[int, int] | None) -> TrainingSet:
+        """Return the set with described samples; a description that has learned nothing yet learns from them.
 
         Missing features, which were NaN, are filled.
         """
-        description, facts = fit_description(description, self.parts, self.facts.n_samples, image_shape), self.facts
-        if self.labels is not None and has_missing(self.X):
-            X, is_known = description.apply_and_fill(np.asarray(self.X))
+        description = fit_description(description, self.parts, self.facts.n_samples, image_shape)
+        if self.labels is None:
+            parts = self.parts.map(_describe_part, description)
+            n_features: int = parts.collect(_count_features)[0]
+            return replace(self, parts=parts, facts=self.facts._replace(n_features=n_features), description=description)
+        if has_missing(self.X):
+            X, is_known = describe_and_fill(description, np.asarray(self.X))
             return TrainingSet.of_arrays(X, self.labels, None, description, self.weights, is_known, self.held_out)
-        if description is IDENTITY:
-            return self
-        n_features = description.count_features(facts.n_features)
-        if self.labels is not None:
-            X = _scale_rows(self.X, description, n_features)
-            scaled = TrainingSet.of_arrays(X, self.labels, None, description, self.weights, held_out=self.held_out)
-            if not description.describes_images:
-                return scaled
-            images = [self.X[rows] for rows in scaled.facts.row_slices]
-            return replace(scaled, parts=scaled.parts.map_each(_put_images, images))
-        parts = self.parts.map(_scale_part, description)
-        return replace(self, parts=parts, facts=facts._replace(n_features=n_features), description=description)
+        X = _describe_rows(self.X, description)
+        if X is self.X:
+            return replace(self, description=description)
+        described = TrainingSet.of_arrays(X, self.labels, None, description, self.weights, held_out=self.held_out)
+        if description.images != "described":
+            return described
+        images = [self.X[rows] for rows in described.facts.row_slices]
+        return replace(described, parts=described.parts.map_each(_put_images, images))
 
 
 def list_class_weights(class_weight: Any, targets: Targets, facts: TrainingFacts) -> Weights:
@@ -257,22 +257,35 @@ def is_mapped(X: Any) -> bool:
     return X is not None
 
 
-def _scale_rows(X: Floats, description: Description, n_features: int) -> Floats:
-    """Return scaled samples; those of a memory-mapped array are mapped too, from a file that goes with them."""
-    shape = len(X), n_features
-    if is_mapped(X):
-        with TemporaryFile() as file:  # the map keeps it open
-            scaled: Floats = np.memmap(file, X.dtype, "w+", shape=shape)
-    else:
-        scaled = np.empty(shape, X.dtype)
+def _describe_rows(X: Floats, description: Description) -> Floats:
+    """Return described samples; those of a memory-mapped array are mapped too, from a file that goes with them."""
+    described = X
     for tile in split_rows(len(X)):
-        scaled[tile] = description.apply(np.asarray(X[tile]))
-    return scaled
+        samples = np.asarray(X[tile])
+        rows = description.apply(samples)
+        if rows is samples:
+            return X  # as they are
+        if described is X:
+            described = _make_rows(len(X), rows.shape[1], X)
+        described[tile] = rows
+    return described
 
 
-def _scale_part(part: TrainingPart, description: Description) -> TrainingPart:
-    X = _scale_rows(part.X, description, description.count_features(part.X.shape[1]))
-    return replace(part, original=X, X=X, images=part.X if description.describes_images else None)
+def _make_rows(n_rows: int, n_features: int, X: Floats) -> Floats:
+    """Return room for rows in the memory or in a file, where X is."""
+    if not is_mapped(X):
+        return np.empty((n_rows, n_features), X.dtype)
+    with TemporaryFile() as file:  # the map keeps it open
+        return np.memmap(file, X.dtype, "w+", shape=(n_rows, n_features))
+
+
+def _describe_part(part: TrainingPart, description: Description) -> TrainingPart:
+    X = _describe_rows(part.X, description)
+    return replace(part, original=X, X=X, images=part.X if description.images == "described" else None)
+
+
+def _count_features(part: TrainingPart) -> int:
+    return part.X.shape[1]
 
 
 def _put_images(part: TrainingPart, images: Floats) -> TrainingPart:

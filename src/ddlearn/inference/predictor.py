@@ -18,8 +18,7 @@ from scipy.sparse import csr_array
 from ..coding.encoder import Encoder
 from ..coding.masked import MaskedCoder
 from ..coding.robust import CodedBlock, RobustCoder, Robustness
-from ..describe.base import Description
-from ..describe.checks import measure_energies
+from ..describe.base import Description, describe, describe_known, mark_missing
 from ..describe.jitter import Jitter, displace_alike
 from ..kernels.codes import keep_larger_half
 from ..model.codes import Flags, Floats, RowCodes
@@ -52,7 +51,7 @@ class Explanation(NamedTuple):
         The features that the codes were fitted to; the search for errors leaves out more than it calls wrong.
     evidence : ndarray of shape (n_samples, n_classes)
         The evidence for each class.
-    sizes : ndarray of shape (n_samples,)
+    norms : ndarray of shape (n_samples,)
         By what the description has divided the samples: their norms for "unit", 1 otherwise.
     transforms : ndarray of shape (n_samples, 2, 3) or None
         The affine maps found by alignment: a pixel at (u, v) from the centre of the image, columns first, shows what
@@ -88,7 +87,7 @@ class Explanation(NamedTuple):
     is_missing: Flags
     is_used: Flags
     evidence: Floats
-    sizes: Floats
+    norms: Floats
     transforms: Floats | None
     coef: Floats
     intercept: Floats
@@ -166,7 +165,7 @@ class Predictor:
             return self._evidence_robustly(X, mask)
 
         def weigh(rows: slice, _: None) -> Floats:
-            samples, energies = self._scale_rows(X, rows)
+            samples, energies = self._describe(X, rows)
             evidence, codes = self._weigh(samples, energies)
             return self._average_views(X[rows], samples, codes, evidence) if len(self.views) else evidence
 
@@ -181,15 +180,14 @@ class Predictor:
         def encode_rows(rows: slice, _: None) -> RowCodes:
             if self.robust is not None:
                 return self._code_robustly(X, None, rows)[0].codes
-            samples, energies = self._scale_rows(X, rows)
+            samples, energies = self._describe(X, rows)
             return self.encoder.solve(self.encoder.correlate(samples), energies=energies)
 
         return RowCodes.join(map_blocks(encode_rows, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs))
 
-    def _scale_rows(self, X: Floats, rows: slice) -> tuple[Floats, Floats]:
+    def _describe(self, X: Floats, rows: slice) -> tuple[Floats, Floats]:
         """Return samples as they are coded, and their squared norms."""
-        samples = self.description.apply(X[rows])
-        return samples, measure_energies(samples, rows.start, remedy=_REMEDY, original=X[rows])
+        return describe(self.description, X[rows], rows.start, remedy=_REMEDY)
 
     def _weigh(self, samples: Floats, energies: Floats, start: RowCodes | None = None) -> tuple[Floats, RowCodes]:
         """Return the evidence of samples that are taken to be complete, correct and registered, and their codes."""
@@ -199,7 +197,7 @@ class Predictor:
 
     def _average_views(self, X: Floats, samples: Floats, codes: RowCodes, evidence: Floats) -> Floats:
         """Return the mean evidence of images, given the codes and the evidence of the first view, and of copies."""
-        describes = self.description.describes_images
+        describes = self.description.images == "described"
         start = RowCodes.empty(len(samples), -(-self.encoder.n_nonzero_coefs // 2), samples.dtype)
         keep_larger_half(*codes, samples.shape[1], *start)  # others may leave the codes of copies, which takes time
         total = evidence
@@ -209,20 +207,18 @@ class Predictor:
         return total / (len(self.views) + 1)
 
     def _code_robustly(self, X: Floats, mask: Flags | None, rows: slice) -> tuple[CodedBlock, Floats]:
-        """Return the coded block, and the sizes by which its samples were divided."""
+        """Return the coded block, and the norms by which its samples were divided."""
         robust = self.robust or RobustCoder(MaskedCoder(self.encoder), Robustness(), noise_scale=0.0)
         samples, is_known = robust.find_known(X[rows], None if mask is None else mask[rows])
-        sizes = self.description.measure(samples, is_known)
-        scaled, is_known = self.description.apply_to_known(samples, is_known, sizes)
-        measure_energies(scaled, rows.start, remedy=_REMEDY, original=samples)  # raises if one cannot be coded
-        coded = robust.code(scaled, is_known)
-        if self.description.has_sizes and coded.is_wrong.any():  # whose values the sizes must not depend on
-            factor = self.description.measure(
-                np.where(coded.is_wrong, 0, coded.samples), coded.is_known & ~coded.is_wrong
-            )
-            factor = np.where(coded.is_wrong.any(axis=1, keepdims=True), factor, 1).astype(X.dtype)
-            coded, sizes = robust.code(scaled / factor, is_known), sizes * factor
-        return coded, sizes
+        norms = self.description.measure_norms(mark_missing(samples, is_known))
+        described, is_known = describe_known(self.description, samples, is_known, rows.start, remedy=_REMEDY)
+        coded = robust.code(described, is_known)
+        right = mark_missing(coded.samples, coded.is_known & ~coded.is_wrong)  # on which alone norms may depend
+        factor = self.description.measure_norms(right)
+        factor = np.where(coded.is_wrong.any(axis=1, keepdims=True), factor, 1).astype(X.dtype)
+        if (factor != 1).any():
+            coded, norms = robust.code(described / factor, is_known), norms * factor
+        return coded, norms
 
     def _weigh_robustly(self, X: Floats, coded: CodedBlock) -> Floats:
         """Return the evidence of a block; the fit leaves out right features too, but all that are not wrong count."""
@@ -248,25 +244,25 @@ class Predictor:
         """Return the parts into which the model takes samples apart."""
 
         def work(rows: slice, _: None) -> tuple[CodedBlock, Floats, Floats]:
-            coded, sizes = self._code_robustly(X, mask, rows)
-            return coded, sizes, self._weigh_robustly(X[rows], coded)
+            coded, norms = self._code_robustly(X, mask, rows)
+            return coded, norms, self._weigh_robustly(X[rows], coded)
 
         blocks = map_blocks(work, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs)
         coded = [block for block, _, _ in blocks]
         _warn_of_blank_rows(sum(map(_count_blank, coded)), n_frames=4)
         dictionary = self.encoder.dictionary
         codes = RowCodes.join([block.codes for block in coded]).to_csr(len(dictionary))
-        sizes = np.concatenate([sizes for _, sizes, _ in blocks])
+        norms = np.concatenate([norms for _, norms, _ in blocks])
 
         def find(name: str) -> Flags:
             """Return which features of the samples are flagged."""
             flags = np.concatenate([getattr(block, name) for block in coded])
-            return self.description.to_features(flags, X.shape[1])
+            return np.isnan(self.description.invert(np.where(flags, X.dtype.type(np.nan), X.dtype.type(0))))
 
         is_known = find("is_known")
-        samples = self.description.invert(np.concatenate([block.samples for block in coded]), sizes)
+        samples = norms * self.description.invert(np.concatenate([block.samples for block in coded]))
         samples = np.where(is_known, samples, samples.dtype.type(0))
-        reconstruction = self.description.invert(codes @ dictionary, sizes)
+        reconstruction = norms * self.description.invert(codes @ dictionary)
         is_wrong = find("is_wrong")
         parameters = np.concatenate([block.parameters for block in coded])
         return Explanation(
@@ -277,7 +273,7 @@ class Predictor:
             is_missing=~is_known,
             is_used=find("is_kept"),
             evidence=np.concatenate([evidence for _, _, evidence in blocks]),
-            sizes=sizes[:, 0],
+            norms=norms[:, 0],
             transforms=None if self.robust is None else self.robust.to_affine(parameters),
             coef=self.model.coder.model.coef,
             intercept=self.model.coder.model.intercept,

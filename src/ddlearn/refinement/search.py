@@ -32,7 +32,7 @@ from ..coding.coders import SparseCoder
 from ..coding.encoder import Encoder
 from ..coding.masked import MaskedCoder
 from ..describe.base import Description
-from ..describe.standard import Standard
+from ..describe.missing import describe_and_fill
 from ..dictionary import draw_dictionary
 from ..fitting.data import TrainingSet, collect_classes, fetch_candidates
 from ..fitting.steps import FitSettings
@@ -203,7 +203,7 @@ class SettingsSearch:
             training = training.take(used)
             rows = [_Rows(*(np.searchsorted(used, some) for some in fold)) for fold in rows]
         self.views = [
-            self._scale(training, rows, description, n_components, draw_init) for description in descriptions if rows
+            self._describe(training, rows, description, n_components, draw_init) for description in descriptions if rows
         ]
         self.tried: dict[_Setting, _Trial] = {}
         self.refined: list[_Trial] = []
@@ -306,7 +306,7 @@ class SettingsSearch:
 
     def _make_linear(self) -> _Setting:
         """Return what is nearest to logistic regression: hardly penalised codes of standardised features."""
-        standard = (place for place, view in enumerate(self.views) if isinstance(view.description, Standard))
+        standard = (place for place, view in enumerate(self.views) if _is_standardised(view.description))
         view = next(standard, 0)
         own, linear = self.refiner.decay_precisions()
         if self.refiner.weight_decay is None:
@@ -357,7 +357,7 @@ class SettingsSearch:
             losses = log_losses if epochs or self.sees_all else costs
             calibration_error = measure_calibration_error(evidence / temperature, labels)
         record = SearchRecord(
-            isinstance(view.description, Standard),
+            _is_standardised(view.description),
             float(getattr(view.coders[setting.coder], "alpha", np.nan)),
             setting.weight_decay,
             setting.linear_decay,
@@ -422,7 +422,7 @@ class SettingsSearch:
             return TaskGradient(encoder, self.costs[0], n_jobs).encode(dictionary, X)
         return MaskedCoder(encoder).encode_all(X, is_known, n_jobs=n_jobs).to_csr(len(dictionary))
 
-    def _scale(
+    def _describe(
         self,
         training: TrainingSet,
         rows: list[_Rows],
@@ -436,7 +436,7 @@ class SettingsSearch:
         for learned, left_out in rows:
             part = TrainingSet.of_arrays(np.ascontiguousarray(training.X[learned]), labels[learned])
             fitted = description.learn(part.parts)
-            X, is_known = fitted.apply_and_fill(part.X)
+            X, is_known = describe_and_fill(fitted, part.X)
             part = TrainingSet.of_arrays(X, labels[learned])
             init, facts = draw_init(fitted), part.facts
             n_atoms = (
@@ -446,7 +446,7 @@ class SettingsSearch:
             )
             batches = fetch_candidates(part, n_atoms, rng)
             dictionary = draw_dictionary(init, batches, n_atoms, facts.n_features, facts.dtype, rng)
-            X_left_out, is_known_left_out = fitted.apply_and_fill(np.ascontiguousarray(training.X[left_out]))
+            X_left_out, is_known_left_out = describe_and_fill(fitted, np.ascontiguousarray(training.X[left_out]))
             X_left_out = np.ascontiguousarray(X_left_out)
             labels_of = (labels[some].astype(facts.dtype) for some in (learned, left_out))
             weights = (None if training.weights is None else training.weights[some] for some in (learned, left_out))
@@ -456,6 +456,10 @@ class SettingsSearch:
         return _View(
             description, folds, squared_unit, self.settings.sparse_coder.list_candidates(np.sqrt(squared_unit))
         )
+
+
+def _is_standardised(description: Description) -> bool:
+    return "deviation" in description.learned
 
 
 class Found(NamedTuple):

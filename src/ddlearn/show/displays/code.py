@@ -123,7 +123,7 @@ class CodeDisplay(Display):
             explanation = model.explain(x, mask)
             sample = np.where(explanation.is_missing[0], np.nan, explanation.samples[0])
             code, error = explanation.codes, explanation.error[0] if explanation.error[0].any() else None
-            size, origin = explanation.sizes[0], model.inverse_transform(0 * code)[0]
+            size, origin = explanation.norms[0], model.inverse_transform(0 * code)[0]
         order = np.argsort(-np.abs(code.data), kind="stable")
         return cls(
             sample,

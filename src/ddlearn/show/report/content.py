@@ -17,9 +17,6 @@ from ...coding.coders import OMP, ORMP, SparseCoder
 from ...coding.elastic_net import ElasticNet
 from ...coding.errors import ERROR_SEARCHES, AlternatingErrors
 from ...coding.robust import ROBUSTNESS, Robustness
-from ...describe.base import Description, Identity
-from ...describe.standard import Standard
-from ...describe.unit import UnitNorm
 from ...estimators.classifier import DDLClassifier
 from ...estimators.summary import Evaluation, find_positions, is_calibrated, summarise
 from ...inference.rules import INFERENCE_RULES, FastInference
@@ -32,7 +29,6 @@ from .packing import Json, pack, tabulate_evidence
 from .samples import Data, describe_data
 
 _PURSUITS = {OMP, ORMP}  # those that pursuit.js implements; a subclass may do anything
-_SCALINGS = {Identity, UnitNorm, Standard}  # likewise description.js
 _EXACT = 1e-10  # duality gap of codes
 _FEW_FEATURES = 30  # make a table, even without names
 _DOUBLE_BYTES = 1_500_000  # up to this size the dictionary is stored in double precision
@@ -103,8 +99,9 @@ def _describe_table(
     has_words = any(not str(name).replace(".", "").isdigit() for name in names)
     if image_shape is not None or not (has_words or model.n_features_in_ <= _FEW_FEATURES):
         return None
-    if isinstance(model.description_, Standard):
-        mean, spread = model.description_.mean, model.description_.deviation
+    numbers = model.description_.export() or {}
+    if "deviation" in numbers:
+        mean, spread = numbers["mean"], numbers["deviation"]
     elif samples is not None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of columns without any value
@@ -127,7 +124,8 @@ def _describe_model(model: DDLClassifier, image_shape: tuple[int, ...] | None) -
     alternating = search if isinstance(search, AlternatingErrors) else AlternatingErrors()
     budget = robustness.error_budget / (model.n_features_in_ if isinstance(robustness.error_budget, Integral) else 1)
     fitted = Model(model.components_, model.coef_, model.intercept_, model.class_cost_)
-    is_known = type(model.description_) in _SCALINGS
+    numbers = model.description_.export()
+    is_known = numbers is not None
     atoms = model.components_ if is_known else model.description_.show(model.components_)
     return {
         "classes": [str(name) for name in model.classes_.tolist()],
@@ -136,7 +134,7 @@ def _describe_model(model: DDLClassifier, image_shape: tuple[int, ...] | None) -
         "image_shape": None if image_shape is None else list(image_shape),
         "feature_names": [str(name) for name in getattr(model, "feature_names_in_", [])],
         "n_features": model.n_features_in_,
-        "description": _describe_description(model.description_, model.n_features_in_),
+        "description": {name: pack(value, "f8") for name, value in (numbers or {}).items() if name != "deviation"},
         "dictionary": pack(atoms, "f8" if 8 * atoms.size <= _DOUBLE_BYTES else "f4"),
         "coef": pack(model.coef_, "f8"),
         "intercept": pack(model.intercept_, "f8"),
@@ -166,18 +164,6 @@ def _describe_coder(coder: SparseCoder) -> Json | None:
     if type(coder) is ElasticNet:
         return {"lasso": coder.lasso, "ridge": coder.ridge, "positive": bool(coder.positive)}
     return None
-
-
-def _describe_description(description: Description, n_features: int) -> Json:
-    """Return what a description subtracts, divides by and appends, and the energy from which norms are estimated."""
-    described: Json = {"mean": None, "spread": None, "constant": [], "energy": None}
-    if isinstance(description, Standard):
-        scaled = description.apply(np.zeros((1, n_features)))
-        described |= {"mean": pack(description.mean, "f8"), "constant": scaled[0, n_features:].tolist()}
-        described["spread"] = pack(description.show(np.ones_like(scaled))[0], "f8")
-    if isinstance(description, UnitNorm):
-        described["energy"] = pack(np.asarray(description.energy), "f8")
-    return described
 
 
 def _list_notes(model: DDLClassifier, steps_before: list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-// The library's describe/scaling.py for one sample: what is coded, and back.
+// The library's descriptions, as far as they are numbers, for one sample: what is coded, and back.
 
 // isKnown: bytes of 0 and 1; what stands in the places of missing features does not matter.
 function scaleSample(sample, isKnown) {

@@ -29,11 +29,12 @@ function unpackSamples(packed) {
   return rows.map((row, i) => row.map((count) => offset[i] + step[i] * count));
 }
 
+// What a description leaves out does nothing.
 function unpackDescription({ mean, spread, constant, energy }, nFeatures) {
   return {
     mean: mean ? unpack(mean) : new Float64Array(nFeatures),
     spread: spread ? unpack(spread) : new Float64Array(nFeatures).fill(1),
-    constant,
+    constant: constant ? unpack(constant) : [],
     energy: energy && unpack(energy),
   };
 }
