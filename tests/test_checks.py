@@ -431,8 +431,8 @@ class _Careless(Newton):
 
     is_additive = False
 
-    def __init__(self, spoil=None):
-        super().__init__()
+    def __init__(self, spoil=None, *, fit_intercept=True):
+        super().__init__(fit_intercept=fit_intercept)
         self.spoil = spoil
 
     def train(self, codes, labels, loss, coef, intercept, **options):

@@ -104,9 +104,8 @@ def data_costs(codes, labels, loss, coef, intercept):
 def test_square_loss_is_ridge_regression_after_one_round(trainer, fit_intercept):
     codes, labels = draw_problem()
     dense = codes.to_csr(N_COMPONENTS).toarray()
-    trainer = CLASSIFIER_TRAINERS[trainer](ridge=0.01, max_rounds=1)
-    start = draw_start()
-    coef, intercept = trainer.train(codes, labels, Square(), *start, fit_intercept=fit_intercept)
+    trainer = CLASSIFIER_TRAINERS[trainer](ridge=0.01, max_rounds=1, fit_intercept=fit_intercept)
+    coef, intercept = trainer.train(codes, labels, Square(), *draw_start())
 
     # The normal equations with a column of ones, which is not penalised.
     design = np.column_stack([dense, np.ones(N_SAMPLES)])[:, : N_COMPONENTS + fit_intercept]
@@ -133,8 +132,8 @@ def each_hessian_or_a_shared_one(request, monkeypatch):
 @pytest.mark.parametrize("trainer", ["logit_boost", "newton"])
 def test_logistic_loss_is_logistic_regression(trainer, fit_intercept):
     codes, labels = draw_problem()
-    loss, trainer = Logistic(), converged(trainer)
-    coef, intercept = trainer.train(codes, labels, loss, *draw_start(), fit_intercept=fit_intercept)
+    loss, trainer = Logistic(), converged(trainer).set_params(fit_intercept=fit_intercept)
+    coef, intercept = trainer.train(codes, labels, loss, *draw_start())
     penalties = penalties_of(trainer, codes, labels, loss)
     dense = codes.to_csr(N_COMPONENTS).toarray()
     for j in range(N_CLASSES):
@@ -160,8 +159,8 @@ def test_misclassified_samples_clip_the_response_but_not_the_minimum():
 @pytest.mark.parametrize(("trainer", "loss"), PAIRS)
 def test_gradient_of_the_penalised_cost_vanishes_at_the_end(trainer, loss, fit_intercept):
     codes, labels = draw_problem()
-    loss, trainer = LOSSES.resolve(loss), converged(trainer)
-    coef, intercept = trainer.train(codes, labels, loss, *draw_start(), fit_intercept=fit_intercept)
+    loss, trainer = LOSSES.resolve(loss), converged(trainer).set_params(fit_intercept=fit_intercept)
+    coef, intercept = trainer.train(codes, labels, loss, *draw_start())
     dense = codes.to_csr(N_COMPONENTS).toarray()
     slopes = labels * loss.gradient(labels * (dense @ coef.T + intercept))
     penalties = penalties_of(trainer, codes, labels, loss)
@@ -506,7 +505,7 @@ def test_objects_are_used_as_they_are():
     class OnlyTrains(ClassifierTrainer):
         is_additive = False
 
-        def train(self, codes, labels, loss, coef, intercept, *, fit_intercept=True, n_jobs=None):
+        def train(self, codes, labels, loss, coef, intercept, *, penalties=None, n_jobs=None):
             return coef, intercept
 
     assert isinstance(resolve_trainer(OnlyTrains(), "logistic"), OnlyTrains)

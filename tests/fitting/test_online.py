@@ -140,7 +140,7 @@ def test_a_memory_touches_the_costs_it_remembers(name):
     trainer = resolve_trainer("auto", loss)
     nothing = CostParabolas.nothing(3, N_COMPONENTS, loss)
     start = np.zeros((3, N_COMPONENTS)), np.zeros(3)
-    options = {"fit_intercept": True, "penalties": np.ones(3), "n_jobs": None}
+    options = {"penalties": np.ones(3), "n_jobs": None}
     coef, intercept, memory = train_with_memory(trainer, nothing, [part], loss, *start, **options)
     places = [np.column_stack([coef, intercept])]
     if loss.is_quadratic:
@@ -160,7 +160,7 @@ def test_with_no_memory_training_is_that_of_the_trainer(name):
     trainer = resolve_trainer("auto", loss)
     start = np.zeros((3, N_COMPONENTS)), np.zeros(3)
     nothing = CostParabolas.nothing(3, N_COMPONENTS, loss)
-    options = {"fit_intercept": True, "penalties": np.ones(3), "n_jobs": None}
+    options = {"penalties": np.ones(3), "n_jobs": None}
     found = train_with_memory(trainer, nothing, [part], loss, *start, **options)
     expected = trainer.train(part.codes, part.labels, loss, *start, **options)
     assert np.array_equal(found[0], expected[0])
@@ -330,7 +330,7 @@ def test_a_trainer_that_needs_all_samples_is_refused(planted):
     class Whole(ClassifierTrainer):
         is_additive = False
 
-        def train(self, codes, labels, loss, coef, intercept, *, fit_intercept=True, n_jobs=None):
+        def train(self, codes, labels, loss, coef, intercept, *, penalties=None, n_jobs=None):
             return coef, intercept
 
     with pytest.raises(ValueError, match=r"classifier_trainer=.* cannot be honoured by partial_fit"):

@@ -559,7 +559,7 @@ def keep_and_count(bundle):
 class OwnTrainer(ClassifierTrainer):
     is_additive = False
 
-    def train(self, codes, labels, loss, coef, intercept, *, fit_intercept=True, n_jobs=None):
+    def train(self, codes, labels, loss, coef, intercept, *, penalties=None, n_jobs=None):
         return coef, intercept
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,7 +128,6 @@ def train_with_memory(
     coef: Floats,
     intercept: Floats,
     *,
-    fit_intercept: bool,
     penalties: Floats,
     n_jobs: int | None,
 ) -> tuple[Floats, Floats, CostParabolas]:
@@ -138,8 +136,7 @@ def train_with_memory(
     Other arguments are those of :meth:`ClassifierTrainer.train`.  A sample is labelled for all classes or none.
     """
     everything: LocalParts[ClassifierPart] = LocalParts([memory, *parts])
-    options: dict[str, Any] = {"fit_intercept": fit_intercept, "penalties": penalties, "n_jobs": n_jobs}
-    coef, intercept = trainer.train_on(everything, loss, coef, intercept, **options)
+    coef, intercept = trainer.train_on(everything, loss, coef, intercept, penalties=penalties, n_jobs=n_jobs)
     n_classes, n_components = coef.shape
     is_common = len(memory.hessians) == 1
     wanted: WantedHessians = "mean" if is_common else "each"

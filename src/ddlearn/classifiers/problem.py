@@ -14,16 +14,17 @@ Optimization", Algorithm 7.4).  Those that this does not bring to the end go on 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from operator import methodcaller
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from ..kernels.codes import add_gradient, add_hessian, score_class
-from ..model.codes import Flags, Floats, RowCodes
+from ..model.codes import Floats, RowCodes
 from ..model.losses import Loss
 from ..parallel import Parts, map_blocks, single_threaded_blas
 
@@ -100,7 +101,6 @@ class LabelledCodes:
         if self.weights is not None:
             squares *= self.weights[:, None]
         known = self.labels != 0
-        labelled = known.any(axis=1)
         norms_of_known = {}  # most often all classes are known for the same samples
         for column in known.T:
             if column.tobytes() not in norms_of_known:
@@ -110,11 +110,11 @@ class LabelledCodes:
         return CodeSummary(
             np.array([norms_of_known[column.tobytes()] for column in known.T]),
             np.array([sum_weights(self.labels == label, self.weights) for label in (-1, 1)], dtype=np.float64),
-            int(np.count_nonzero(~known[labelled])),
+            int(np.count_nonzero(~known[known.any(axis=1)])),
         )
 
     def expand(self, request: ExpansionRequest) -> Expansion:
-        """Expand the costs of these samples."""
+        """Expand the costs of these samples; sums are in float64."""
         n_classes, n_places = request.classifiers.shape
         costs, gradients = np.empty(n_classes), np.zeros((n_classes, n_places))
         n_hessians = {"each": n_classes, "mean": 1, "none": 0}[request.hessians]
@@ -122,38 +122,33 @@ class LabelledCodes:
         all_weights = np.zeros((n_classes if request.hessians == "mean" else 0, len(self.labels)))
 
         def expand_class(block: slice, _: None) -> None:
-            position = block.start
-            is_known, codes, labels, sample_weight = self._select(request.classes[position])
+            place = block.start
+            labels = self.labels[:, request.classes[place]]
+            is_known = labels != 0
+            codes = _make_contiguous(self.codes if is_known.all() else self.codes.rows(np.flatnonzero(is_known)))
+            labels, scores = labels[is_known].astype(np.float64), np.empty(len(codes.indices))
+            sample_weight = None if self.weights is None else self.weights[is_known]
+            score_class(*codes, np.ascontiguousarray(request.classifiers[place]), scores)
             with np.errstate(over="ignore", invalid="ignore"):
-                margins = labels * _measure_scores(codes, request.classifiers[position])
-                values = request.loss.value(margins)
-                costs[position] = values.sum() if sample_weight is None else values @ sample_weight
-                slopes = request.loss.gradient(margins)
+                margins = labels * scores
+                values, slopes = request.loss.value(margins), request.loss.gradient(margins)
+                costs[place] = values.sum() if sample_weight is None else values @ sample_weight
                 weights = None if request.hessians == "none" else request.curvature(margins)
                 if weights is not None and request.sample_weights is not None:
                     weights = request.sample_weights(slopes, weights)
                 if sample_weight is not None:
                     slopes = slopes * sample_weight
                     weights = None if weights is None else weights * sample_weight
-                add_gradient(codes.indices, codes.values, labels * slopes, gradients[position])
+                add_gradient(*codes, labels * slopes, gradients[place])
                 if request.hessians == "each":
-                    add_hessian(codes.indices, codes.values, weights, hessians[position])
+                    add_hessian(*codes, weights, hessians[place])
                 elif request.hessians == "mean":
-                    all_weights[position, is_known] = weights
+                    all_weights[place, is_known] = weights
 
-        _map_classes(expand_class, range(n_classes), request.n_jobs)
+        _map_classes(expand_class, n_classes, request.n_jobs)
         if request.hessians == "mean":
-            codes = _make_contiguous(self.codes)
-            add_hessian(codes.indices, codes.values, all_weights.mean(axis=0), hessians[0])
+            add_hessian(*_make_contiguous(self.codes), all_weights.mean(axis=0), hessians[0])
         return Expansion(costs, gradients, hessians)
-
-    def _select(self, class_number: int) -> tuple[Flags, RowCodes, Floats, Floats | None]:
-        """Return which samples are labelled for a class, and their codes, labels and weights; sums are in float64."""
-        labels = self.labels[:, class_number]
-        is_known = labels != 0
-        codes = self.codes if is_known.all() else self.codes.rows(np.flatnonzero(is_known))
-        weights = None if self.weights is None else self.weights[is_known]
-        return is_known, _make_contiguous(codes), np.ascontiguousarray(labels[is_known], np.float64), weights
 
 
 def _make_contiguous(codes: RowCodes) -> RowCodes:
@@ -165,25 +160,14 @@ def sum_weights(is_counted: NDArray[np.bool_], weights: NDArray[np.float64] | No
     return np.count_nonzero(is_counted, axis=0) if weights is None else weights @ is_counted
 
 
-def _measure_scores(codes: RowCodes, classifier: Floats) -> Floats:
-    scores = np.empty(len(codes.indices))
-    score_class(codes.indices, codes.values, np.ascontiguousarray(classifier), scores)
-    return scores
-
-
-def _map_classes(work: Callable[[slice, None], object], classes: range, n_jobs: int | None) -> list:
-    return map_blocks(work, [slice(j, j + 1) for j in classes], lambda: None, n_jobs=n_jobs)
-
-
-def expand_part(part: ClassifierPart, request: ExpansionRequest) -> Expansion:
-    """Return what a part adds to the expansion."""
-    return part.expand(request)
+def _map_classes(work: Callable[[slice, None], object], n_classes: int, n_jobs: int | None) -> list:
+    return map_blocks(work, [slice(j, j + 1) for j in range(n_classes)], lambda: None, n_jobs=n_jobs)
 
 
 def summarise_and_expand(
     part: ClassifierPart, n_components: int, request: ExpansionRequest
 ) -> tuple[CodeSummary, Expansion]:
-    """Do both in one visit."""
+    """Return the summary and the expansion of a part, in one visit."""
     return part.summarise(n_components), part.expand(request)
 
 
@@ -202,7 +186,7 @@ class ClassProblems:
 
     parts: Parts[ClassifierPart]
     loss: Loss
-    sample_weights: SampleWeights
+    sample_weights: SampleWeights | None
     fit_intercept: bool
     n_jobs: int | None
     penalties: Floats  # (n_classes,)
@@ -218,43 +202,34 @@ class ClassProblems:
         wanted: WantedHessians = "each" if wants_hessians and self.shared_solver is None else "none"
         loss = self.loss
         request = ExpansionRequest(loss, loss.curvature, self.sample_weights, classes, classifiers, wanted, self.n_jobs)
-        return self.points_from(request, self.parts.add_up(expand_part, request))
+        return self.points_from(request, self.parts.add_up(methodcaller("expand", request)))
 
     def points_from(self, request: ExpansionRequest, expansion: Expansion) -> list[ClassifierPoint]:
         """Return the points, from sums over all parts."""
-        hessians = expansion.hessians if request.hessians == "each" else [None] * len(request.classes)
-        rows = request.classes, request.classifiers, expansion.costs, expansion.gradients, hessians
-        return [self._make_point(*row) for row in zip(*rows, strict=True)]
+        points = []
+        for place, (j, classifier) in enumerate(zip(request.classes, request.classifiers, strict=True)):
+            coef, penalty = classifier[:-1], self.penalties[j]
+            cost = float(expansion.costs[place] + penalty / 2 * (coef @ coef))
+            gradient = expansion.gradients[place] + penalty * np.append(coef, 0.0)
+            hessian = expansion.hessians[place] if request.hessians == "each" else None
+            points.append(ClassifierPoint(classifier, cost, gradient[: self.n_fitted], hessian))
+        return points
 
-    def _make_point(
-        self, j: int, classifier: Floats, cost: float, gradient: Floats, hessian: Floats | None
-    ) -> ClassifierPoint:
-        coef, penalty = classifier[:-1], self.penalties[j]
-        gradient = gradient + penalty * np.append(coef, 0.0)
-        return ClassifierPoint(
-            classifier,
-            float(cost + penalty / 2 * (coef @ coef)),
-            gradient if self.fit_intercept else gradient[:-1],
-            hessian,
-        )
+    @property
+    def n_fitted(self) -> int:
+        """The number of entries of a classifier that are fitted: all, or all but the intercept."""
+        return self.reference.shape[1] - (not self.fit_intercept)
 
-    def find_learners(
-        self, classes: Sequence[int], points: Sequence[ClassifierPoint]
-    ) -> Iterator[tuple[Floats, float]]:
-        """Yield the base learner of each class, and the slope of its cost along it."""
-        solver = self.shared_solver
-        found = self._find_steps(classes, points) if solver is None else self._correct_steps(solver, classes, points)
-        for point, step in zip(points, found, strict=True):
-            learner = np.zeros_like(point.classifier)
-            learner[: len(step)] = step
-            yield learner, float(point.gradient @ step)
+    def find_steps(self, classes: Sequence[int], points: Sequence[ClassifierPoint]) -> Floats | list[Floats]:
+        """Return the base learner of each class, as far as it is fitted."""
+        if self.shared_solver is not None:
+            return self._correct_steps(self.shared_solver, classes, points)
 
-    def _find_steps(self, classes: Sequence[int], points: Sequence[ClassifierPoint]) -> list[Floats]:
         def solve(block: slice, _: None) -> Floats:
             point = points[block.start]
             return self.factorise(point.hessian, self.penalties[classes[block.start]])(-point.gradient)
 
-        return _map_classes(solve, range(len(classes)), self.n_jobs)
+        return _map_classes(solve, len(classes), self.n_jobs)
 
     def _correct_steps(self, solver: Solver, classes: Sequence[int], points: Sequence[ClassifierPoint]) -> Floats:
         rest = -np.array([point.gradient for point in points])
@@ -278,24 +253,23 @@ class ClassProblems:
         """Keep what steps with a shared Hessian have shown."""
         if self.shared_solver is None:
             return
-        n_places = len(next(iter(here.values())).gradient)
-        steps, changes = np.zeros((2, len(self.penalties), n_places))
+        steps, changes = np.zeros((2, len(self.penalties), self.n_fitted))
         for j, point in there.items():
-            steps[j] = (point.classifier - here[j].classifier)[:n_places]
+            steps[j] = (point.classifier - here[j].classifier)[: self.n_fitted]
             changes[j] = point.gradient - here[j].gradient
         self.secants = [*self.secants, (steps, changes)][-_MAX_SECANTS:]
 
     def measure_gradient(self, j: int, point: ClassifierPoint) -> float:
         """Return the norm of a gradient in units that make it the same for any unit of the codes."""
-        gradient, reference = point.gradient, self.reference[j, : len(point.gradient)]
-        return float(np.sqrt(np.sum(gradient**2 / np.where(reference > 0, reference, 1))))
+        reference = self.reference[j, : self.n_fitted]
+        return float(np.sqrt(np.sum(point.gradient**2 / np.where(reference > 0, reference, 1))))
 
     def factorise(self, hessian: Floats, penalty: float) -> Solver:
         """Return a function that solves with the Hessian of a penalised cost; the array is overwritten."""
         diagonal = np.einsum("kk->k", hessian)  # a view that can be written to
         diagonal[:-1] += penalty
         diagonal[diagonal == 0] = 1  # no weight, no slope: any number leaves that coefficient as it is
-        return _factorise(hessian if self.fit_intercept else hessian[:-1, :-1])
+        return _factorise(hessian[: self.n_fitted, : self.n_fitted])
 
 
 def _invert(curvatures: Floats) -> Floats:
@@ -339,29 +313,19 @@ def _average_used(squared_norms: Floats) -> float:
     return float(min(squared_norms.mean(), _LARGEST_MEAN * np.median(squared_norms)))
 
 
-class Rounds(NamedTuple):
-    """How many rounds there are, and what they minimise."""
-
-    sample_weights: SampleWeights
-    ridge: float
-    max_rounds: int
-    tol: float
-
-
 def train_in_rounds(
-    rounds: Rounds,
+    trainer: Any,  # a ClassifierTrainer, whose file imports this one
     parts: Parts[ClassifierPart],
     loss: Loss,
     coef: Floats,
     intercept: Floats,
-    fit_intercept: bool,
     penalties: Floats | None,
     n_jobs: int | None,
 ) -> tuple[Floats, Floats]:
     """Improve the classifiers of all classes; no round raises a penalised cost."""
-    problems, here = _pose(rounds, parts, loss, coef, intercept, fit_intercept, penalties, n_jobs)
-    goals = {j: rounds.tol * problems.measure_gradient(j, point) for j, point in here.items()}
-    unfinished, n_rounds = list(here), rounds.max_rounds
+    problems, here = _pose(trainer, parts, loss, coef, intercept, penalties, n_jobs)
+    goals = {j: trainer.tol * problems.measure_gradient(j, point) for j, point in here.items()}
+    unfinished, n_rounds = list(here), trainer.max_rounds
     if problems.shared_solver is not None:
         unfinished = _add_learners(problems, here, goals, min(n_rounds, _MAX_SHARED_ROUNDS), coef.dtype)
         problems.shared_solver, n_rounds = None, n_rounds - _MAX_SHARED_ROUNDS
@@ -377,12 +341,11 @@ def train_in_rounds(
 
 
 def _pose(
-    rounds: Rounds,
+    trainer: Any,
     parts: Parts[ClassifierPart],
     loss: Loss,
     coef: Floats,
     intercept: Floats,
-    fit_intercept: bool,
     penalties: Floats | None,
     n_jobs: int | None,
 ) -> tuple[ClassProblems, dict[int, ClassifierPoint]]:
@@ -392,14 +355,14 @@ def _pose(
     has_many = len(_group_classes(classes, coef.shape[1])) > 1
     # All that the first round needs, in one visit to the samples.
     wanted: WantedHessians = "mean" if loss.is_quadratic or has_many else "each"
-    weights = None if loss.is_quadratic else rounds.sample_weights
+    weights = None if loss.is_quadratic else trainer.sample_weights
     request = ExpansionRequest(loss, loss.curvature, weights, classes, given, wanted, n_jobs)
     summary, expansion = parts.add_up(summarise_and_expand, coef.shape[1], request)
     if penalties is None:
-        penalties = scale_ridge(rounds.ridge, loss, summary.squared_norms)
+        penalties = scale_ridge(trainer.ridge, loss, summary.squared_norms)
     curvatures = mean_curvature(loss) * np.column_stack([summary.squared_norms, summary.n_of_label.sum(axis=0)])
     reference = curvatures + np.append(np.ones(coef.shape[1]), 0) * penalties[:, None]
-    problems = ClassProblems(parts, loss, rounds.sample_weights, fit_intercept, n_jobs, penalties, reference)
+    problems = ClassProblems(parts, loss, weights, trainer.fit_intercept, n_jobs, penalties, reference)
     given[:, :-1][summary.squared_norms == 0] = 0  # of atoms that no sample uses, which changes no score
     # With a quadratic loss all classes have the same Hessian, unless some labels are unknown.
     has_common = loss.is_quadratic and summary.n_unknown == 0 and len(set(penalties)) == 1
@@ -412,7 +375,7 @@ def _pose(
     if shares:
         start = np.array([here[j].classifier for j in classes])
         if not loss.is_quadratic and not np.array_equal(start, given):
-            expansion = parts.add_up(expand_part, request._replace(classifiers=start))
+            expansion = parts.add_up(methodcaller("expand", request._replace(classifiers=start)))
         problems.shared_solver = problems.factorise(expansion.hessians[0], penalties.mean())
     return problems, here
 
@@ -423,20 +386,13 @@ def _group_classes(classes: Sequence[int], n_components: int) -> list[list[int]]
     return [list(classes[start : start + at_once]) for start in range(0, len(classes), at_once)]
 
 
-def _round(classifiers: Floats, dtype: np.dtype) -> Floats:
-    """Round as the result will be, so that costs are those of the returned classifiers."""
-    return classifiers.astype(dtype).astype(np.float64)
-
-
 def _choose_start(
     problems: ClassProblems, points: dict[int, ClassifierPoint], summary: CodeSummary, wants_hessians: bool
 ) -> dict[int, ClassifierPoint]:
     """Start from zero where that costs less than the classifier given, which could take many rounds to recover."""
     zeros = {}
     for j, point in points.items():
-        classifier = np.zeros_like(point.classifier)
-        if not problems.fit_intercept:
-            classifier[-1] = point.classifier[-1]
+        classifier = np.where(np.arange(len(point.classifier)) < problems.n_fitted, 0, point.classifier)
         n_negative, n_positive = summary.n_of_label[:, j]
         with np.errstate(over="ignore", invalid="ignore"):
             of_negative, of_positive = problems.loss.value(np.array([-classifier[-1], classifier[-1]]))
@@ -459,7 +415,8 @@ def _take_steps(
     there: dict[int, ClassifierPoint] = {}
     waiting = list(learners)
     for step in 0.5 ** np.arange(_MAX_HALVINGS):
-        classifiers = _round(np.array([here[j].classifier + step * learners[j][0] for j in waiting]), dtype)
+        moved = [here[j].classifier + step * learners[j][0] for j in waiting]
+        classifiers = np.array(moved).astype(dtype).astype(np.float64)  # with the costs of what is returned
         for j, tried in zip(waiting, problems.evaluate(waiting, classifiers, not is_last), strict=True):
             slope, cost = learners[j][1], here[j].cost
             # False where the cost overflowed
@@ -481,12 +438,11 @@ def _add_learners(
     resolution = max(_ROUNDING, float(np.finfo(dtype).eps) ** 2)
     active = list(here)
     for round_number in range(n_rounds):
-        found = problems.find_learners(active, [here[j] for j in active])
-        learners = {
-            j: (learner, slope)
-            for j, (learner, slope) in zip(active, found, strict=True)
-            if -slope / 2 > resolution * here[j].cost  # half the slope is what a parabola falls by
-        }
+        learners = {}
+        for j, step in zip(active, problems.find_steps(active, [here[j] for j in active]), strict=True):
+            slope = float(here[j].gradient @ step)
+            if -slope / 2 > resolution * here[j].cost:  # half the slope is what a parabola falls by
+                learners[j] = np.append(step, np.zeros(len(here[j].classifier) - len(step))), slope
         for j in active:  # makes room for the Hessians of the next round
             here[j] = here[j]._replace(hessian=None)
         if not learners:

@@ -3,14 +3,13 @@ r"""Classifier trainers: the methods of the paper, and Newton's method for any l
 All add weighted least squares regressors in rounds (``problem.py``).  Square leverage for a quadratic loss, AdaBoost
 for the exponential, LogitBoost for the logistic, a linear SVM for the smooth hinges, and Newton's method for any loss
 differ in the weight of a sample: with the loss's derivatives :math:`\Omega_1` and
-:math:`\Omega_2` at its margin it is :math:`\Omega_2` for the first two, and
-:math:`\max(\Omega_2, |\Omega_1| / z_{\max})` for the others.
+:math:`\Omega_2` at its margin it is :math:`\max(\Omega_2, |\Omega_1| / z_{\max})`, which for the first two is
+:math:`\Omega_2`.
 """
 
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any
 
 import numpy as np
 from sklearn.utils import check_scalar
@@ -19,7 +18,7 @@ from ..model.codes import Floats, RowCodes
 from ..model.losses import LOSSES, Loss
 from ..model.strategies import Registry, Strategy
 from ..parallel import LocalParts, Parts
-from .problem import ClassifierPart, LabelledCodes, Rounds, train_in_rounds
+from .problem import ClassifierPart, LabelledCodes, train_in_rounds
 
 
 def _check_arrays(codes: RowCodes, labels: Floats, coef: Floats, intercept: Floats) -> None:
@@ -51,9 +50,9 @@ class ClassifierTrainer(Strategy):
     the loss's mean curvature between the margins -1 and 1.  A fit sets it at its first codes and keeps it: it is a
     prior of the classifiers in the MAP objective.  Rounds are in float64 for codes of either precision.
 
-    Subclasses choose the sample weights of a round (:meth:`sample_weights`) and say which losses they are for
-    (:meth:`supports`).  One that overrides :meth:`train` instead must set ``is_additive`` to False, or a fit will not
-    call it.
+    Subclasses choose the losses that they are for (:meth:`supports`), and maybe the sample weights of a round
+    (:meth:`sample_weights`).  One that overrides :meth:`train` instead must set ``is_additive`` to False, or a fit will
+    not call it.
 
     Parameters
     ----------
@@ -63,8 +62,11 @@ class ClassifierTrainer(Strategy):
         Maximum number of base learners per class.
     tol : float, default=1e-4
         A class is done when the gradient of its penalised cost has fallen to this share of what it was at the start.
+    z_max : float, default=4.0
+        The largest working response of a sample, its wanted change of margin: that is :math:`-\Omega_1/\Omega_2` in
+        Newton's method, huge or infinite where the loss is nearly straight.  For a quadratic loss there is no limit.
     fit_intercept : bool, default=True
-        Whether classifiers have an intercept.
+        Whether classifiers have an intercept; if not, intercepts stay as they are.
 
     Attributes
     ----------
@@ -90,10 +92,19 @@ class ClassifierTrainer(Strategy):
 
     is_additive = True
 
-    def __init__(self, ridge: float = 0.03, max_rounds: int = 50, tol: float = 1e-4, *, fit_intercept: bool = True):
+    def __init__(
+        self,
+        ridge: float = 0.03,
+        max_rounds: int = 50,
+        tol: float = 1e-4,
+        z_max: float = 4.0,
+        *,
+        fit_intercept: bool = True,
+    ):
         self.ridge = ridge
         self.max_rounds = max_rounds
         self.tol = tol
+        self.z_max = z_max
         self.fit_intercept = fit_intercept
 
     def supports(self, loss: Loss) -> bool:
@@ -103,14 +114,17 @@ class ClassifierTrainer(Strategy):
     def sample_weights(self, gradient: Floats, curvature: Floats) -> Floats:
         """Return the weight of each sample in the next round, not negative, from the loss's derivatives at its margin.
 
-        It must not depend on the other samples, which may be elsewhere.
+        It must not depend on the other samples, which may be elsewhere.  A quadratic loss has its curvature for weight.
         """
-        return curvature
+        # If only the response were clipped, its product with the weight would no longer be the gradient, and rounds
+        # would not converge to the minimum.
+        return np.maximum(curvature, np.abs(gradient) / self.z_max)
 
     def check_parameters(self) -> None:
         check_scalar(self.ridge, "ridge", Real, min_val=0)
         check_scalar(self.max_rounds, "max_rounds", Integral, min_val=1)
         check_scalar(self.tol, "tol", Real, min_val=0)
+        check_scalar(self.z_max, "z_max", Real, min_val=0, include_boundaries="neither")
 
     def train(
         self,
@@ -120,7 +134,6 @@ class ClassifierTrainer(Strategy):
         coef: Floats,
         intercept: Floats,
         *,
-        fit_intercept: bool | None = None,
         penalties: Floats | None = None,
         n_jobs: int | None = None,
     ) -> tuple[Floats, Floats]:
@@ -138,8 +151,6 @@ class ClassifierTrainer(Strategy):
             Initial coefficients.
         intercept : ndarray of shape (n_classes,)
             Initial intercepts.
-        fit_intercept : bool or None, default=None
-            If False, the intercepts stay as they are; by default as the trainer has it.
         penalties : ndarray of shape (n_classes,) or None, default=None
             The :math:`\lambda_j`; by default ``ridge`` relative to these codes.
         n_jobs : int or None, default=None
@@ -154,8 +165,7 @@ class ClassifierTrainer(Strategy):
         """
         _check_arrays(codes, labels, coef, intercept)
         parts: LocalParts[ClassifierPart] = LocalParts([LabelledCodes(codes, labels)])
-        options: dict[str, Any] = {"fit_intercept": fit_intercept, "penalties": penalties, "n_jobs": n_jobs}
-        return self.train_on(parts, loss, coef, intercept, **options)
+        return self.train_on(parts, loss, coef, intercept, penalties=penalties, n_jobs=n_jobs)
 
     def train_on(
         self,
@@ -164,7 +174,6 @@ class ClassifierTrainer(Strategy):
         coef: Floats,
         intercept: Floats,
         *,
-        fit_intercept: bool | None = None,
         penalties: Floats | None = None,
         n_jobs: int | None = None,
     ) -> tuple[Floats, Floats]:
@@ -174,40 +183,23 @@ class ClassifierTrainer(Strategy):
         parts are collected.  The other arguments are those of :meth:`train`.
         """
         self.check_parameters()
-        rounds = Rounds(self.sample_weights, self.ridge, self.max_rounds, self.tol)
-        has_intercept = self.fit_intercept if fit_intercept is None else fit_intercept
-        return train_in_rounds(rounds, parts, loss, coef, intercept, has_intercept, penalties, n_jobs)
+        return train_in_rounds(self, parts, loss, coef, intercept, penalties, n_jobs)
+
+
+class Newton(ClassifierTrainer):
+    """Newton's method for any convex loss, guarded by step halving.
+
+    Parameters are those of :class:`ClassifierTrainer`, which has the formulae.
+    """
 
 
 class SquareLev(ClassifierTrainer):
-    r"""Square leverage for a quadratic loss, with linear least squares as the base regressor.
+    """Square leverage for a quadratic loss, with linear least squares as the base regressor.
 
-    Duffy and Helmbold's SquareLev.R relabels the samples with their residuals :math:`l - f(x)`, fits a base regressor
-    and adds it with the best factor.  A linear regressor fitted to all atoms at once leaves residuals that no linear
-    function can lower: **one round reaches ridge least squares**, and the factor is 1.  The mean residual, which the
-    original adds at the end, is in the unpenalised intercept.
-
-    Parameters
-    ----------
-    ridge, max_rounds, tol, fit_intercept : float, int, float, bool
-        As for :class:`ClassifierTrainer`; one round is enough.
-
-    References
-    ----------
-    Duffy and Helmbold, "Boosting methods for regression", Machine Learning 47, 2002.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from scipy.sparse import csr_array
-    >>> from ddlearn import Square
-    >>> from ddlearn.classifiers import SquareLev
-    >>> from ddlearn.model.codes import RowCodes
-    >>> codes = RowCodes.from_csr(csr_array([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0]]), 1, float)
-    >>> labels = np.array([[1.0], [-1.0], [-1.0]])
-    >>> coef, intercept = SquareLev(ridge=0).train(codes, labels, Square(), np.zeros((1, 2)), np.zeros(1))
-    >>> coef.round(6), intercept.round(6)
-    (array([[-2., -4.]]), array([3.]))
+    SquareLev.R (Duffy and Helmbold, Machine Learning 47, 2002) fits a base regressor to the residuals and adds it with
+    the best factor.  A linear regressor fitted to all atoms at once leaves residuals that no linear function can lower:
+    **one round reaches ridge least squares**, and the factor is 1.  The mean residual, which the original adds at the
+    end, is in the unpenalised intercept.  Parameters are those of :class:`ClassifierTrainer`.
     """
 
     def supports(self, loss: Loss) -> bool:
@@ -215,139 +207,51 @@ class SquareLev(ClassifierTrainer):
 
 
 class AdaBoost(ClassifierTrainer):
-    r"""Gentle AdaBoost for the exponential loss, with linear base learners.
+    """Gentle AdaBoost for the exponential loss, with linear base learners.
 
     In a round sample i has the weight :math:`e^{-z_i}`, and the learner is fitted to the labels themselves: the working
-    response of every margin is 1.  Discrete AdaBoost would add signs of linear functions, whose sum is not linear.
-
-    Parameters
-    ----------
-    ridge, max_rounds, tol, fit_intercept : float, int, float, bool
-        As for :class:`ClassifierTrainer`.
-
-    References
-    ----------
-    Friedman, Hastie and Tibshirani, "Additive logistic regression", Annals of Statistics 28, 2000, Algorithm 4.
-
-    Examples
-    --------
-    >>> from ddlearn import Exponential, Logistic
-    >>> from ddlearn.classifiers import AdaBoost
-    >>> AdaBoost().supports(Exponential()), AdaBoost().supports(Logistic())
-    (True, False)
+    response of every margin is 1 (Friedman, Hastie and Tibshirani, Annals of Statistics 28, 2000, Algorithm 4).
+    Discrete AdaBoost would add signs of linear functions, whose sum is not linear.  Parameters are those of
+    :class:`ClassifierTrainer`.
     """
 
     def supports(self, loss: Loss) -> bool:
         return loss.trainer == "ada_boost"
 
 
-class Newton(ClassifierTrainer):
-    r"""Newton's method for any convex loss, guarded by step halving.
-
-    A sample's working response is the change of its margin, :math:`-\Omega_1/\Omega_2`, in Newton's method.  Where the
-    loss is nearly straight, that is huge or infinite; such a sample gets the larger weight
-    :math:`|\Omega_1|/z_{\max}`, which makes the response ``z_max`` and leaves the gradient as it is.
-
-    Parameters
-    ----------
-    ridge, max_rounds, tol : float, int, float
-        As for :class:`ClassifierTrainer`.
-    z_max : float, default=4.0
-        The largest working response of a sample.
-    fit_intercept : bool, default=True
-        Whether classifiers have an intercept.
-
-    Examples
-    --------
-    >>> from ddlearn.classifiers import Newton, resolve_trainer
-    >>> resolve_trainer("newton", "logistic")
-    Newton()
-    """
-
-    def __init__(
-        self,
-        ridge: float = 0.03,
-        max_rounds: int = 50,
-        tol: float = 1e-4,
-        z_max: float = 4.0,
-        *,
-        fit_intercept: bool = True,
-    ):
-        super().__init__(ridge, max_rounds, tol, fit_intercept=fit_intercept)
-        self.z_max = z_max
-
-    def check_parameters(self) -> None:
-        super().check_parameters()
-        check_scalar(self.z_max, "z_max", Real, min_val=0, include_boundaries="neither")
-
-    def sample_weights(self, gradient: Floats, curvature: Floats) -> Floats:
-        # If only the response were clipped, its product with the weight would no longer be the gradient, and rounds
-        # would not converge to the minimum.
-        return np.maximum(curvature, np.abs(gradient) / self.z_max)
-
-
-class LogitBoost(Newton):
+class LogitBoost(ClassifierTrainer):
     r"""LogitBoost for the logistic loss, with linear base learners.
 
     In a round sample i has the weight :math:`p_i (1 - p_i)` and the response :math:`1/p_i`, where :math:`p_i` is
     the probability of its label; on the scale :math:`\ln(1 + e^{-z})` of the paper a learner is added whole, not by
-    half.  Responses stop at ``z_max``.  The original keeps the weight of a clipped response; here the weight grows, so
-    that their product remains the gradient and rounds converge to logistic regression also where samples are
-    misclassified.
-
-    Parameters
-    ----------
-    ridge, max_rounds, tol : float, int, float
-        As for :class:`ClassifierTrainer`.
-    z_max : float, default=4.0
-        The largest working response; the original recommends 2 to 4.
-    fit_intercept : bool, default=True
-        Whether classifiers have an intercept.
-
-    References
-    ----------
-    Friedman, Hastie and Tibshirani, "Additive logistic regression", Annals of Statistics 28, 2000, Algorithm 3.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from ddlearn import Logistic
-    >>> from ddlearn.classifiers import LogitBoost
-    >>> loss, margin = Logistic(), np.array([0.0, -1000.0])
-    >>> LogitBoost().sample_weights(loss.gradient(margin), loss.curvature(margin))
-    array([0.25, 0.25])
+    half.  Responses stop at ``z_max``, for which the original (Friedman, Hastie and Tibshirani, Annals of Statistics
+    28, 2000, Algorithm 3) recommends 2 to 4.  The original keeps the weight of a clipped response; here the weight
+    grows, so that their product remains the gradient and rounds converge to logistic regression also where samples are
+    misclassified.  Parameters are those of :class:`ClassifierTrainer`.
     """
 
     def supports(self, loss: Loss) -> bool:
         return loss.trainer == "logit_boost"
 
 
-class LinearSVM(Newton):
+class LinearSVM(ClassifierTrainer):
     r"""Linear support vector machine for the smooth hinges, by Newton's method in the primal.
 
-    In Chapelle's form :math:`\frac{\lambda}{2}\|w\|^2 + \sum_i \Omega(z_i)`; samples beyond the hinge have weight zero.
+    In Chapelle's form (Neural Computation 19, 2007), :math:`\frac{\lambda}{2}\|w\|^2 + \sum_i \Omega(z_i)`; samples
+    beyond the hinge have weight zero.
 
     Parameters
     ----------
     ridge : float, default=0.2
         As for :class:`ClassifierTrainer`, but larger: a hinge asks for a margin of 1 and no more, and the penalty
         makes the classifier a support vector machine.
-    max_rounds, tol : int, float
+    max_rounds, tol, z_max, fit_intercept : int, float, float, bool
         As for :class:`ClassifierTrainer`.
-    z_max : float, default=4.0
-        The largest working response of a sample.
-    fit_intercept : bool, default=True
-        Whether classifiers have an intercept.
-
-    References
-    ----------
-    Chapelle, "Training a support vector machine in the primal", Neural Computation 19, 2007.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from ddlearn import SmoothHinge
-    >>> from ddlearn.classifiers import LinearSVM
+    >>> from ddlearn import LinearSVM, SmoothHinge
     >>> loss, margin = SmoothHinge(), np.array([-5.0, 1.0, 5.0])
     >>> LinearSVM().sample_weights(loss.gradient(margin), loss.curvature(margin))
     array([0.25, 1.  , 0.  ])

@@ -323,8 +323,7 @@ def train_classifiers(
     """
     trainer, model = settings.classifier_trainer, state.model
     start = settings.loss, model.coef, model.intercept
-    options: dict[str, Any] = {"fit_intercept": settings.fit_intercept, "n_jobs": settings.n_jobs}
-    options["penalties"] = penalties
+    options: dict[str, Any] = {"penalties": penalties, "n_jobs": settings.n_jobs}
     if trainer.is_additive:
         coef, intercept = trainer.train_on(state.parts, *start, **options)
     else:

@@ -346,7 +346,6 @@ def _train(taught: Taught, parts: Parts[TrainingPart], settings: FitSettings, pr
         settings.loss,
         taught.model.coef,
         taught.model.intercept,
-        fit_intercept=settings.fit_intercept,
         penalties=priors.ridge,
         n_jobs=settings.n_jobs,
     )
