@@ -58,18 +58,8 @@ class UpdatedDictionary(NamedTuple):
 class DictionaryUpdate(Strategy, ABC):
     r"""One step that improves the atoms, given codes.
 
-    Afterwards, atoms that no sample uses are replaced by badly represented samples, and so is the less used of two
-    near-duplicates, unless the update is monotone: to remove an atom in use can raise the error.
-
-    Your own update overrides :meth:`update`, which must not change its arguments, and declares its properties;
+    Your own update implements :meth:`update`, which must not change its arguments, and declares its properties;
     :func:`check_dictionary_update` tests both.
-
-    Parameters
-    ----------
-    max_coherence : float, default=0.99
-        Two atoms whose inner product exceeds this in size are near-duplicates.
-    outlier_fraction : float, default=0.01
-        Share of the samples, those of largest error, that never become atoms.
 
     Attributes
     ----------
@@ -105,14 +95,7 @@ class DictionaryUpdate(Strategy, ABC):
     is_additive = False
     is_guarded = False
 
-    def __init__(self, *, max_coherence: float = 0.99, outlier_fraction: float = 0.01):
-        self.max_coherence = max_coherence
-        self.outlier_fraction = outlier_fraction
-
-    def check_parameters(self) -> None:
-        check_number("max_coherence", self.max_coherence, Real)
-        check_number("outlier_fraction", self.outlier_fraction, Real, most=1)
-
+    @abstractmethod
     def update(
         self, X: Floats, codes: RowCodes, dictionary: Floats, precision: Floats, *, n_jobs: int | None = None
     ) -> UpdatedDictionary:
@@ -136,6 +119,26 @@ class DictionaryUpdate(Strategy, ABC):
         UpdatedDictionary
             New arrays, in the dtype of ``X``.
         """
+
+
+class UpdateWithUpkeep(DictionaryUpdate):
+    """Improves the atoms, then replaces useless ones by badly represented samples: the base of this library's updates.
+
+    Useless are atoms that no sample uses, and the less used of two near-duplicates, unless the update is monotone: to
+    remove an atom in use can raise the error.  Parameters are those of :class:`AtomUpdate` but for ``n_sweeps``.
+    """
+
+    def __init__(self, *, max_coherence: float = 0.99, outlier_fraction: float = 0.01):
+        self.max_coherence = max_coherence
+        self.outlier_fraction = outlier_fraction
+
+    def check_parameters(self) -> None:
+        check_number("max_coherence", self.max_coherence, Real)
+        check_number("outlier_fraction", self.outlier_fraction, Real, most=1)
+
+    def update(
+        self, X: Floats, codes: RowCodes, dictionary: Floats, precision: Floats, *, n_jobs: int | None = None
+    ) -> UpdatedDictionary:
         X = np.asarray(X)  # a memory map without its subclass, which Numba does not know
         if X.dtype not in (np.float32, np.float64):
             raise TypeError(f"X has dtype {X.dtype}; convert it to float32 or float64.")
@@ -151,9 +154,9 @@ class DictionaryUpdate(Strategy, ABC):
             )
         return UpdatedDictionary(dictionary, codes, replaced)
 
+    @abstractmethod
     def _improve(self, X: Floats, codes: RowCodes, dictionary: Floats, precision: Floats, n_jobs: int | None) -> None:
         """Improve ``dictionary`` (and the values of ``codes``) in place."""
-        raise NotImplementedError(f"{type(self).__name__} must override update.")
 
 
 def _relate_to_largest(precision: Floats, dtype: np.dtype) -> Floats:
@@ -178,14 +181,14 @@ def _sum_data(X: Floats, codes: RowCodes, weights: Floats, n_components: int, n_
     return data_sums
 
 
-class KSVDUpdate(DictionaryUpdate):
+class KSVDUpdate(UpdateWithUpkeep):
     r"""Approximate K-SVD as the paper prints it: one sweep, no weights.
 
     For each atom in turn, with the residuals :math:`e_i` of its users without it:
     :math:`d \leftarrow \sum_i x_{ij} e_i`, normalised, then :math:`x_{ij} \leftarrow e_i^T d`.  The unweighted error
     never rises in the sweep.  The MAP objective may: the step ignores :math:`\sigma_i`, and new codes mean new margins.
 
-    Parameters are those of :class:`DictionaryUpdate`.
+    Parameters are those of :class:`AtomUpdate` but for ``n_sweeps``.
 
     Examples
     --------
@@ -232,14 +235,14 @@ class GuardedKSVDUpdate(KSVDUpdate):
     is_guarded = True
 
 
-class ExactKSVDUpdate(DictionaryUpdate):
+class ExactKSVDUpdate(UpdateWithUpkeep):
     r"""K-SVD with the best rank-one approximation of each atom's residuals, no weights.
 
     For each atom in turn, the residuals :math:`e_i` of its users without it are the rows of a matrix; :math:`d` becomes
     its first right singular vector, and :math:`x_{ij} = e_i^T d`.  The sign is the one that changes the codes less: a
     flipped atom would flip its share of every margin.
 
-    Parameters are those of :class:`DictionaryUpdate`.
+    Parameters are those of :class:`AtomUpdate` but for ``n_sweeps``.
 
     Examples
     --------
@@ -313,13 +316,13 @@ class CodeStatistics:
         return CodeStatistics(self.code_gram + other.code_gram, self.data_sums + other.data_sums)
 
 
-class AdditiveUpdate(DictionaryUpdate):
+class AdditiveUpdate(UpdateWithUpkeep):
     """A monotone update that needs only sums over the samples, so that they may be in several places.
 
     Subclasses implement :meth:`update_from`.  One that overrides :meth:`update` instead must set ``is_additive`` to
     False, or a fit will not call it.
 
-    Parameters are those of :class:`DictionaryUpdate`.
+    Parameters are those of :class:`AtomUpdate` but for ``n_sweeps``.
 
     See Also
     --------
@@ -387,8 +390,10 @@ class AtomUpdate(AdditiveUpdate):
     n_sweeps : int, default=1
         Number of sweeps over all atoms; 3 if registered as "block_coordinate".  On digits the third gains less than a
         millionth of the first.
-    max_coherence, outlier_fraction : float
-        As for :class:`DictionaryUpdate`.
+    max_coherence : float, default=0.99
+        Two atoms whose inner product exceeds this in size are near-duplicates.
+    outlier_fraction : float, default=0.01
+        Share of the samples, those of largest error, that never become atoms.
 
     Examples
     --------
