@@ -42,16 +42,7 @@ from ..refinement.backward import Parameters
 from ..refinement.epochs import MOST_SEEDS, RefinementProgress, count_kept_places
 from ..refinement.refiner import REFINEMENT, EpochRecord
 from ..refinement.size import DictionarySize
-from .codec import (
-    Decoder,
-    check_priors,
-    decode_priors,
-    decode_records,
-    encode,
-    encode_or_name,
-    encode_priors,
-    encode_records,
-)
+from .codec import Decoder, check_priors, decode_records, encode, encode_or_name, encode_records
 from .format import (
     CHECKPOINT,
     ROWS,
@@ -209,7 +200,7 @@ class Checkpoint:
 def _encode_snapshot(snapshot: Snapshot) -> tuple[dict[str, Json], Arrays]:
     progress, refinement = snapshot.progress, snapshot.refinement
     content = {
-        "priors": encode_priors(progress.priors),
+        "priors": encode("priors", progress.priors, {}),
         "coder": progress.settings.sparse_coder.learned_parameters(),
         "dictionary_sizes": encode_records(snapshot.sizes, DictionarySize),
         "history": encode_records(progress.history, IterationRecord),
@@ -324,7 +315,7 @@ def _make_rows(arrays: Arrays, first_row: int = 0) -> RowState:
 
 def _decode_snapshot(stored: Container, history: list[IterationRecord], run: FitRun, path: str) -> Snapshot:
     content, arrays = stored
-    rng = Decoder({}, {}).decode("random_numbers", content["random_numbers"])
+    rng, priors = (Decoder({}, {}).decode(name, content[name]) for name in ("random_numbers", "priors"))
     if not isinstance(rng, np.random.RandomState):
         raise TypeError(f"the random numbers are a {type(rng).__name__}")
     sizes = _RowSizes.of(run.settings, len(arrays["dictionary"]))
@@ -340,7 +331,6 @@ def _decode_snapshot(stored: Container, history: list[IterationRecord], run: Fit
         state = replace(state, parts=RowStore.beside(path, content["rows"]).read(state.parts, sizes))
     else:
         state = state.put_rows(_make_rows(arrays), run.training.facts.row_slices)
-    priors = decode_priors(content["priors"])
     check_priors(priors, len(model.coef))
     progress = FitProgress(settings, state, priors, history, bool(content["converged"]), bool(content["stopped"]))
     refinement = _decode_refinement(content["refinement"], arrays) if "refinement" in content else None

@@ -1,8 +1,8 @@
 """Parameters and attributes as JSON, and back.
 
 Numbers, strings, None, lists and tuples are stored as they are, and arrays by reference to the arrays of the file.
-Objects of the classes in :func:`list_storable` are stored by name and parameters, which may be such objects again, and
-scikit-learn's scalers with what they have learned.
+Objects of the classes in :func:`list_storable` are stored by name and parameters, which may be such objects again;
+scikit-learn's scalers are among them, with what they have learned.
 Of any other object only the class and parameters are stored, and the reader of the file has to pass an object of that
 class: nothing in a file is ever executed.
 """
@@ -31,7 +31,11 @@ from sklearn.preprocessing import (
 from ..describe.base import Identity
 from ..describe.transformer import Transformed
 from ..estimators.settings import ROLES
+from ..fitting.loop import IterationRecord
 from ..model.scales import Priors
+from ..refinement.refiner import EpochRecord
+from ..refinement.search import SearchRecord
+from ..refinement.size import DictionarySize
 from .format import Arrays, Json
 
 # Transformers that are nothing but their parameters, and numbers and arrays that they have learned.
@@ -39,6 +43,7 @@ STORABLE_SCALERS: dict[str, type[BaseEstimator]] = {
     cls.__name__: cls
     for cls in (MaxAbsScaler, MinMaxScaler, Normalizer, QuantileTransformer, RobustScaler, StandardScaler)
 }
+_RECORDS: dict[str, Any] = {cls.__name__: cls for cls in (IterationRecord, EpochRecord, SearchRecord, DictionarySize)}
 _COUNTERS = ("iteration", "epoch")  # fields that number the records of a history
 _CSR_PARTS = ("data", "indices", "indptr")
 _NUMBERS, _DATES = "biuf", "Mm"  # kinds of dtypes
@@ -54,7 +59,7 @@ class NotStorable(TypeError):
 
 def list_storable() -> dict[str, type]:
     """Return the classes whose objects a file can hold, by the name under which it stores them."""
-    storable: dict[str, Any] = {"transformed": Transformed, "identity": Identity}
+    storable: dict[str, Any] = {"transformed": Transformed, "identity": Identity, **STORABLE_SCALERS}
     named = chain.from_iterable((one or {one.base.__name__.lower(): one.base}).items() for one in ROLES.values())
     for name, added in named:  # also those of users
         if storable.setdefault(name, added) is not added:
@@ -86,11 +91,15 @@ def encode(name: str, value: Any, arrays: Arrays) -> Json:
             return value
         case float():
             return encode_float(value)
+        case Priors():
+            return {"type": "priors"} | {key: np.asarray(one, float).tolist() for key, one in value._asdict().items()}
+        case list() if value and type(value[0]) in _RECORDS.values():
+            return encode_records(value, type(value[0]))
         case list() | tuple():
             items = [encode(f"{name}.{place}", item, arrays) for place, item in enumerate(value)]
             return items if type(value) is list else {"type": "tuple", "items": items}
         case dict():
-            return {"type": "dict", "items": [encode(f"{name}.items", list(pair), arrays) for pair in value.items()]}
+            return {"type": "dict", "items": encode(name, [list(pair) for pair in value.items()], arrays)}
         case np.ndarray():
             return _encode_array(name, value, arrays)
         case csr_array():
@@ -98,17 +107,21 @@ def encode(name: str, value: Any, arrays: Arrays) -> Json:
             return {"type": "csr", "shape": list(value.shape), **parts}
         case np.random.RandomState():
             return _encode_random_state(value)
-    if type(value) in STORABLE_SCALERS.values():
-        learned = {key: inner for key, inner in vars(value).items() if key.endswith("_")}
-        state = {key: encode(f"{name}.{key}", inner, arrays) for key, inner in learned.items()}
-        parameters = _encode_parameters(name, value, encode, arrays)
-        return {"type": "scaler", "name": type(value).__name__, "parameters": parameters, "learned": state}
     names = [key for key, storable_class in list_storable().items() if type(value) is storable_class]
     if not names:  # or a subclass of a storable class, which may do something else
         raise NotStorable(f"{name}={value!r} is an object of a class that files do not store.")
-    value.check_parameters()
-    parameters = _encode_parameters(name, value, encode_or_name, arrays)
-    return {"type": "strategy", "name": names[0], "parameters": parameters}
+    _check_parameters(value)
+    stored: Json = {"type": "strategy", "name": names[0]}
+    stored["parameters"] = _encode_parameters(name, value, encode_or_name, arrays)
+    if names[0] in STORABLE_SCALERS:
+        learned = {key: inner for key, inner in vars(value).items() if key.endswith("_")}
+        stored["learned"] = {key: encode(f"{name}.{key}", inner, arrays) for key, inner in learned.items()}
+    return stored
+
+
+def _check_parameters(value: Any) -> None:
+    """Raise if a parameter of an object is invalid, as a fit would."""
+    (value._validate_params if type(value) in STORABLE_SCALERS.values() else value.check_parameters)()
 
 
 def _encode_array(name: str, array: NDArray[Any], arrays: Arrays) -> Json:
@@ -154,14 +167,15 @@ def _decode_random_state(state: Json) -> np.random.RandomState:
 
 def encode_records(records: Sequence[tuple[Any, ...]], record_class: Any) -> Json:
     """Return named tuples of numbers as lists, with the names of the fields once."""
-    return {"fields": record_class._fields, "rows": [list(map(encode_float, record)) for record in records]}
+    rows = [list(map(encode_float, record)) for record in records]
+    return {"type": "records", "class": record_class.__name__, "fields": record_class._fields, "rows": rows}
 
 
 def decode_records(stored: Json, record_class: Any) -> list[Any]:
     """Return the named tuples; those of iterations and epochs must be numbered from 0 without gaps."""
     fields = record_class._fields
-    if tuple(stored["fields"]) != fields:
-        raise ValueError(f"a {record_class.__name__} has the fields {stored['fields']}")
+    if stored["class"] != record_class.__name__ or tuple(stored["fields"]) != fields:
+        raise ValueError(f"a {stored['class']} has the fields {stored['fields']}, not a {record_class.__name__}")
     decoder = Decoder({}, {})
     records = [record_class(*decoder.decode("number", row)) for row in stored["rows"]]
     if not all(type(value) in (int, float, bool) for record in records for value in record):
@@ -171,17 +185,9 @@ def decode_records(stored: Json, record_class: Any) -> list[Any]:
     return records
 
 
-def encode_priors(priors: Priors) -> Json:
-    """Return priors as numbers and lists of numbers, by name."""
-    return {name: np.asarray(value, np.float64).tolist() for name, value in priors._asdict().items()}
-
-
-def decode_priors(stored: Json) -> Priors:
-    """Return the priors."""
-    fields: Any = {
-        name: float(value) if isinstance(value, int | float) else np.array(value, np.float64)
-        for name, value in stored.items()
-    }
+def _decode_priors(stored: Json) -> Priors:
+    numbers = {name: np.array(value, np.float64) for name, value in stored.items() if name != "type"}
+    fields: Any = {name: value if value.ndim else float(value) for name, value in numbers.items()}
     return Priors(**fields)
 
 
@@ -229,10 +235,12 @@ class Decoder:
                 return self._decode_csr(name, stored)
             case "random_state":
                 return _decode_random_state(stored["state"])
+            case "priors":
+                return _decode_priors(stored)
+            case "records":
+                return decode_records(stored, _RECORDS[stored["class"]])
             case "strategy":
                 return self._decode_strategy(name, stored)
-            case "scaler":
-                return self._decode_scaler(name, stored)
             case "named":
                 return self._take_passed(name, stored)
         raise ValueError(f"{name} is stored as {stored.get('type')!r}, which is not known")
@@ -252,14 +260,11 @@ class Decoder:
 
     def _decode_csr(self, name: str, stored: Json) -> csr_array:
         data, indices, indptr = (self.decode(name, stored[part]) for part in _CSR_PARTS)
-        n_rows, n_columns = stored["shape"]
-        if not (indices.ndim == indptr.ndim == data.ndim == 1 and indices.dtype.kind == indptr.dtype.kind == "i"):
+        if not indices.dtype.kind == indptr.dtype.kind == "i" or len(indices) != len(data):
             raise ValueError(f"the arrays of {name} are not those of a sparse matrix")
-        if len(indptr) != n_rows + 1 or indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
-            raise ValueError(f"the row pointers of {name} are inconsistent")
-        if len(indices) != len(data) or (indices.size and not 0 <= indices.min() <= indices.max() < n_columns):
-            raise ValueError(f"{name} has entries outside of its {n_columns} columns")
-        return csr_array((data, indices, indptr), shape=(n_rows, n_columns))
+        matrix = csr_array((data, indices, indptr), shape=stored["shape"])
+        matrix.check_format(full_check=True)
+        return matrix
 
     def _decode_strategy(self, name: str, stored: Json) -> Any:
         storable = list_storable()
@@ -269,17 +274,12 @@ class Decoder:
                 "class to its registry under that name"
             )
         strategy = storable[stored["name"]](**self._decode_parameters(name, stored))
-        strategy.check_parameters()
+        _check_parameters(strategy)
+        for key, value in stored.get("learned", {}).items():
+            if stored["name"] not in STORABLE_SCALERS or not key.endswith("_"):
+                raise ValueError(f"its {name}, {stored['name']!r}, cannot have learned {key}")
+            setattr(strategy, key, self.decode(f"{name}.{key}", value))
         return strategy
-
-    def _decode_scaler(self, name: str, stored: Json) -> BaseEstimator:
-        if stored["name"] not in STORABLE_SCALERS or not all(key.endswith("_") for key in stored["learned"]):
-            raise ValueError(f"its {name} is a scaler {stored['name']!r}, which is not known")
-        scaler = STORABLE_SCALERS[stored["name"]](**self._decode_parameters(name, stored))
-        for key, value in stored["learned"].items():
-            setattr(scaler, key, self.decode(f"{name}.{key}", value))
-        scaler._validate_params()  # of scikit-learn, which checks them in a fit only
-        return scaler
 
     def _decode_parameters(self, name: str, stored: Json) -> dict[str, Any]:
         return {key: self.decode(f"{name}__{key}", value) for key, value in stored["parameters"].items()}

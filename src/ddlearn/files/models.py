@@ -26,18 +26,7 @@ from ..fitting.loop import IterationRecord
 from ..refinement.refiner import EpochRecord, find_best
 from ..refinement.search import SearchRecord
 from ..refinement.size import DictionarySize
-from .codec import (
-    STORABLE_SCALERS,
-    Decoder,
-    check_priors,
-    decode_priors,
-    decode_records,
-    encode,
-    encode_float,
-    encode_or_name,
-    encode_priors,
-    encode_records,
-)
+from .codec import STORABLE_SCALERS, Decoder, check_priors, encode, encode_float, encode_or_name
 from .format import MODEL, Arrays, Container, Json, blame_file, check_array, read_container, write_container
 from .pipelines import fold_pipeline
 
@@ -133,19 +122,14 @@ def save(model: DDLClassifier | KSVD | Pipeline, path: str | os.PathLike[str]) -
     except ValueError as error:
         raise ValueError(f"This {name} cannot be saved: {error}.") from error
     arrays: Arrays = {}
-
-    def encode_attribute(key: str, value: Any) -> Json:
-        if key in _RECORDS:
-            return encode_records(value, _RECORDS[key])
-        if key == "priors_":
-            return encode_priors(value)
-        return (encode_or_name if key in _STRATEGIES else encode)(key, value, arrays)
-
     parameters = model.get_params(deep=False)
     content = {
         "class": name,
         "parameters": {key: encode_or_name(f"parameters.{key}", value, arrays) for key, value in parameters.items()},
-        "attributes": {key: encode_attribute(key, value) for key, value in attributes.items()},
+        "attributes": {
+            key: (encode_or_name if key in _STRATEGIES else encode)(key, value, arrays)
+            for key, value in attributes.items()
+        },
         "summary": {size: length for size, length in sizes.items() if size not in _NOT_TOLD} | _summarise(attributes),
     }
     write_container(path, MODEL, content, arrays)
@@ -222,15 +206,10 @@ def _check_content(content: Json) -> None:
 
 def _restore(content: Json, decoder: Decoder) -> BaseEstimator:
     name = content["class"]
-    parameters = {key: decoder.decode(key, value) for key, value in content["parameters"].items()}
-    attributes: dict[str, Any] = {}
-    for key, value in content["attributes"].items():
-        if key in _RECORDS:
-            attributes[key] = decode_records(value, _RECORDS[key])
-        elif key == "priors_":
-            attributes[key] = decode_priors(value)
-        else:
-            attributes[key] = decoder.decode(key, value)
+    parameters, attributes = (
+        {key: decoder.decode(key, value) for key, value in content[part].items()}
+        for part in ("parameters", "attributes")
+    )
     _check_attributes(name, attributes)
     model = _MODELS[name](**parameters)
     for key, value in attributes.items():
@@ -270,6 +249,8 @@ def _check_attributes(name: str, attributes: dict[str, Any]) -> dict[str, int]:
     for key in attributes.keys() & _RECORDS.keys():
         if not isinstance(attributes[key], list) or not all(isinstance(row, _RECORDS[key]) for row in attributes[key]):
             raise TypeError(f"{key} is not a list of {_RECORDS[key].__name__}")
+        if not attributes[key] and key != "dictionary_sizes_":  # few samples are not enough to compare sizes
+            raise ValueError(f"{key} is empty")
     dtype = attributes["components_"].dtype
     if dtype not in (np.float32, np.float64):
         raise ValueError(f"the model has the precision {dtype}")
