@@ -336,15 +336,6 @@ def test_full_inference_of_a_row_does_not_depend_on_what_its_neighbours_miss(mod
     assert (after[7] != before[7]).any()
 
 
-def test_the_warning_names_the_line_that_called_the_model(model, split):
-    X = np.full((1, 64), np.nan)
-    model.set_params(robustness=MASK)
-    for call in (model.predict, model.predict_proba, model.decision_function, model.explain):
-        with pytest.warns(UserWarning, match="all features are missing") as caught:
-            call(X)
-        assert caught[0].filename == __file__
-
-
 def test_duplicate_samples_and_zero_samples_get_equal_evidence(model, split):
     X = np.vstack([np.repeat(split[2][:1], 3, axis=0), np.zeros((2, 64))])
     for way in WAYS:

@@ -9,7 +9,6 @@ and a dictionary has no offset.  With a constant, atoms are points among the sam
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from functools import reduce
 from numbers import Real
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 
 from ..model.codes import Floats
 from ..model.strategies import check_number
-from ..parallel import Parts, split_rows
+from ..parallel import Parts, split_rows, warn_user
 from .base import Description, Rows, take_some
 from .checks import measure_energies, take_known
 
@@ -157,13 +156,11 @@ def warn_of_outliers(
         feature = int(has_outliers.argmax())
         found: list[tuple[float, float, int]] = parts.collect(_find_extreme, feature, float(median[feature]))
         _, value, row = max(found)
-        warnings.warn(
+        warn_user(
             f"X is {value:.3g} in row {row}, feature {feature}, while nine of ten samples are within "
             f"{usual[feature]:.3g} of {median[feature]:.3g} there: described so, that feature is nearly the same "
             f"for all other samples ({np.count_nonzero(has_outliers)} features have such values). Correct or "
             "remove them, or use description='unit'.",
-            UserWarning,
-            stacklevel=5,
         )
 
 

@@ -6,7 +6,6 @@ modes cannot honour is refused.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, Literal
@@ -40,6 +39,7 @@ from ..model.codes import Model
 from ..model.losses import LOSSES
 from ..model.scales import SCALES, ConjugateScales
 from ..model.strategies import Registry, check_number
+from ..parallel import warn_user
 from ..refinement.refiner import CLASSIFIERS, REFINEMENT, Refiner
 from ..refinement.search import Found
 from .run import FitPlan
@@ -148,11 +148,9 @@ def check_missing(model: Estimator, X: Any) -> None:
 def warn_of_marks(classes: Any, unlabeled: Any) -> None:
     """Warn if -1 is among several classes, by which scikit-learn marks samples without a label."""
     if unlabeled is None and classes.dtype.kind == "i" and len(classes) > 2 and classes[0] == -1 and classes[1] >= 0:
-        warnings.warn(
+        warn_user(
             "y contains -1, which is learned as a class of its own. If it marks samples without a label, set "
             "unlabeled=-1.",
-            UserWarning,
-            stacklevel=4,
         )
 
 
@@ -356,11 +354,9 @@ def count_components(model: Estimator, n_labelled: int) -> int:
     if not isinstance(model.n_components, Integral) or model.n_components < 1:
         raise ValueError(f"n_components must be None, 'auto' or an integer of at least 1, got {model.n_components!r}.")
     if int(model.n_components) > _MANY_ATOMS * n_labelled:
-        warnings.warn(
+        warn_user(
             f"n_components={model.n_components} is more than {_MANY_ATOMS} atoms for each of the {n_labelled} labelled "
             "samples: the fit takes long, and many atoms will be alike. Half as many atoms as samples are usual.",
-            UserWarning,
-            stacklevel=4,
         )
     return int(model.n_components)
 

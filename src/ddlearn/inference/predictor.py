@@ -5,7 +5,6 @@ A predictor is made once for each fitted model and kept.  It never changes, so s
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -22,7 +21,7 @@ from ..describe.base import Description, describe, describe_known, mark_missing
 from ..describe.jitter import Jitter, displace_alike
 from ..kernels.codes import keep_larger_half
 from ..model.codes import Flags, Floats, RowCodes
-from ..parallel import map_blocks, split_rows
+from ..parallel import map_blocks, split_rows, warn_user
 from .rules import InferenceRule, LabelModel
 
 # Test-time views use half the distortion of training: only sampling noise is to be averaged out.
@@ -237,7 +236,7 @@ class Predictor:
             return self._weigh_robustly(X[rows], coded), _count_blank(coded)
 
         blocks = map_blocks(weigh, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs)
-        _warn_of_blank_rows(sum(n_blank for _, n_blank in blocks), n_frames=6)
+        _warn_of_blank_rows(sum(n_blank for _, n_blank in blocks))
         return _check_evidence(np.concatenate([evidence for evidence, _ in blocks]))
 
     def explain(self, X: Floats, mask: Flags | None, classes: NDArray[Any]) -> Explanation:
@@ -249,7 +248,7 @@ class Predictor:
 
         blocks = map_blocks(work, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs)
         coded = [block for block, _, _ in blocks]
-        _warn_of_blank_rows(sum(map(_count_blank, coded)), n_frames=4)
+        _warn_of_blank_rows(sum(map(_count_blank, coded)))
         dictionary = self.encoder.dictionary
         codes = RowCodes.join([block.codes for block in coded]).to_csr(len(dictionary))
         norms = np.concatenate([norms for _, norms, _ in blocks])
@@ -296,11 +295,9 @@ def _count_blank(coded: CodedBlock) -> int:
     return int(np.count_nonzero(~coded.is_known.any(axis=1)))
 
 
-def _warn_of_blank_rows(n_blank: int, n_frames: int) -> None:
+def _warn_of_blank_rows(n_blank: int) -> None:
     if n_blank:
-        warnings.warn(
+        warn_user(
             f"In {n_blank} sample(s) all features are missing: their class is predicted from the class frequencies of "
             "the training samples.",
-            UserWarning,
-            stacklevel=n_frames,  # the line that called the model
         )

@@ -20,3 +20,4 @@ from .threads import effective_n_jobs as effective_n_jobs
 from .threads import map_blocks as map_blocks
 from .threads import single_threaded_blas as single_threaded_blas
 from .threads import split_rows as split_rows
+from .warn import warn_user as warn_user

@@ -12,7 +12,6 @@ in memory, and counted by Dask, once.
 from __future__ import annotations
 
 import threading
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ import numpy as np
 
 from .parts import OtherPart, Part, Parts, Result, add_in_tree, fold
 from .threads import single_threaded_blas
+from .warn import warn_user
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -70,7 +70,7 @@ def require_client() -> Client:
         ) from error
     _make_room()
     if not client.nthreads():
-        warnings.warn("The Dask cluster has no workers yet: the fit waits for them.", stacklevel=2)
+        warn_user("The Dask cluster has no workers yet: the fit waits for them.")
     return client
 
 
@@ -180,7 +180,7 @@ class _Watch:
     def _warn_once(self, about: str, message: str) -> None:
         if about not in self.said:
             self.said.add(about)
-            warnings.warn(message, stacklevel=2)
+            warn_user(message)
 
 
 _configuring = threading.Lock()  # Dask's settings belong to the process, and fits may run in several threads
