@@ -28,18 +28,7 @@ from ddlearn.coding import encoder
 from ddlearn.coding.encoder import SPARSE_CODERS
 from ddlearn.dictionary import draw_dictionary
 from ddlearn.fitting.data import TrainingSet, collect_labels, fetch_candidates
-from ddlearn.fitting.loop import (
-    FitState,
-    _has_settled,
-    begin,
-    encode,
-    iterate,
-    run,
-    train_classifiers,
-    update_dictionary,
-    update_scales,
-)
-from ddlearn.fitting.steps import FitSettings, RowState, put_row_state
+from ddlearn.fitting.loop import FitSettings, Loop, Unknowns, get_unknowns, put_unknowns
 from ddlearn.model.codes import RowCodes
 from ddlearn.model.scales import NOISE_MODELS
 from ddlearn.parallel import PART_ROWS
@@ -69,45 +58,51 @@ def make_settings(loss, **changes) -> FitSettings:
 
 
 def start_fit(loss, seed=0, n_components=60, part_rows=PART_ROWS, **changes):
-    """Return the training set of 400 digits, and the progress of a fit before its first iteration."""
+    """Return a loop over 400 digits, and its state before the first iteration."""
     X, y = load_digits(return_X_y=True)
     X, y = normalise(X)[:400], y[:400]
     training = TrainingSet.of_arrays(X, np.where(y[:, None] == np.arange(10), 1, -1), part_rows)
     rng = np.random.RandomState(seed)
     candidates = fetch_candidates(training, n_components, rng)
     dictionary = draw_dictionary("samples", candidates, n_components, 64, training.facts.dtype, rng)
-    return training, begin(training, make_settings(loss, **changes), dictionary)
+    loop = Loop(training, make_settings(loss, **changes))
+    return loop, loop.start(dictionary)
 
 
-def run_to_end(training, progress):
-    return run(progress, training, lambda progress: progress)
+def run_to_end(loss, **changes):
+    loop, start = start_fit(loss, **changes)
+    return loop.run(start)
 
 
-def put_rows(state, training, **changes):
+def change_settings(loop, **changes):
+    return Loop(loop.training, replace(loop.settings, **changes))
+
+
+def put_rows(state, **changes):
     """Return a state with other unknowns of the samples."""
-    return state.put_rows(replace(state.collect_rows(), **changes), training.facts.row_slices)
+    return replace(state, parts=state.parts.map(put_unknowns, replace(state.collect_unknowns(), **changes)))
 
 
 def get_codes(state):
-    return state.collect_rows().codes.to_csr(len(state.model.dictionary))
+    return state.collect_unknowns().codes.to_csr(len(state.model.dictionary))
 
 
-def evaluate(state, settings, training, priors) -> float:
+def evaluate(loop, state) -> float:
     """Return the objective by the public function."""
-    model = state.model
+    model, settings = state.model, loop.settings
     return map_objective(
-        training.X,
-        collect_labels(training),
+        loop.training.X,
+        collect_labels(loop.training),
         model.dictionary,
         model.coef,
         model.intercept,
         get_codes(state),
-        noise_variance=state.collect_rows().noise_variance,
+        noise_variance=state.collect_unknowns().noise_variance,
         class_cost=model.class_cost,
         loss=settings.loss,
         sparse_coder=settings.sparse_coder,
         classification_weight=settings.classification_weight,
-        priors=priors,
+        priors=state.priors,
     ).total
 
 
@@ -116,19 +111,18 @@ def assert_objective_never_rises(model):
     assert (np.diff(objectives) <= 1e-11 * np.abs(objectives[1:])).all()
 
 
-def assert_no_step_raises_the_objective(training, progress, n_iter=4):
-    settings, state, priors = progress.settings, progress.state, progress.priors
-    before = progress.history[-1].objective
-    assert evaluate(state, settings, training, priors) == pytest.approx(before, rel=1e-12)
+def assert_no_step_raises_the_objective(loop, state, n_iter=4):
+    before = state.history[-1].objective
+    assert evaluate(loop, state) == pytest.approx(before, rel=1e-12)
     for _ in range(n_iter):
         for step in (
-            lambda state: encode(state, settings)[0],
-            lambda state: train_classifiers(state, settings, training, priors.ridge),
-            lambda state: update_dictionary(state, settings, training, priors)[0],
-            lambda state: update_scales(state, settings, training, priors).state,
+            lambda state: loop.encode(state)[0],
+            loop.train_classifiers,
+            lambda state: loop.update_dictionary(state)[0],
+            lambda state: loop.update_scales(state)[0],
         ):
             state = step(state)
-            after = evaluate(state, settings, training, priors)
+            after = evaluate(loop, state)
             assert after <= before + 1e-10 * abs(before)
             before = after
 
@@ -155,41 +149,37 @@ def test_no_step_raises_the_objective_with_weighted_labels(loss, weight):
 
 def test_the_printed_dictionary_step_can_raise_the_objective():
     # Plain K-SVD ignores the noise variances. If the objective never rose, "monotone" would be an idle word.
-    training, progress = start_fit(LOSSES["square"](), dictionary_update=DICTIONARY_UPDATES.resolve("ksvd"))
-    settings, state, priors = progress.settings, progress.state, progress.priors
+    loop, state = start_fit(LOSSES["square"](), dictionary_update=DICTIONARY_UPDATES.resolve("ksvd"))
     rises = []
     for _ in range(6):
-        state = train_classifiers(encode(state, settings)[0], settings, training, priors.ridge)
-        before = evaluate(state, settings, training, priors)
-        state, _ = update_dictionary(state, settings, training, priors)
-        rises.append(evaluate(state, settings, training, priors) > before)
-        state = update_scales(state, settings, training, priors).state
+        state = loop.train_classifiers(loop.encode(state)[0])
+        before = evaluate(loop, state)
+        state, _ = loop.update_dictionary(state)
+        rises.append(evaluate(loop, state) > before)
+        state, _ = loop.update_scales(state)
     assert any(rises)
 
 
 @every_loss
 @pytest.mark.parametrize("update", MONOTONE_UPDATES)
 def test_a_monotone_dictionary_step_leaves_every_score_as_it_was(loss, update):
-    training, progress = start_fit(loss, dictionary_update=DICTIONARY_UPDATES.resolve(update))
-    state, _ = encode(progress.state, progress.settings)
-    after, _ = update_dictionary(state, progress.settings, training, progress.priors)
+    loop, state = start_fit(loss, dictionary_update=DICTIONARY_UPDATES.resolve(update))
+    state, _ = loop.encode(state)
+    after, _ = loop.update_dictionary(state)
     scores, before = (get_codes(each) @ each.model.coef.T for each in (after, state))
     np.testing.assert_allclose(scores, before, atol=1e-9)
 
 
 @pytest.mark.parametrize("scales", SCALES.values(), ids=list(SCALES))
 def test_scales_minimise_the_objective_above_their_floors(scales):
-    training, progress = start_fit(LOSSES["logistic"](), scales=scales(), classification_weight=3.0)
-    settings, state, priors = progress.settings, progress.state, progress.priors
-    variances, class_cost = state.collect_rows().noise_variance, state.model.class_cost
+    loop, state = start_fit(LOSSES["logistic"](), scales=scales(), classification_weight=3.0)
+    variances, class_cost, priors = state.collect_unknowns().noise_variance, state.model.class_cost, state.priors
     rng = np.random.default_rng(0)
     for _ in range(20):
         variance = np.maximum(variances * rng.uniform(0.5, 2, 400), priors.noise_floor)
         costs = np.maximum(class_cost * rng.uniform(0.5, 2, 10), priors.cost_floor)
-        other = replace(
-            put_rows(state, training, noise_variance=variance), model=replace(state.model, class_cost=costs)
-        )
-        assert evaluate(other, settings, training, priors) >= progress.history[-1].objective
+        other = replace(put_rows(state, noise_variance=variance), model=replace(state.model, class_cost=costs))
+        assert evaluate(loop, other) >= state.history[-1].objective
 
 
 def make_printed_matrices(x, y, labels, model, noise_variance, loss):
@@ -205,8 +195,8 @@ def make_printed_matrices(x, y, labels, model, noise_variance, loss):
 
 def test_half_the_weight_is_the_papers_printed_algorithm():
     loss = LOSSES["square"]()
-    training, progress = start_fit(loss, classification_weight=0.5, label_coding=PrintedCoding())
-    state, model, variances = progress.state, progress.state.model, progress.state.collect_rows().noise_variance
+    loop, state = start_fit(loss, classification_weight=0.5, label_coding=PrintedCoding())
+    training, model, variances = loop.training, state.model, state.collect_unknowns().noise_variance
     expected, n_moved = get_codes(state).toarray(), 0
     for row, (y, labels) in enumerate(zip(training.X, collect_labels(training), strict=True)):
         x = expected[row].copy()
@@ -216,32 +206,31 @@ def test_half_the_weight_is_the_papers_printed_algorithm():
             expected[row] = found
             n_moved += 1
     assert n_moved > 300
-    codes = get_codes(encode(state, progress.settings)[0]).toarray()
+    codes = get_codes(loop.encode(state)[0]).toarray()
     np.testing.assert_allclose(codes, expected, atol=1e-7)
-    derived = get_codes(encode(state, replace(progress.settings, classification_weight=1.0))[0]).toarray()
+    derived = get_codes(change_settings(loop, classification_weight=1.0).encode(state)[0]).toarray()
     assert np.abs(derived - expected).max() > 0.01
 
 
 @every_loss
 def test_a_vanishing_weight_gives_codes_without_labels(loss):
     # From empty codes: every code is better than none, so that the guard takes what the pursuit finds.
-    training, progress = start_fit(loss, classification_weight=1e-12, label_coding=PrintedCoding())
-    empty = put_rows(progress.state, training, codes=RowCodes.empty(400, 4, np.float64))
-    label_free = progress.state.encoder.encode(training.X).to_csr(60)
-    codes = get_codes(encode(empty, progress.settings)[0])
+    loop, state = start_fit(loss, classification_weight=1e-12, label_coding=PrintedCoding())
+    empty = put_rows(state, codes=RowCodes.empty(400, 4, np.float64))
+    label_free = state.encoder.encode(loop.training.X).to_csr(60)
+    codes = get_codes(loop.encode(empty)[0])
     np.testing.assert_allclose(codes.toarray(), label_free.toarray(), atol=1e-5)
-    weighted = replace(progress.settings, classification_weight=1.0)
-    assert abs(get_codes(encode(empty, weighted)[0]) - label_free).max() > 0.01
+    weighted = change_settings(loop, classification_weight=1.0)
+    assert abs(get_codes(weighted.encode(empty)[0]) - label_free).max() > 0.01
 
 
 def test_classifiers_of_replaced_atoms_start_from_zero():
-    training, progress = start_fit(LOSSES["square"]())
-    state = progress.state
-    codes = state.collect_rows().codes
+    loop, state = start_fit(LOSSES["square"]())
+    codes = state.collect_unknowns().codes
     values = np.where(codes.indices == 7, 0, codes.values)  # no sample uses atom 7
-    state = put_rows(state, training, codes=RowCodes(codes.indices, values).sort())
+    state = put_rows(state, codes=RowCodes(codes.indices, values).sort())
     state = replace(state, model=replace(state.model, coef=np.ones_like(state.model.coef)))
-    after, n_replaced = update_dictionary(state, progress.settings, training, progress.priors)
+    after, n_replaced = loop.update_dictionary(state)
     assert n_replaced == 1
     assert not after.model.coef[:, 7].any()
     assert after.model.coef[:, 8].all()
@@ -249,7 +238,7 @@ def test_classifiers_of_replaced_atoms_start_from_zero():
 
 @every_loss
 def test_records_add_up_and_count(loss):
-    history = run_to_end(*start_fit(loss, max_iter=3)).history
+    history = run_to_end(loss, max_iter=3).history
     assert [record.iteration for record in history] == [0, 1, 2, 3]
     for record in history:
         terms = record.representation + record.log_noise + record.classification + record.log_class_cost
@@ -266,15 +255,14 @@ def test_records_add_up_and_count(loss):
 @pytest.mark.parametrize("scales", SCALES.values(), ids=list(SCALES))
 def test_samples_that_are_atoms_have_the_typical_noise_at_first(scales):
     # With the variance of least objective they would hold their atoms where they are, and K-SVD could not move them.
-    training, progress = start_fit(LOSSES["square"](), n_components=60, scales=scales())
-    is_atom = (np.abs(training.X @ progress.state.model.dictionary.T).max(axis=1)) > 1 - 1e-12
+    loop, state = start_fit(LOSSES["square"](), n_components=60, scales=scales())
+    is_atom = (np.abs(loop.training.X @ state.model.dictionary.T).max(axis=1)) > 1 - 1e-12
     assert is_atom.sum() >= 60
-    variance, priors = progress.state.collect_rows().noise_variance, progress.priors
-    np.testing.assert_allclose(variance[is_atom], priors.noise_variance)
-    scaled = update_scales(progress.state, progress.settings, training, priors)
-    assert (scaled.state.collect_rows().noise_variance[is_atom] < 0.5 * priors.noise_variance).all()
-    assert scaled.objective.total < progress.history[0].objective
-    assert (scaled.counts.n_at_floor >= 60) == (scales is JeffreysScales)
+    np.testing.assert_allclose(state.collect_unknowns().noise_variance[is_atom], state.priors.noise_variance)
+    scaled, record = loop.update_scales(state)
+    assert (scaled.collect_unknowns().noise_variance[is_atom] < 0.5 * state.priors.noise_variance).all()
+    assert record.objective < state.history[0].objective
+    assert (record.floor_share >= 60 / 400) == (scales is JeffreysScales)
 
 
 @every_loss
@@ -312,11 +300,11 @@ def test_no_scale_of_a_default_fit_is_at_a_bound(loss):
 
 @every_loss
 def test_classifiers_never_freeze(loss):
-    training, progress = start_fit(loss, sparse_coder=SPARSE_CODERS.resolve("ormp"))
+    loop, state = start_fit(loss, sparse_coder=SPARSE_CODERS.resolve("ormp"))
     for _ in range(6):
-        before = progress.state.model.coef
-        progress = iterate(progress, training)
-        assert (progress.state.model.coef != before).any(axis=1).all()
+        before = state.model.coef
+        state = loop.iterate(state)
+        assert (state.model.coef != before).any(axis=1).all()
 
 
 class Spoiler(AtomUpdate):
@@ -339,32 +327,30 @@ class Frozen(AtomUpdate):
 
 
 def test_a_guarded_update_that_raises_the_objective_is_undone():
-    training, start = start_fit(LOSSES["square"]())
+    loop, start = start_fit(LOSSES["square"]())
 
     def go_on(update):
-        return iterate(start._replace(settings=replace(start.settings, dictionary_update=update)), training)
+        return change_settings(loop, dictionary_update=update).iterate(start)
 
     spoilt, guarded, expected = map(go_on, (Spoiler(), GuardedSpoiler(), Frozen()))
     assert spoilt.history[-1].objective > start.history[-1].objective
     assert guarded.history[-1].is_undone
     assert not expected.history[-1].is_undone
-    np.testing.assert_array_equal(guarded.state.model.dictionary, start.state.model.dictionary)
-    np.testing.assert_array_equal(guarded.state.model.class_cost, expected.state.model.class_cost)
+    np.testing.assert_array_equal(guarded.model.dictionary, start.model.dictionary)
+    np.testing.assert_array_equal(guarded.model.class_cost, expected.model.class_cost)
     assert guarded.history[-1].objective == expected.history[-1].objective <= start.history[-1].objective
 
 
 def test_the_first_sweep_is_not_judged_unless_there_are_classifiers_to_start_from():
     loss = LOSSES["logistic"]()
     plain, guarded = ({"dictionary_update": DICTIONARY_UPDATES.resolve(name)} for name in ("ksvd", "guarded_ksvd"))
-    training, start = start_fit(loss, **plain)
-    expected, begun = iterate(start, training), start_fit(loss, **guarded)[1]
+    loop, start = start_fit(loss, **plain)
+    expected, (guarded_loop, begun) = loop.iterate(start), start_fit(loss, **guarded)
     assert begun.history[0].objective == expected.history[1].objective
-    np.testing.assert_array_equal(begun.state.model.dictionary, expected.state.model.dictionary)
-    model = expected.state.model
+    np.testing.assert_array_equal(begun.model.dictionary, expected.model.dictionary)
+    model = expected.model
     learned = model.dictionary, model.coef, model.intercept
-    assert begin(training, make_settings(loss, **plain), *learned).history == (
-        begin(training, make_settings(loss, **guarded), *learned).history
-    )
+    assert loop.start(*learned).history == guarded_loop.start(*learned).history
 
 
 def test_duplicates_among_the_first_atoms_do_not_keep_the_dictionary_from_being_learned():
@@ -380,29 +366,26 @@ def test_duplicates_among_the_first_atoms_do_not_keep_the_dictionary_from_being_
 
 def test_guarded_ksvd_is_ksvd_while_that_lowers_the_objective():
     plain, guarded = (
-        run_to_end(
-            *start_fit(LOSSES["square"](), dictionary_update=DICTIONARY_UPDATES.resolve(name), max_iter=max_iter)
-        )
+        run_to_end(LOSSES["square"](), dictionary_update=DICTIONARY_UPDATES.resolve(name), max_iter=max_iter)
         for name, max_iter in (("ksvd", 3), ("guarded_ksvd", 2))  # whose first sweep belongs to the start
     )
-    assert guarded.settings.dictionary_update.is_guarded
     assert not any(record.is_undone for record in guarded.history)
-    np.testing.assert_array_equal(guarded.state.model.dictionary, plain.state.model.dictionary)
+    np.testing.assert_array_equal(guarded.model.dictionary, plain.model.dictionary)
 
 
 def test_it_stops_when_the_objective_settles_or_a_callback_asks_it_to():
-    training, start = start_fit(LOSSES["square"](), max_iter=50, tol=1e-3)
-    result = run_to_end(training, start)
+    loop, start = start_fit(LOSSES["square"](), max_iter=50, tol=1e-3)
+    result = loop.run(start)
     assert result.converged
     assert result.n_iter < 50
-    stopped = run(start, training, lambda progress: progress._replace(stopped=progress.n_iter == 2))
+    stopped = loop.run(start, lambda state: replace(state, stopped=state.n_iter == 2))
     assert stopped.n_iter == 2
     assert not stopped.converged
 
 
 def test_the_first_iteration_never_settles_the_objective():
     # On scikit-learn's digits its terms cancelled by chance: the fit ended after one iteration, at a higher objective.
-    result = run_to_end(*start_fit(LOSSES["square"](), max_iter=50, tol=1e9))
+    result = run_to_end(LOSSES["square"](), max_iter=50, tol=1e9)
     assert result.converged
     assert result.n_iter == 2
 
@@ -410,8 +393,7 @@ def test_the_first_iteration_never_settles_the_objective():
 @pytest.mark.parametrize("weight", [1.0, 5.0])
 def test_tol_is_a_share_of_all_scales(weight):
     # Had each of two iterations made every scale smaller by a share tol, the logarithms would have fallen as much.
-    training, start = start_fit(LOSSES["square"](), max_iter=50, tol=2e-3, classification_weight=weight)
-    result = run_to_end(training, start)
+    result = run_to_end(LOSSES["square"](), max_iter=50, tol=2e-3, classification_weight=weight)
     unit = 400 * (64 + 2) / 2 + weight * 10 * (400 + 1)
     objectives = np.array([record.objective for record in result.history])
     mean_falls = (objectives[:-2] - objectives[2:]) / 2
@@ -421,13 +403,11 @@ def test_tol_is_a_share_of_all_scales(weight):
 
 def test_one_bad_iteration_does_not_end_a_fit():
     # Only what lies below the lowest objective counts, over two iterations.
-    facts = start_fit(LOSSES["square"]())[0].facts
-    settings = make_settings(LOSSES["square"](), tol=1e-3)
-    unit = 400 * 33 + 10 * 401
-    record = start_fit(LOSSES["square"]())[1].history[0]
+    loop, start = start_fit(LOSSES["square"](), tol=1e-3)
+    unit, record = 400 * 33 + 10 * 401, start.history[0]
 
     def settles(*objectives):
-        return _has_settled([record._replace(objective=unit * value) for value in objectives], settings, facts)
+        return loop.has_settled([record._replace(objective=unit * value) for value in objectives])
 
     assert not settles(0.0, -1.0, -0.9, -1.1)
     assert not settles(0.0, -0.1, -0.1)
@@ -452,12 +432,12 @@ def test_the_unit_of_the_samples_does_not_matter(loss):
 
 def get_arrays(state):
     model = state.model
-    return [model.dictionary, model.coef, model.intercept, model.class_cost, state.collect_rows().noise_variance]
+    return [model.dictionary, model.coef, model.intercept, model.class_cost, state.collect_unknowns().noise_variance]
 
 
 @pytest.mark.parametrize("n_jobs", [2, 3])
 def test_results_do_not_depend_on_the_number_of_threads(n_jobs):
-    one, several = (run_to_end(*start_fit(LOSSES["logistic"](), n_jobs=jobs, max_iter=3)).state for jobs in (1, n_jobs))
+    one, several = (run_to_end(LOSSES["logistic"](), n_jobs=jobs, max_iter=3) for jobs in (1, n_jobs))
     for mine, theirs in zip(get_arrays(several), get_arrays(one), strict=True):
         np.testing.assert_array_equal(mine, theirs)
 
@@ -467,7 +447,7 @@ def test_results_do_not_depend_on_the_number_of_threads(n_jobs):
 def test_the_way_samples_are_cut_does_not_matter(loss, update):
     # Sums are added in another order, so the last digits differ.
     changes = {"dictionary_update": DICTIONARY_UPDATES.resolve(update), "max_iter": 3}
-    one, two = (run_to_end(*start_fit(loss, part_rows=rows, **changes)).state for rows in (PART_ROWS, 256))
+    one, two = (run_to_end(loss, part_rows=rows, **changes) for rows in (PART_ROWS, 256))
     assert [len(state.parts.parts) for state in (one, two)] == [1, 2]  # of 400 samples
     for mine, theirs in zip(get_arrays(two), get_arrays(one), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-7)
@@ -496,24 +476,18 @@ class OwnUpdate(AtomUpdate):
 def test_strategies_with_their_own_way_with_all_samples_are_given_all():
     trainer, update = OwnTrainer(), OwnUpdate()
     changes = {"classifier_trainer": trainer, "dictionary_update": update, "max_iter": 2}
-    model = run_to_end(*start_fit(LOSSES["square"](), part_rows=256, **changes)).state.model
+    model = run_to_end(LOSSES["square"](), part_rows=256, **changes).model
     assert (trainer.n_calls, update.n_calls) == (3, 2)
-    expected = run_to_end(*start_fit(LOSSES["square"](), max_iter=2)).state.model
+    expected = run_to_end(LOSSES["square"](), max_iter=2).model
     np.testing.assert_allclose(model.dictionary, expected.dictionary, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize("puts_whole", [True, False])
-def test_the_unknowns_of_rows_are_cut_and_joined(puts_whole):
+def test_the_unknowns_of_rows_are_cut_and_joined():
     training = TrainingSet.of_arrays(np.zeros((600, 2)), np.ones((600, 1)), 256)
     rng = np.random.default_rng(0)
     codes = RowCodes(rng.integers(5, size=(600, 3)), rng.random((600, 3)))
-    known = RowState(codes, rng.random(600), rng.random((600, 6)))
-    state = FitState(None, None, training.parts)
-    if puts_whole:
-        state = replace(state, parts=training.parts.map(put_row_state, known))
-    else:
-        state = state.put_rows(known, training.facts.row_slices)
-    joined = state.collect_rows()
+    known = Unknowns(codes, rng.random(600), rng.random((600, 6)))
+    joined = training.parts.map(put_unknowns, known).add_up(get_unknowns)
     np.testing.assert_array_equal(joined.codes.indices, codes.indices)
     np.testing.assert_array_equal(joined.codes.values, codes.values)
     np.testing.assert_array_equal(joined.noise_variance, known.noise_variance)

@@ -41,7 +41,7 @@ from ddlearn import (
     save,
 )
 from ddlearn.files.store import locate
-from ddlearn.fitting import steps
+from ddlearn.fitting import loop
 from ddlearn.parallel import pair_chunks
 from ddlearn.parallel.dask import ClusterSession
 
@@ -822,13 +822,13 @@ def test_what_led_to_a_checkpoint_is_forgotten(client, digits, tmp_path):
 
 
 def test_a_late_loss_costs_the_iterations_since_the_last_checkpoint(digits, tmp_path, monkeypatch):
-    codings, make_coder = [], steps.DiscriminativeCoder  # one entry for each time that a part was coded, by threads
+    codings, make_coder = [], loop.DiscriminativeCoder  # one entry for each time that a part was coded, by threads
 
     def count(*arguments):
         codings.append(threading.get_ident())
         return make_coder(*arguments)
 
-    monkeypatch.setattr(steps, "DiscriminativeCoder", count)
+    monkeypatch.setattr(loop, "DiscriminativeCoder", count)
     data, n_iter, n_parts = on_dask(*digits, chunk=128), 7, 6
     with start_cluster(n_workers=3, processes=False) as client:
 

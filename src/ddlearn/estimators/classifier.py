@@ -35,9 +35,8 @@ from ..fitting.data import (
     spread_over_cluster,
 )
 from ..fitting.labels import Targets
-from ..fitting.loop import begin
+from ..fitting.loop import FitSettings, Loop
 from ..fitting.online import PastFit, Stream, begin_stream, learn_batch, resume_stream
-from ..fitting.steps import FitSettings
 from ..inference.lazy import predict_lazily, score_lazily
 from ..inference.predictor import Explanation, Predictor
 from ..inference.rules import InferenceRule, label_probabilities
@@ -526,7 +525,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             stream, settings, extra = self._begin_stream(training, targets) if is_new else self._go_on(training)
             stream = learn_batch(stream, training, settings, forgetting)
             attributes = stream.attributes(refits=self.refine is not None)
-            attributes |= describe_settings(settings, len(stream.encoder.dictionary))
+            attributes |= describe_settings(settings, stream.encoder)
             attributes |= {"classes_": targets.classes, "description_": training.description}
             self._set_fitted(attributes | extra, stream.encoder)
         if self.verbose:
@@ -544,8 +543,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             n_components = choose_size(sizes, n_components)
         batches = fetch_candidates(training, n_components, rng)
         dictionary = draw_dictionary(init, batches, n_components, facts.n_features, facts.dtype, rng)
-        progress = begin(training, settings, dictionary)
-        return begin_stream(progress), progress.settings, extra
+        return begin_stream(Loop(training, settings).start(dictionary), settings), settings, extra
 
     def _go_on(self, training: TrainingSet) -> tuple[Stream, FitSettings, Attributes]:
         """Return the stream so far, or one that begins with the fitted model, its settings and further attributes."""

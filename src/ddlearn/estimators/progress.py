@@ -38,7 +38,7 @@ class FitProgress:
                 epoch = snapshot.refinement.history[-1]
                 self.show("refining", epoch.epoch, n_epochs, _describe_epoch(epoch))
                 return
-            last = snapshot.progress.history[-1]
+            last = snapshot.state.history[-1]
             self.show("fitting", last.iteration, run.settings.max_iter, describe_iteration(last))
 
         run.keepers.append(keep)

@@ -15,16 +15,9 @@ from sklearn.callback import CallbackContext
 from ..coding.encoder import Encoder
 from ..describe.jitter import Jitter
 from ..dictionary import draw_dictionary
-from ..fitting.data import TrainingPart, TrainingSet, bring, fetch_candidates
+from ..fitting.data import TrainingSet, bring, fetch_candidates
 from ..fitting.labels import Targets
-from ..fitting.loop import (
-    FitProgress,
-    FitState,
-    begin,
-    refit_classifiers,
-    run,
-)
-from ..fitting.steps import FitSettings
+from ..fitting.loop import CodedPart, FitSettings, Loop, State
 from ..model.codes import Model
 from ..model.scales import Priors
 from ..parallel import Parts, find_median
@@ -58,7 +51,7 @@ class FitPlan:
 class Snapshot(NamedTuple):
     """Where a fit is: what a checkpoint stores, and from where a fit goes on."""
 
-    progress: FitProgress
+    state: State
     sizes: list[DictionarySize]  # that the search has tried
     rng: np.random.RandomState  # as it was at the end of the iteration
     refinement: RefinementProgress | None = None
@@ -97,6 +90,7 @@ class FitRun:
         report: Report,
     ):
         self.training = replace(training, parts=training.parts.settle())
+        self.loop = Loop(self.training, settings)
         self.targets = targets
         self.settings = settings
         self.plan = plan
@@ -104,39 +98,36 @@ class FitRun:
         self.report = report
         self.resume_from: Snapshot | None = None
         # They store snapshots; parts that they return are the same ones, without the steps that led there.
-        self.keepers: list[Callable[[Snapshot], Parts[TrainingPart] | None]] = []
+        self.keepers: list[Callable[[Snapshot], Parts[CodedPart] | None]] = []
         self.sizes: list[DictionarySize] = []  # that the search has tried
         self.refinement: RefinementProgress | None = None  # to go on from
 
     def run(self) -> Attributes:
         """Fit, and return the fitted attributes."""
 
-        def on_iteration(progress: FitProgress) -> FitProgress:
+        def on_iteration(state: State) -> State:
             stops = self.report(
-                "iteration",
-                progress.n_iter,
-                lambda: {"history_": progress.history} | self._model_attributes(progress),
+                "iteration", state.n_iter, lambda: {"history_": state.history} | self._model_attributes(state)
             )
-            progress = progress._replace(stopped=progress.stopped or stops)
-            snapshot = Snapshot(progress, self.sizes, self.rng, is_last=progress.is_finished)
-            parts = progress.state.parts
+            state = replace(state, stopped=state.stopped or stops)
+            snapshot = Snapshot(state, self.sizes, self.rng, is_last=self.loop.is_finished(state))
+            parts = state.parts
             for keep in self.keepers:
                 parts = keep(snapshot) or parts
-            return progress._replace(state=replace(progress.state, parts=parts))
+            return replace(state, parts=parts)
 
         # Without a name here, the first state is freed when the second is there.
-        progress = refitted = run(self._begin(), self.training, on_iteration)
+        state = refitted = self.loop.run(self._begin(), on_iteration)
         if self._trains_on_label_free_codes():
-            state = refit_classifiers(progress.state, progress.settings, self.training, progress.priors)
-            refitted = progress._replace(state=state)
-        self.encoder = refitted.state.encoder
-        attributes = self._loop_attributes(progress) | self._model_attributes(refitted)
+            refitted = self.loop.refit_classifiers(state)
+        self.encoder = refitted.encoder
+        attributes = self._loop_attributes(state) | self._model_attributes(refitted)
         if self.plan.stores_codes:
-            rows = progress.state.collect_rows()
-            attributes["codes_"] = rows.codes.to_csr(len(progress.state.model.dictionary))
-            attributes["noise_variance_"] = rows.noise_variance
+            unknowns = state.collect_unknowns()
+            attributes["codes_"] = unknowns.codes.to_csr(len(state.model.dictionary))
+            attributes["noise_variance_"] = unknowns.noise_variance
         if self.plan.refiner is not None:
-            attributes |= self._refine(Snapshot(progress, self.sizes, deepcopy(self.rng)), refitted, attributes)
+            attributes |= self._refine(Snapshot(state, self.sizes, deepcopy(self.rng)), refitted, attributes)
         return attributes
 
     def _trains_on_label_free_codes(self) -> bool:
@@ -150,62 +141,57 @@ class FitRun:
             return self.plan.refits
         return settings.is_multilabel or settings.registration is not None
 
-    def _begin(self) -> FitProgress:
+    def _begin(self) -> State:
         """Return the state before the first iteration, or the one to resume from."""
         if self.resume_from is not None:
             snapshot, self.resume_from = self.resume_from, None  # so that its state is freed once there is another
             self.sizes, self.refinement = snapshot.sizes, snapshot.refinement
-            return snapshot.progress
+            return snapshot.state
         plan, facts = self.plan, self.training.facts
         if plan.searches_size:
             # With random numbers of its own: the fit is the same as with this n_components given.
             self.sizes = SizeSearch(self.training, self.settings, plan.init, deepcopy(self.rng)).run()
         if plan.warm_start is not None:
             past = plan.warm_start
-            return begin(self.training, self.settings, past.dictionary, past.coef, past.intercept)
+            return self.loop.start(past.dictionary, past.coef, past.intercept)
         n_components = choose_size(self.sizes, plan.n_components) if self.sizes else plan.n_components
         batches = fetch_candidates(self.training, n_components, self.rng)
         dictionary = draw_dictionary(plan.init, batches, n_components, facts.n_features, facts.dtype, self.rng)
-        return begin(self.training, self.settings, dictionary)
+        return self.loop.start(dictionary)
 
-    def _loop_attributes(self, progress: FitProgress) -> Attributes:
+    def _loop_attributes(self, state: State) -> Attributes:
         """Return the attributes that describe the loop."""
-        attributes: Attributes = {
-            "n_iter_": progress.n_iter,
-            "converged_": progress.converged,
-            "history_": progress.history,
-        }
+        attributes: Attributes = {"n_iter_": state.n_iter, "converged_": state.converged, "history_": state.history}
         if self.plan.searches_size:
             attributes["dictionary_sizes_"] = self.sizes
         if self.plan.searched is not None:
             attributes["search_"] = self.plan.searched
         return attributes
 
-    def _model_attributes(self, progress: FitProgress) -> Attributes:
+    def _model_attributes(self, state: State) -> Attributes:
         """Return the attributes that prediction needs."""
-        facts, settings, model = self.training.facts, progress.settings, progress.state.model
-        parts = progress.state.parts
-        return describe_settings(settings, len(model.dictionary)) | {
+        facts, model = self.training.facts, state.model
+        return describe_settings(self.settings, state.encoder) | {
             "classes_": self.targets.classes,
             "description_": self.training.description,
             "class_prior_": facts.n_positive / facts.label_weight,
             "n_samples_seen_": facts.n_samples,
             "median_noise_variance_": find_median(
-                parts.map(attrgetter("noise_variance")), facts.n_samples, facts.dtype
+                state.parts.map(attrgetter("noise_variance")), facts.n_samples, facts.dtype
             ),
-            "priors_": progress.priors,
+            "priors_": state.priors,
             "components_": model.dictionary,
             "coef_": model.coef,
             "intercept_": model.intercept,
             "class_cost_": model.class_cost,
         }
 
-    def _refine(self, end_of_loop: Snapshot, refitted: FitProgress, attributes: Attributes) -> Attributes:
+    def _refine(self, end_of_loop: Snapshot, refitted: State, attributes: Attributes) -> Attributes:
         """Refine the model, and return the attributes that this changes."""
-        refinement = self._prepare_refinement(refitted.state, refitted.settings)
+        refinement = self._prepare_refinement(refitted)
         # Drawn in any case, so that a generator of the user ends as if there had been no interruption.
         seed = int(self.rng.randint(MOST_SEEDS))
-        start = self.refinement or refinement.start(refitted.state.model.dictionary, seed)
+        start = self.refinement or refinement.start(refitted.model.dictionary, seed)
 
         def refined(progress: RefinementProgress) -> Attributes:
             return self._refined_attributes(refinement, progress, refitted.priors)
@@ -226,14 +212,14 @@ class FitRun:
         facts = self.training.facts
         return self.training.parts.fits_locally(facts.n_samples * facts.n_features * facts.dtype.itemsize)
 
-    def _prepare_refinement(self, state: FitState, settings: FitSettings) -> Refinement:
-        plan = self.plan
+    def _prepare_refinement(self, state: State) -> Refinement:
+        plan, settings = self.plan, self.settings
         assert plan.refiner is not None
         class_cost = state.model.class_cost if settings.is_multilabel else np.ones_like(state.model.class_cost)
         make_cost = plan.refiner.list_costs(settings.is_multilabel)[0]
         cost = make_cost(settings.loss, class_cost, settings.classification_weight)
         # Refinement fills missing features for itself, without the labels that the codes of the loop saw.
-        parts = self.training.parts if settings.registration is None else state.parts
+        parts = self.training.parts if settings.registration is None else state.parts.map(CodedPart.as_registered)
         return Refinement(
             plan.refiner,
             TaskGradient(state.encoder, cost, plan.n_jobs if self.refines_here else settings.n_jobs),
@@ -260,11 +246,11 @@ class FitRun:
         }
 
 
-def describe_settings(settings: FitSettings, n_components: int) -> Attributes:
+def describe_settings(settings: FitSettings, encoder: Encoder) -> Attributes:
     """Return the attributes that hold strategies, with what was estimated from the samples."""
     return {
         "loss_": settings.loss,
-        "sparse_coder_": settings.sparse_coder,
-        "n_nonzero_coefs_": min(settings.n_nonzero_coefs, n_components),
+        "sparse_coder_": encoder.sparse_coder,
+        "n_nonzero_coefs_": min(settings.n_nonzero_coefs, len(encoder.dictionary)),
         "is_multilabel_": settings.is_multilabel,
     }

@@ -32,7 +32,7 @@ from ..describe.standard import Standard
 from ..describe.unit import UnitNorm
 from ..dictionary import DICTIONARY_UPDATES, DictionaryUpdate
 from ..fitting.data import TrainingFacts, TrainingSet, is_mapped
-from ..fitting.steps import FitSettings
+from ..fitting.loop import FitSettings
 from ..inference.predictor import Predictor, draw_views
 from ..inference.rules import INFERENCE_RULES, LabelModel
 from ..model.codes import Model

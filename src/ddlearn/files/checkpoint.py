@@ -18,7 +18,6 @@ import os
 import secrets
 import textwrap
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -32,8 +31,7 @@ from ..coding.encoder import Encoder
 from ..estimators.classifier import DDLClassifier
 from ..estimators.run import FitRun, Snapshot
 from ..fitting.data import TrainingPart, TrainingSet
-from ..fitting.loop import FitProgress, FitState, IterationRecord
-from ..fitting.steps import FitSettings, RowState, get_row_state, put_row_state
+from ..fitting.loop import CodedPart, FitSettings, IterationRecord, State, Unknowns, get_unknowns, put_unknowns
 from ..model.codes import Model, RowCodes
 from ..model.strategies import check_number
 from ..parallel import Parts, split_rows
@@ -151,7 +149,7 @@ class Checkpoint:
                     run.rng = run.resume_from.rng
                 else:
                     run.rng.set_state(run.resume_from.rng.get_state())
-        run.keepers.append(partial(self._keep, run.training, fingerprint))
+        run.keepers.append(partial(self._keep, run.training, run.settings, fingerprint))
 
     def on_fit_task_end(self, estimator: DDLClassifier, context: CallbackContext) -> bool:
         """Do nothing: whether other callbacks stop the fit is not known yet."""
@@ -160,22 +158,23 @@ class Checkpoint:
     def teardown(self, estimator: DDLClassifier, context: CallbackContext) -> None:
         """Do nothing: the file is complete at every moment."""
 
-    def _keep(self, training: TrainingSet, fingerprint: Json, snapshot: Snapshot) -> Parts[TrainingPart] | None:
+    def _keep(
+        self, training: TrainingSet, settings: FitSettings, fingerprint: Json, snapshot: Snapshot
+    ) -> Parts[CodedPart] | None:
         """Store a fit, if it is time; return the parts that were stored as ones that do not depend on the past."""
-        refinement, state = snapshot.refinement, snapshot.progress.state
-        n_done = snapshot.progress.n_iter if refinement is None else refinement.n_epochs
+        refinement, state = snapshot.refinement, snapshot.state
+        n_done = state.n_iter if refinement is None else refinement.n_epochs
         if not snapshot.is_last and n_done % self.every:
             return None
         content, arrays = _encode_snapshot(snapshot)
         content["fingerprint"] = fingerprint
         if state.parts.is_local:
-            write_container(self.path, CHECKPOINT, content, arrays | _list_arrays(state.collect_rows()))
+            write_container(self.path, CHECKPOINT, content, arrays | _list_arrays(state.collect_unknowns()))
             return None
         if self._stored is None or self._stored[0] is not state.parts:
             store = RowStore.beside(self.path, secrets.token_hex(8))
             store.write(state.parts)
-            n_components = len(state.model.dictionary)
-            self._stored = store.read(training.parts, _RowSizes.of(snapshot.progress.settings, n_components)), store
+            self._stored = store.read(training.parts, _RowSizes.of(settings, len(state.model.dictionary))), store
         parts, store = self._stored
         write_container(self.path, CHECKPOINT, content | {"rows": store.token}, arrays)
         store.remove_others()
@@ -198,17 +197,17 @@ class Checkpoint:
 
 
 def _encode_snapshot(snapshot: Snapshot) -> tuple[dict[str, Json], Arrays]:
-    progress, refinement = snapshot.progress, snapshot.refinement
+    state, refinement = snapshot.state, snapshot.refinement
     content = {
-        "priors": encode("priors", progress.priors, {}),
-        "coder": progress.settings.sparse_coder.learned_parameters(),
+        "priors": encode("priors", state.priors, {}),
+        "coder": state.encoder.sparse_coder.learned_parameters(),
         "dictionary_sizes": encode_records(snapshot.sizes, DictionarySize),
-        "history": encode_records(progress.history, IterationRecord),
-        "converged": progress.converged,
-        "stopped": progress.stopped,
+        "history": encode_records(state.history, IterationRecord),
+        "converged": state.converged,
+        "stopped": state.stopped,
         "random_numbers": encode("random_numbers", snapshot.rng, {}),
     }
-    arrays = {name: getattr(progress.state.model, name) for name in _MODEL_ARRAYS}
+    arrays = {name: getattr(state.model, name) for name in _MODEL_ARRAYS}
     if refinement is not None:
         moments = refinement.moments
         content["refinement"] = {
@@ -261,7 +260,7 @@ class RowStore(NamedTuple):
         """Return the path of a part's file."""
         return f"{self.folder}/{self.token}-{part.first_row}.safetensors"
 
-    def write(self, parts: Parts[TrainingPart]) -> None:
+    def write(self, parts: Parts[CodedPart]) -> None:
         """Let all parts write their files."""
         places = [(path, *locate(path)) for path in parts.collect(_write_part, self)]
         missing = [path for path, files, place in places if not files.exists(place)]
@@ -272,7 +271,7 @@ class RowStore(NamedTuple):
                 "s3://bucket/fit."
             )
 
-    def read(self, parts: Parts[TrainingPart], sizes: _RowSizes) -> Parts[TrainingPart]:
+    def read(self, parts: Parts[TrainingPart], sizes: _RowSizes) -> Parts[CodedPart]:
         """Return the parts with the unknowns in their files, which have these sizes."""
         return parts.map(_read_part, self, sizes)
 
@@ -284,33 +283,33 @@ class RowStore(NamedTuple):
                 files.rm_file(path)
 
 
-def _write_part(part: TrainingPart, store: RowStore) -> str:
+def _write_part(part: CodedPart, store: RowStore) -> str:
     files, folder = locate(store.folder)
     files.makedirs(folder, exist_ok=True)
     path = store.find_path(part)
-    write_container(path, ROWS, {}, _list_arrays(get_row_state(part)))
+    write_container(path, ROWS, {}, _list_arrays(get_unknowns(part)))
     return path
 
 
-def _read_part(part: TrainingPart, store: RowStore, sizes: _RowSizes) -> TrainingPart:
+def _read_part(part: TrainingPart, store: RowStore, sizes: _RowSizes) -> CodedPart:
     path = store.find_path(part)
     arrays = read_container(path, ROWS).arrays
     with blame_file(path):
         _check_arrays(arrays, sizes.list_shapes(len(part)), part.X.dtype, sizes.n_components)
-    return put_row_state(part, _make_rows(arrays, part.first_row))
+    return put_unknowns(part, _make_rows(arrays, part.first_row))
 
 
-def _list_arrays(rows: RowState) -> Arrays:
+def _list_arrays(rows: Unknowns) -> Arrays:
     """Return the arrays of some rows by the names that they have in files."""
     arrays = {"code_indices": rows.codes.indices, "code_values": rows.codes.values}
     arrays |= {"noise_variance": rows.noise_variance}
     return arrays if rows.positions is None else arrays | {"positions": rows.positions}
 
 
-def _make_rows(arrays: Arrays, first_row: int = 0) -> RowState:
+def _make_rows(arrays: Arrays, first_row: int = 0) -> Unknowns:
     """Return the rows whose arrays these are."""
     codes = RowCodes(arrays["code_indices"], arrays["code_values"])
-    return RowState(codes, arrays["noise_variance"], arrays.get("positions"), first_row)
+    return Unknowns(codes, arrays["noise_variance"], arrays.get("positions"), first_row)
 
 
 def _decode_snapshot(stored: Container, history: list[IterationRecord], run: FitRun, path: str) -> Snapshot:
@@ -323,20 +322,18 @@ def _decode_snapshot(stored: Container, history: list[IterationRecord], run: Fit
     _check_arrays(arrays, shapes, run.training.facts.dtype, sizes.n_components)
     numbers = {name: float(number) for name, number in content["coder"].items()}
     coder = run.settings.sparse_coder.with_learned_parameters(numbers)
-    settings = replace(run.settings, sparse_coder=coder)
     model = Model(*(arrays[name] for name in _MODEL_ARRAYS))
-    encoder = Encoder.of(model.dictionary, coder, settings.n_nonzero_coefs, settings.n_jobs)
-    state = FitState(model, encoder, run.training.parts)
+    encoder = Encoder.of(model.dictionary, coder, run.settings.n_nonzero_coefs, run.settings.n_jobs)
     if "rows" in content:
-        state = replace(state, parts=RowStore.beside(path, content["rows"]).read(state.parts, sizes))
+        parts = RowStore.beside(path, content["rows"]).read(run.training.parts, sizes)
     else:
-        state = state.put_rows(_make_rows(arrays), run.training.facts.row_slices)
+        parts = run.training.parts.map(put_unknowns, _make_rows(arrays))
     check_priors(priors, len(model.coef))
-    progress = FitProgress(settings, state, priors, history, bool(content["converged"]), bool(content["stopped"]))
+    state = State(model, encoder, parts, priors, history, bool(content["converged"]), bool(content["stopped"]))
     refinement = _decode_refinement(content["refinement"], arrays) if "refinement" in content else None
     tried = decode_records(content["dictionary_sizes"], DictionarySize)
     # An unfinished loop will end with another model, which is to be refined from scratch.
-    return Snapshot(progress, tried, rng, refinement if progress.is_finished else None)
+    return Snapshot(state, tried, rng, refinement if run.loop.is_finished(state) else None)
 
 
 def _decode_refinement(content: Json, arrays: Arrays) -> RefinementProgress:
@@ -414,7 +411,7 @@ def _describe_data(n_rows: Sequence[int], n_columns: int, dtype: np.dtype, hashe
 
 
 def _hash_part(part: TrainingPart) -> tuple[str, str]:
-    samples, labels = (part.original, part.is_known), (part.labels, part.weights, part.held_out)
+    samples, labels = (part.X, part.is_known), (part.labels, part.weights, part.held_out)
     return _hash_arrays(*samples), _hash_arrays(*labels)
 
 

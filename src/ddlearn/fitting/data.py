@@ -1,7 +1,7 @@
 """What a fit learns from: samples with labels, in parts.
 
-A part is some consecutive rows together with the unknowns of Eq. 3 that belong to them.  It goes through the steps of
-the loop wherever it is, in this process or on a worker, and only sums over it come back.
+A part is some consecutive rows.  It goes through the steps of a fit wherever it is, in this process or on a worker, and
+only sums over it come back.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..classifiers.problem import LabelledCodes, sum_weights
+from ..classifiers.problem import sum_weights
 from ..describe.base import IDENTITY, Description
 from ..describe.checks import check_finite, has_missing
 from ..describe.choice import fit_description
 from ..describe.missing import describe_and_fill
 from ..dictionary import order_candidates
-from ..model.codes import Flags, Floats, RowCodes
+from ..model.codes import Flags, Floats
 from ..parallel import PART_ROWS, LocalParts, Parts, is_on_dask, pair_chunks, split_rows
 from .labels import Labels, LabelSet, Targets, encode_labels, find_labels, index_classes, read_targets, to_array
 
@@ -32,27 +32,23 @@ Weights = NDArray[np.float64]
 _MOST_CANDIDATES = 2**20
 
 
-@dataclass(frozen=True)
-class TrainingPart(LabelledCodes):
-    """Some consecutive training samples with their labels, and the unknowns of Eq. 3 that belong to them."""
+@dataclass(frozen=True, kw_only=True)
+class TrainingPart:
+    """Some consecutive training samples: rows of what is passed to fit, described."""
 
-    original: Floats  # (n, n_features) the samples as they were passed to fit, but scaled
-    X: Floats  # the samples as they are coded: the original ones, unless they are registered
-    misfits: Floats  # (n,) squared residuals plus twice the penalty on the codes
-    noise_variance: Floats  # (n,)
-    images: Floats | None = None  # (n, n_features) before they are described, if images are
-    positions: Floats | None = None  # parameters of the maps found by registration
+    X: Floats  # (n, n_features) where features are missing, filled
+    labels: Labels  # (n, n_classes) of -1, 0 (not known) and +1
+    weights: Weights | None = None  # (n,), None if all are 1
     first_row: int = 0  # the number of the part's first row
-    is_known: Flags | None = None  # (n, n_features) where features are not missing, None if none is; X is filled there
+    is_known: Flags | None = None  # (n, n_features) where features are not missing, None if none is
+    images: Floats | None = None  # (n, n_image_features) before description, if the described samples are no images
     held_out: Labels | None = None  # labels that are hidden and select the best epoch of refinement, 0 for the others
 
     @classmethod
     def of(cls, X: Floats, labels: Labels, first_row: int = 0, weights: Weights | None = None) -> TrainingPart:
         """Return a part with samples, labels and weights only."""
-        X = np.asarray(X)  # a memory map without its subclass, which Numba does not know
-        nothing = np.empty(0, X.dtype)
-        no_codes = RowCodes(np.empty((0, 0), np.int32), np.empty((0, 0), X.dtype))
-        return cls(no_codes, labels, X, X, nothing, nothing, first_row=first_row, weights=weights)
+        # A memory map without its subclass, which Numba does not know.
+        return cls(X=np.asarray(X), labels=labels, weights=weights, first_row=first_row)
 
     def __len__(self) -> int:
         return len(self.X)
@@ -63,17 +59,18 @@ class TrainingPart(LabelledCodes):
         return positions, rows[positions] - self.first_row
 
     @property
+    def samples(self) -> Floats:
+        """The samples as they are coded."""
+        return self.X
+
+    @property
     def n_known(self) -> int | NDArray[np.intp]:
         """The number of known features of each sample, or of all if none is missing."""
         return self.X.shape[1] if self.is_known is None else self.is_known.sum(axis=1)
 
     def __sizeof__(self) -> int:
         # A cluster moves work to where the larger part of its data is.
-        data = self.original.nbytes + (0 if self.X is self.original else self.X.nbytes) + self.labels.nbytes
-        data += sum(array.nbytes for array in (self.images, self.weights, self.held_out) if array is not None)
-        codes = self.codes.indices.nbytes + self.codes.values.nbytes
-        codes += 0 if self.positions is None else self.positions.nbytes
-        return data + codes + self.misfits.nbytes + self.noise_variance.nbytes
+        return sum(getattr(value, "nbytes", 0) for value in vars(self).values())
 
 
 class TrainingFacts(NamedTuple):
@@ -281,7 +278,7 @@ def _make_rows(n_rows: int, n_features: int, X: Floats) -> Floats:
 
 def _describe_part(part: TrainingPart, description: Description) -> TrainingPart:
     X = _describe_rows(part.X, description)
-    return replace(part, original=X, X=X, images=part.X if description.images == "described" else None)
+    return replace(part, X=X, images=part.X if description.images == "described" else None)
 
 
 def _count_features(part: TrainingPart) -> int:

@@ -4,13 +4,14 @@ Each step lowers the MAP objective (Eq. 3 with priors) in one group of variables
 dictionary updates that change codes can raise it, as the one that the paper prints; a guarded one is undone then, so
 that the objective never rises.
 
-What a step does to one part of the training set is in ``steps.py``.
+Samples are in parts, wherever these are.  What a step does to one part is a function of the part and of what all parts
+share, which returns a new part, summands, or both; in the order of the steps, these functions precede the loop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from operator import attrgetter, methodcaller
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -18,32 +19,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..classifiers.problem import scale_ridge
+from ..classifiers import ClassifierTrainer
+from ..classifiers.problem import LabelledCodes, scale_ridge
+from ..coding.alignment import Registration
 from ..coding.coders import SparseCoder
+from ..coding.descent import DiscriminativeCoding
+from ..coding.discriminative import CodingRecord, DiscriminativeCoder
 from ..coding.encoder import Encoder, count_stride
-from ..dictionary import WorstSamples, rank_of_worst
-from ..model.codes import Floats, Model, RowCodes
-from ..model.objective import MapObjective, sum_class_terms
-from ..model.scales import Priors, find_unit
+from ..coding.masked import MaskedCoder
+from ..coding.robust import RobustCoder, Robustness
+from ..describe.missing import fill_with_codes
+from ..dictionary import DictionaryUpdate, WorstSamples, count_users, rank_of_worst
+from ..model.codes import Flags, Floats, Model, RowCodes, measure_residuals
+from ..model.losses import Loss, compute_evidence
+from ..model.measures import count_errors
+from ..model.objective import MapObjective, Terms, sum_class_terms, sum_costs, sum_noise_terms
+from ..model.scales import MisfitSums, Priors, Scales, find_unit
 from ..parallel import Parts, find_median, select_ranks, single_threaded_blas
-from .data import TrainingFacts, TrainingPart, TrainingSet, take_rows
-from .steps import (
-    CodingCounts,
-    Counts,
-    FitSettings,
-    RowState,
-    code_discriminatively,
-    code_label_free,
-    find_worst,
-    get_row_state,
-    measure_part,
-    measure_part_residuals,
-    put_row_state,
-    register,
-    scale_part,
-    sum_misfits,
-    sum_statistics,
-)
+from .data import TrainingPart, TrainingSet, sum_rows, take_rows
 
 # The label-free error is monitored on at most this many samples, since it needs an extra coding pass. Where it is five
 # per cent, its standard error is then half a per cent.
@@ -53,35 +46,23 @@ _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
-class FitState:
-    """All unknowns of Eq. 3: those that samples share, and those of each sample in their parts."""
+class FitSettings:
+    """How to fit: strategies and checked numbers."""
 
-    model: Model
-    encoder: Encoder  # of the model's dictionary
-    parts: Parts[TrainingPart]
-
-    def collect_rows(self) -> RowState:
-        """Return the unknowns of all samples, wherever they are."""
-        return self.parts.add_up(get_row_state)
-
-    def put_rows(self, rows: RowState, row_slices: list[slice]) -> FitState:
-        """Return a state with these unknowns of the samples; each part is sent its own."""
-        positions = rows.positions
-        of_parts = [
-            RowState(
-                rows.codes.rows(block),
-                rows.noise_variance[block],
-                None if positions is None else positions[block],
-                block.start,
-            )
-            for block in row_slices
-        ]
-        return replace(self, parts=self.parts.map_each(put_row_state, of_parts))
-
-    def with_dictionary(self, model: Model, n_jobs: int | None) -> FitState:
-        """Return a state with another dictionary, whose Gram matrix is computed here."""
-        encoder = Encoder.of(model.dictionary, self.encoder.sparse_coder, self.encoder.n_nonzero_coefs, n_jobs)
-        return replace(self, model=model, encoder=encoder)
+    loss: Loss
+    sparse_coder: SparseCoder
+    n_nonzero_coefs: int
+    label_coding: DiscriminativeCoding
+    dictionary_update: DictionaryUpdate
+    classifier_trainer: ClassifierTrainer
+    scales: Scales
+    classification_weight: float
+    fit_intercept: bool
+    is_multilabel: bool
+    max_iter: int
+    tol: float
+    registration: Registration | None  # of training samples
+    n_jobs: int | None
 
 
 class IterationRecord(NamedTuple):
@@ -150,27 +131,93 @@ class IterationRecord(NamedTuple):
     classification: float
     log_class_cost: float
     prior: float
-    floor_share: float
-    n_refitted: int
-    n_reselected: int
-    n_swapped: int
-    n_rejected: int
-    coding_decrease: float
-    training_error: float
-    label_free_error: float
-    n_replaced: int
-    is_undone: bool
-    coding_seconds: float
-    classifier_seconds: float
-    dictionary_seconds: float
-    scale_seconds: float
+    floor_share: float = 0.0
+    n_refitted: int = 0
+    n_reselected: int = 0
+    n_swapped: int = 0
+    n_rejected: int = 0
+    coding_decrease: float = 0.0
+    training_error: float = float("nan")
+    label_free_error: float = float("nan")
+    n_replaced: int = 0
+    is_undone: bool = False
+    coding_seconds: float = 0.0
+    classifier_seconds: float = 0.0
+    dictionary_seconds: float = 0.0
+    scale_seconds: float = 0.0
+
+    @property
+    def terms(self) -> MapObjective:
+        """The terms of the objective."""
+        return MapObjective(*self[2:7])
 
 
-class FitProgress(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class CodedPart(TrainingPart, LabelledCodes):
+    """Some consecutive training samples, and the unknowns of Eq. 3 that belong to them."""
+
+    codes: RowCodes
+    noise_variance: Floats  # (n,)
+    misfits: Floats  # (n,) squared residuals plus twice the penalty on the codes
+    positions: Floats | None = None  # parameters of the maps found by registration
+    adjusted: Floats | None = None  # (n, n_features) samples as they are coded, if registered or filled by their codes
+
+    @property
+    def samples(self) -> Floats:
+        """The samples as they are coded."""
+        return self.X if self.adjusted is None else self.adjusted
+
+    def as_registered(self) -> TrainingPart:
+        """Return the part with its samples as they are coded, and without the unknowns."""
+        columns = {field.name: getattr(self, field.name) for field in fields(TrainingPart)}
+        return TrainingPart(**columns | {"X": self.samples})
+
+
+def with_unknowns(part: TrainingPart, **unknowns: Any) -> CodedPart:
+    """Return a part with other unknowns, or with its first."""
+    nothing = np.empty(0, part.X.dtype)
+    empty: dict[str, Any] = {"codes": RowCodes.empty(0, 0, part.X.dtype), "noise_variance": nothing, "misfits": nothing}
+    return CodedPart(**empty | vars(part) | unknowns)
+
+
+@dataclass(frozen=True)
+class Unknowns:
+    """The unknowns of some consecutive rows, which a checkpoint stores; the sum of two holds the rows of both."""
+
+    codes: RowCodes
+    noise_variance: Floats
+    positions: Floats | None
+    first_row: int = 0
+
+    def __add__(self, other: Unknowns) -> Unknowns:
+        positions = None
+        if self.positions is not None and other.positions is not None:
+            positions = np.concatenate([self.positions, other.positions])
+        codes, variances = RowCodes.join([self.codes, other.codes]), (self.noise_variance, other.noise_variance)
+        return Unknowns(codes, np.concatenate(variances), positions, self.first_row)
+
+
+def get_unknowns(part: CodedPart) -> Unknowns:
+    """Return the unknowns of a part."""
+    return Unknowns(part.codes, part.noise_variance, part.positions, part.first_row)
+
+
+def put_unknowns(part: TrainingPart, unknowns: Unknowns) -> CodedPart:
+    """Return the part with its unknowns, which are among those of some rows."""
+    start = part.first_row - unknowns.first_row
+    rows = slice(start, start + len(part))
+    positions = None if unknowns.positions is None else unknowns.positions[rows]
+    variance = unknowns.noise_variance[rows]
+    return with_unknowns(part, codes=unknowns.codes.rows(rows), noise_variance=variance, positions=positions)
+
+
+@dataclass(frozen=True)
+class State:
     """Where the loop is, and how it came there: all that it needs to go on."""
 
-    settings: FitSettings  # with all that was estimated from the first codes
-    state: FitState
+    model: Model
+    encoder: Encoder  # of the model's dictionary
+    parts: Parts[CodedPart]
     priors: Priors
     history: list[IterationRecord]
     converged: bool = False
@@ -181,52 +228,208 @@ class FitProgress(NamedTuple):
         """The number of iterations done."""
         return len(self.history) - 1
 
-    @property
-    def is_finished(self) -> bool:
-        """Whether there is nothing left to do."""
-        return self.converged or self.stopped or self.n_iter >= self.settings.max_iter
+    def collect_unknowns(self) -> Unknowns:
+        """Return the unknowns of all samples, wherever they are."""
+        return self.parts.add_up(get_unknowns)
 
 
-class ScaledState(NamedTuple):
-    """A state with the scales that minimise the objective, the objective, and what was counted."""
+def code_label_free(part: TrainingPart, settings: FitSettings, encoder: Encoder) -> CodedPart:
+    """Code samples as new ones are, without their labels."""
+    how: Any = {"n_jobs": settings.n_jobs, "first_row": part.first_row}
+    if part.is_known is not None:
+        return with_unknowns(part, codes=MaskedCoder(encoder).encode_all(part.samples, part.is_known, **how))
+    return with_unknowns(part, codes=encoder.encode(part.samples, **how))
 
-    state: FitState
-    priors: Priors
-    objective: MapObjective
-    counts: Counts
+
+def register(part: TrainingPart, settings: FitSettings, encoder: Encoder, n_rounds: int | None) -> TrainingPart:
+    """Register images: n_rounds more rounds from the current positions, or from scratch until convergence if None."""
+    if settings.registration is None:
+        return part
+    coder = RobustCoder(MaskedCoder(encoder), Robustness(), noise_scale=0.0)
+    positions = None if n_rounds is None else getattr(part, "positions", None)
+    X, positions = settings.registration.register_all(part.X, coder, positions, n_rounds, settings.n_jobs)
+    return with_unknowns(part, adjusted=X, positions=positions)
 
 
-def begin(
-    training: TrainingSet,
+def code_as_new(part: TrainingPart, settings: FitSettings, encoder: Encoder) -> CodedPart:
+    """Register samples from scratch, and code them without their labels."""
+    return code_label_free(register(part, settings, encoder, None), settings, encoder)
+
+
+def fill(part: CodedPart, settings: FitSettings, dictionary: Floats) -> CodedPart:
+    """Put reconstructions in place of missing features, with which the others alone make the objective."""
+    if part.is_known is None:
+        return part
+    filled = fill_with_codes(part.X, part.is_known, part.codes, dictionary, settings.n_jobs)
+    return replace(part, adjusted=filled)
+
+
+# What coding counts, of the fields of a record.
+_CODING = ("n_refitted", "n_reselected", "n_swapped", "n_rejected", "coding_decrease")
+
+
+def code_discriminatively(
+    part: CodedPart, settings: FitSettings, encoder: Encoder, model: Model
+) -> tuple[CodedPart, tuple[float, ...]]:
+    """Discriminative sparse coding (Algorithm 1), starting from the current codes; return the counts of a record."""
+    part = with_unknowns(register(part, settings, encoder, 1))
+    dtype = part.X.dtype
+    coder = DiscriminativeCoder(
+        encoder, model.weigh_labels(settings.classification_weight).astype(dtype), settings.loss, settings.label_coding
+    )
+    labels = part.labels.astype(dtype)
+
+    def descend(part: CodedPart) -> tuple[RowCodes, CodingRecord]:
+        return coder.encode(part.samples, labels, part.noise_variance, part.codes, n_jobs=settings.n_jobs)
+
+    if part.is_known is not None:
+        part, record = _code_known(part, settings, encoder, descend)
+    else:
+        codes, record = descend(part)
+        part = replace(part, codes=codes)
+    decrease = sum_rows(record.decrease, part.weights) / 2  # F is twice what the sample adds to the objective
+    return part, (*record.n_moved.values(), int(record.n_rejected.sum()), decrease)
+
+
+def _code_known(
+    part: CodedPart,
     settings: FitSettings,
-    dictionary: Floats,
-    coef: Floats | None = None,
-    intercept: Floats | None = None,
-) -> FitProgress:
-    """Code the samples without labels, train classifiers on the codes, and set priors and scales.
+    encoder: Encoder,
+    descend: Callable[[CodedPart], tuple[RowCodes, CodingRecord]],
+) -> tuple[CodedPart, CodingRecord]:
+    """Code samples with missing features, and fill them.
 
-    With a guarded dictionary update and without classifiers to start from, the four steps are done once before the
-    objective is recorded, unless there are to be no iterations.  The first atoms are samples, which represent
-    themselves: the objective rewards that, and to make them atoms that serve others, too, may raise it.  Undone for
-    that, they would stay samples for ever.
+    A fill by the current codes holds on to these: a pursuit would hardly ever select other atoms.  So there is a second
+    start, from label-free codes of the known features, which no fill takes part in.  The better codes are kept.
     """
-    facts = training.facts
-    settings = replace(settings, sparse_coder=_adapt_coder(training, settings, dictionary))
-    is_new = coef is None
-    coef = np.zeros((facts.n_classes, len(dictionary)), facts.dtype) if coef is None else coef
-    intercept = np.zeros(facts.n_classes, facts.dtype) if intercept is None else intercept
-    encoder = Encoder.of(dictionary, settings.sparse_coder, settings.n_nonzero_coefs, settings.n_jobs)
-    parts = training.parts.map(code_label_free, settings, encoder)
-    state = FitState(Model(dictionary, coef, intercept, np.empty(0)), encoder, parts)
-    scaled = update_scales(train_classifiers(state, settings, training), settings, training)
-    if is_new and settings.dictionary_update.is_guarded and settings.max_iter:
-        state, _ = encode(scaled.state, settings)
-        state = train_classifiers(state, settings, training, scaled.priors.ridge)
-        scaled = _improve_atoms(state, settings, training, scaled.priors).scaled
-    return FitProgress(settings, scaled.state, scaled.priors, [make_record(0, scaled, facts.n_samples)])
+    codes, record = descend(fill(part, settings, encoder.dictionary))
+    others, other = descend(fill(code_label_free(part, settings, encoder), settings, encoder.dictionary))
+    is_better = other.objective_after < record.objective_after
+    other.n_steps[:, 1] += 1  # to start with them is to select atoms anew
+    other.decrease[:, 1] += record.objective_before - other.objective_before
+
+    def choose(mine: NDArray, theirs: NDArray) -> NDArray:
+        return np.where(is_better if mine.ndim == 1 else is_better[:, None], theirs, mine)
+
+    codes = RowCodes(*map(choose, codes, others))
+    record = CodingRecord(*map(choose, vars(record).values(), vars(other).values()))
+    return fill(replace(part, codes=codes), settings, encoder.dictionary), record
 
 
-def _adapt_coder(training: TrainingSet, settings: FitSettings, dictionary: Floats) -> SparseCoder:
+def sum_statistics(
+    part: CodedPart, settings: FitSettings, n_components: int, variance_unit: float
+) -> tuple[Any, NDArray[np.intp]]:
+    """Return the statistics that an additive dictionary update needs, and how many samples use each atom."""
+    precision = variance_unit / part.noise_variance  # only ratios matter, and these fit in any dtype
+    if part.weights is not None:
+        precision = precision * part.weights.astype(precision.dtype)
+    statistics = settings.dictionary_update.statistics(  # type: ignore[attr-defined]
+        part.samples, part.codes, precision, n_components, n_jobs=settings.n_jobs
+    )
+    return statistics, count_users(part.codes, n_components)
+
+
+def measure_part_residuals(part: CodedPart, settings: FitSettings, dictionary: Floats) -> Floats:
+    """Return squared residuals for another dictionary."""
+    return measure_residuals(part.samples, part.codes, dictionary, settings.n_jobs)
+
+
+def find_worst(
+    part: CodedPart, settings: FitSettings, dictionary: Floats, n_wanted: int, largest_error: float
+) -> WorstSamples:
+    """Return the worst represented samples of a part."""
+    errors = measure_part_residuals(part, settings, dictionary)
+    return WorstSamples.find(part.samples, errors, part.first_row, n_wanted, largest_error)
+
+
+def measure_part(
+    part: CodedPart, settings: FitSettings, encoder: Encoder, model: Model
+) -> tuple[CodedPart, tuple[float, NDArray[np.float64]]]:
+    """Measure misfits; return their sum, and the sum of costs per class."""
+    part = fill(part, settings, model.dictionary)
+    misfits, scores = model.measure(part.samples, part.codes, settings.n_jobs)
+    if encoder.sparse_coder.has_penalty:
+        misfits = encoder.sparse_coder.measure_misfit(misfits, part.codes)
+    costs = sum_costs(part.labels.astype(part.X.dtype), scores, settings.loss, part.weights)
+    return replace(part, misfits=misfits), (sum_rows(misfits, part.weights), costs)
+
+
+def is_own_atom(part: CodedPart) -> Flags:
+    """Return which samples are copies of an atom: their misfits are rounding errors and say nothing of the noise."""
+    return part.misfits <= np.finfo(part.X.dtype).eps * np.vecdot(part.samples, part.samples)
+
+
+def sum_misfits(part: CodedPart, unit: float, mean_known: float) -> MisfitSums:
+    """Return the sums from which the prior of the noise is estimated, as if all samples had as many known features."""
+    is_noisy, weights = ~is_own_atom(part), part.weights
+    logs = np.log(part.misfits[is_noisy].astype(np.float64) / unit)
+    if part.is_known is not None:
+        logs += np.log(mean_known / part.is_known.sum(axis=1)[is_noisy])
+    n_samples, sums = float(len(part)), (float(logs.size), float(logs.sum()), float(logs @ logs))
+    if weights is not None:
+        n_samples, weights = float(weights.sum()), weights[is_noisy]
+        sums = float(weights.sum()), float(weights @ logs), float(weights @ logs**2)
+    energy = sum_rows(np.vecdot(part.samples, part.samples), part.weights)
+    eps = float(np.finfo(part.X.dtype).eps)
+    return MisfitSums(mean_known, eps, unit, n_samples, *sums, energy)
+
+
+def estimate_noise(
+    part: CodedPart,
+    settings: FitSettings,
+    means: tuple[float, float],  # misfit and number of known features
+    priors: Priors,
+    is_first: bool = False,
+) -> tuple[CodedPart, Terms]:
+    """Set the noise variances from the misfits of the samples, or from their mean; return the terms they are in.
+
+    Only known features count; a variance that all samples share counts as many as they have on average.  At first
+    codes, copies of an atom get the typical variance.  With the one of least objective, which is tiny, they would hold
+    their atoms where they are.
+    """
+    mean_misfit, mean_known = means
+    is_copy = is_own_atom(part) if is_first else None
+    n_features: Any = mean_known if settings.scales.noise == "shared" else part.n_known
+    variance = settings.scales.estimate_noise(part.misfits, mean_misfit, n_features, priors, is_copy)
+    terms = sum_noise_terms(part.misfits, variance, n_features, priors, part.weights)
+    return replace(part, noise_variance=variance), terms
+
+
+def count_wrong(part: CodedPart, settings: FitSettings, model: Model) -> tuple[float, float]:
+    """Return how many samples (multilabel: labels) are misclassified from their codes, and how many are labelled."""
+    if not part.labels.any():
+        return 0, 0
+    evidence = compute_evidence(model.scores(part.codes), settings.loss, model.class_cost)
+    return count_errors(part.labels, evidence, settings.is_multilabel, part.weights)
+
+
+def scale_part(
+    part: CodedPart,
+    settings: FitSettings,
+    encoder: Encoder,
+    model: Model,
+    means: tuple[float, float],
+    priors: Priors,
+    stride: int,
+    is_first: bool,
+) -> tuple[CodedPart, tuple[Terms, tuple[float, ...]]]:
+    """Set the noise variances; return their terms of the objective, and what is counted.
+
+    That are samples at the noise floor, and wrong and labelled ones: with codes that saw the labels, and with codes as
+    new samples have them, for every ``stride``-th row.
+    """
+    part, terms = estimate_noise(part, settings, means, priors, is_first)
+    n_at_floor = int(np.count_nonzero(part.noise_variance <= part.noise_variance.dtype.type(priors.noise_floor)))
+    monitored = slice(-part.first_row % stride, None, stride)  # a view: to draw samples would copy them
+    weights = None if part.weights is None else part.weights[monitored]
+    some = TrainingPart.of(part.samples[monitored], part.labels[monitored], weights=weights)
+    if part.is_known is not None:
+        some = replace(some, is_known=part.is_known[monitored])
+    label_free = count_wrong(code_label_free(some, settings, encoder), settings, model) if len(some) else (0, 0)
+    return part, (terms, (n_at_floor, *count_wrong(part, settings, model), *label_free))
+
+
+def adapt_coder(training: TrainingSet, settings: FitSettings, dictionary: Floats) -> SparseCoder:
     """Return the coder with the parameters filled in that are estimated from the samples."""
     coder, n_samples = settings.sparse_coder, training.facts.n_samples
     if coder.is_adapted:
@@ -236,248 +439,214 @@ def _adapt_coder(training: TrainingSet, settings: FitSettings, dictionary: Float
     return coder.adapt(samples, dictionary, settings.n_nonzero_coefs)
 
 
-def run(
-    progress: FitProgress, training: TrainingSet, on_iteration: Callable[[FitProgress], FitProgress]
-) -> FitProgress:
-    """Repeat the four steps until the objective settles; ``on_iteration`` may mark the progress as stopped."""
-    while not progress.is_finished:
-        progress = on_iteration(iterate(progress, training))
-    return progress
-
-
-def iterate(progress: FitProgress, training: TrainingSet) -> FitProgress:
-    """Do the four steps once."""
-    settings, priors, last = progress.settings, progress.priors, progress.history[-1]
-    start = perf_counter()
-    state, coding = encode(progress.state, settings)
-    coded = perf_counter()
-    state = train_classifiers(state, settings, training, priors.ridge)
-    trained = perf_counter()
-    step = _improve_atoms(state, settings, training, priors)
-    is_undone = False
-    if settings.dictionary_update.is_guarded and step.exceeds(last.objective):
-        kept = _DictionaryStep(update_scales(state, settings, training, priors), 0, step.scale_seconds)
-        # It is not higher yet, unless samples were moved by alignment.
-        is_undone = sum(kept.scaled.objective) < sum(step.scaled.objective)
-        step = kept if is_undone else step
-    record = make_record(
-        progress.n_iter + 1,
-        step.scaled,
-        training.facts.n_samples,
-        **coding._asdict(),
-        n_replaced=step.n_replaced,
-        is_undone=is_undone,
-        coding_seconds=coded - start,
-        classifier_seconds=trained - coded,
-        dictionary_seconds=perf_counter() - trained - step.scale_seconds,
-        scale_seconds=step.scale_seconds,
-    )
-    history = [*progress.history, record]
-    return FitProgress(settings, step.scaled.state, priors, history, _has_settled(history, settings, training.facts))
-
-
-class _DictionaryStep(NamedTuple):
-    """Steps 3 and 4."""
-
-    scaled: ScaledState
-    n_replaced: int
-    scale_seconds: float
-
-    def exceeds(self, objective: float) -> bool:
-        """Whether the objective has risen above this by more than rounding."""
-        return sum(self.scaled.objective) - objective > _ROUNDING * sum(map(abs, self.scaled.objective))
-
-
-def _improve_atoms(state: FitState, settings: FitSettings, training: TrainingSet, priors: Priors) -> _DictionaryStep:
-    state, n_replaced = update_dictionary(state, settings, training, priors)
-    improved = perf_counter()
-    scaled = update_scales(state, settings, training, priors)
-    return _DictionaryStep(scaled, n_replaced, perf_counter() - improved)
-
-
-def _has_settled(history: list[IterationRecord], settings: FitSettings, facts: TrainingFacts) -> bool:
-    """Whether two iterations have lowered the objective too little.
-
-    Were all scales smaller by a share ``tol``, their logarithms alone would lower it by ``tol`` times the unit.
-    """
-    if len(history) < 3:  # the first iteration trades representation for classification, and they may cancel
-        return False
-    best = np.minimum.accumulate(list(map(attrgetter("objective"), history)))
-    n_places = facts.weight * (facts.n_known + 2) / 2
-    unit = n_places + settings.classification_weight * float(np.sum(facts.n_labelled + 1))
-    return bool((best[-3] - best[-1]) / 2 <= settings.tol * unit)
-
-
-def encode(state: FitState, settings: FitSettings) -> tuple[FitState, CodingCounts]:
-    """Step 1, discriminative sparse coding, starting from the current codes."""
-    parts, counts = state.parts.map_and_add_up(code_discriminatively, settings, state.encoder, state.model)
-    return replace(state, parts=parts), counts
-
-
-def train_classifiers(
-    state: FitState, settings: FitSettings, training: TrainingSet, penalties: Floats | None = None
-) -> FitState:
-    """Step 2, one linear classifier per class on the codes, starting from the current ones.
-
-    By default, the penalties are those for the current codes.
-    """
-    trainer, model = settings.classifier_trainer, state.model
-    start = settings.loss, model.coef, model.intercept
-    options: dict[str, Any] = {"penalties": penalties, "n_jobs": settings.n_jobs}
-    if trainer.is_additive:
-        coef, intercept = trainer.train_on(state.parts, *start, **options)
-    else:
-        if training.weights is not None:
-            raise ValueError(f"{trainer!r} needs all samples at once, and takes no weights: use 'auto'.")
-        labels = np.concatenate(state.parts.gather("labels")).astype(training.facts.dtype)
-        coef, intercept = trainer.train(state.collect_rows().codes, labels, *start, **options)
-    return replace(state, model=replace(model, coef=coef, intercept=intercept))
-
-
-def refit_classifiers(state: FitState, settings: FitSettings, training: TrainingSet, priors: Priors) -> FitState:
-    """Train on label-free codes, as new samples have them; the class costs are then those of such codes."""
-    # Registered from scratch, as new samples are.
-    parts = state.parts.map(register, settings, state.encoder, None).map(code_label_free, settings, state.encoder)
-    state = train_classifiers(replace(state, parts=parts), settings, training, priors.ridge)
-    return update_scales(state, settings, training, priors).state
-
-
-def update_dictionary(
-    state: FitState, settings: FitSettings, training: TrainingSet, priors: Priors
-) -> tuple[FitState, int]:
-    """Step 3, improve the atoms; return the new state and how many atoms were replaced."""
-    update = _update_from_sums if settings.dictionary_update.is_additive else _update_from_samples
-    dictionary, parts, replaced = update(state, settings, training, priors)
-    coef = state.model.coef.copy()
-    coef[:, replaced] = 0  # the coefficients of a replaced atom mean nothing for the new one
-    model = replace(state.model, dictionary=dictionary, coef=coef)
-    return replace(state, parts=parts).with_dictionary(model, settings.n_jobs), len(replaced)
-
-
-class _UpdatedAtoms(NamedTuple):
-    """As :class:`~ddlearn.UpdatedDictionary`, for samples in parts."""
-
-    dictionary: Floats
-    parts: Parts[TrainingPart]
-    replaced: NDArray[np.intp]
-
-
-def _update_from_samples(
-    state: FitState, settings: FitSettings, training: TrainingSet, priors: Priors
-) -> _UpdatedAtoms:
-    """Pass all samples to the update at once, which is possible only in this process."""
-    rows = state.collect_rows()
-    X = collect_samples(state, settings, training)
-    if training.weights is not None:  # weighted least squares are those of rows times the roots of their weights
-        roots = np.sqrt(training.weights).astype(X.dtype)[:, None]
-        X, rows = X * roots, replace(rows, codes=RowCodes(rows.codes.indices, rows.codes.values * roots))
-    updated = settings.dictionary_update.update(
-        X, rows.codes, state.model.dictionary, 1 / rows.noise_variance, n_jobs=settings.n_jobs
-    )
-    codes = updated.codes
-    if training.weights is not None:
-        codes = RowCodes(codes.indices, codes.values / roots)
-    parts = state.parts.map(put_row_state, replace(rows, codes=codes))
-    return _UpdatedAtoms(updated.dictionary, parts, updated.replaced)
-
-
-def _update_from_sums(state: FitState, settings: FitSettings, training: TrainingSet, priors: Priors) -> _UpdatedAtoms:
-    """Update from sums over the samples, then replace unused atoms."""
-    update: Any = settings.dictionary_update
-    old = state.model.dictionary
-    statistics, usage = state.parts.add_up(sum_statistics, settings, len(old), priors.noise_variance)
-    # The matrices here are small: more BLAS threads bring little, and on a busy machine they cost tenfold.
-    with single_threaded_blas():
-        dictionary = update.update_from(statistics, old)
-    dictionary, replaced = replace_unused(np.flatnonzero(usage == 0), dictionary, state.parts, settings, training)
-    return _UpdatedAtoms(dictionary, state.parts, replaced)
-
-
-def replace_unused(
-    unused: NDArray[np.intp],
-    dictionary: Floats,
-    parts: Parts[TrainingPart],
-    settings: FitSettings,
-    training: TrainingSet,
-) -> tuple[Floats, NDArray[np.intp]]:
-    """Put badly represented samples in the places of unused atoms; return the atoms that were replaced, too."""
-
-    def find(outlier_fraction: float, n_wanted: int) -> WorstSamples:
-        errors = parts.map(measure_part_residuals, settings, dictionary)
-        rank = rank_of_worst(training.facts.n_samples, outlier_fraction)
-        largest = float(select_ranks(errors, [rank], training.facts.dtype)[0])
-        return parts.add_up(find_worst, settings, dictionary, n_wanted, largest)
-
-    return settings.dictionary_update.replace_unused(dictionary, unused, find)  # type: ignore[attr-defined]
-
-
-def update_scales(
-    state: FitState, settings: FitSettings, training: TrainingSet, priors: Priors | None = None
-) -> ScaledState:
-    """Step 4, noise variances and class costs in closed form; and the objective, which needs the same sums.
-
-    Without priors, the codes are the first of a fit, and priors are set from them.
-    """
-    facts, weight, is_first = training.facts, settings.classification_weight, priors is None
-    parts, (sum_of_misfits, costs) = state.parts.map_and_add_up(measure_part, settings, state.model)
-    mean_misfit, stride = sum_of_misfits / facts.weight, -(-facts.n_samples // _N_MONITORED)
-    if priors is None:
-        priors = _set_priors(replace(state, parts=parts), settings, training, mean_misfit, costs)
-    class_cost = priors.estimate_class_cost(costs, state.model.coef, facts.n_labelled)
-    class_terms = sum_class_terms(costs, state.model.coef, class_cost, facts.n_labelled, priors, weight)
-    model = replace(state.model, class_cost=class_cost)
-    parts, (noise_terms, counts) = parts.map_and_add_up(
-        scale_part, settings, state.encoder, model, (mean_misfit, facts.n_known), priors, stride, is_first
-    )
-    objective = MapObjective.of(noise_terms, class_terms)
-    return ScaledState(replace(state, model=model, parts=parts), priors, objective, counts)
-
-
-def _set_priors(
-    state: FitState, settings: FitSettings, training: TrainingSet, mean_misfit: float, costs: Floats
-) -> Priors:
-    """Return the priors for the rest of the fit."""
-    facts, parts, model = training.facts, state.parts, state.model
-    sums = parts.add_up(sum_misfits, find_unit(mean_misfit), facts.n_known)
-
-    def find_median_misfit() -> float:
-        return find_median(parts.map(attrgetter("misfits")), facts.n_samples, facts.dtype, sums.eps)
-
-    summary = parts.add_up(methodcaller("summarise", len(model.dictionary)))
-    # A trainer of one's own need not have a ridge.
-    ridge = scale_ridge(getattr(settings.classifier_trainer, "ridge", 0.0), settings.loss, summary.squared_norms)
-    return settings.scales.set_priors(
-        sums, find_median_misfit, costs, model.coef, facts.n_labelled, ridge, settings.loss
-    )
-
-
-def collect_samples(state: FitState, settings: FitSettings, training: TrainingSet) -> Floats:
-    """Return all samples as they are coded; they must be in this process."""
-    is_same = settings.registration is None and training.is_known is None
-    return training.X if is_same else np.concatenate(state.parts.gather("X"))
-
-
-_NOT_MEASURED: dict[str, Any] = {
-    **dict.fromkeys(("n_refitted", "n_reselected", "n_swapped", "n_rejected", "n_replaced"), 0),
-    "coding_decrease": 0.0,
-    "is_undone": False,
-    **dict.fromkeys(("coding_seconds", "classifier_seconds", "dictionary_seconds", "scale_seconds"), 0.0),
-}
-
-
-def make_record(iteration: int, scaled: ScaledState, n_samples: int, **measured: Any) -> IterationRecord:
-    """Return the record of an iteration; what was not measured is zero."""
-    counts = scaled.counts
-    return IterationRecord(
-        iteration=iteration,
-        objective=sum(scaled.objective),
-        floor_share=counts.n_at_floor / n_samples,
-        training_error=divide(counts.n_wrong, counts.n_labelled),
-        label_free_error=divide(counts.n_monitored_wrong, counts.n_monitored),
-        **_NOT_MEASURED | scaled.objective._asdict() | measured,
-    )
-
-
 def divide(n_wrong: float, n_labelled: float) -> float:
     """Return an error, NaN if no sample is labelled."""
     return n_wrong / n_labelled if n_labelled else float("nan")
+
+
+class Loop:
+    """The fit of one training set, with the same settings in each iteration."""
+
+    def __init__(self, training: TrainingSet, settings: FitSettings):
+        self.training = training
+        self.facts = training.facts
+        self.settings = settings
+
+    def start(self, dictionary: Floats, coef: Floats | None = None, intercept: Floats | None = None) -> State:
+        """Code the samples without labels, train classifiers on the codes, and set priors and scales.
+
+        With a guarded dictionary update and without classifiers to start from, the four steps are done once before the
+        objective is recorded, unless there are to be no iterations.  The first atoms are samples, which represent
+        themselves: the objective rewards that, and to make them atoms that serve others, too, may raise it.  Were this
+        first update undone, atoms would remain samples.
+        """
+        facts, settings, is_new = self.facts, self.settings, coef is None
+        coef = np.zeros((facts.n_classes, len(dictionary)), facts.dtype) if coef is None else coef
+        intercept = np.zeros(facts.n_classes, facts.dtype) if intercept is None else intercept
+        coder = adapt_coder(self.training, settings, dictionary)
+        encoder = Encoder.of(dictionary, coder, settings.n_nonzero_coefs, settings.n_jobs)
+        parts = self.training.parts.map(code_label_free, settings, encoder)
+        model = Model(dictionary, coef, intercept, np.empty(0))
+        state = State(model, encoder, parts, Priors.flat(facts.n_classes), [])
+        state, record = self.update_scales(self.train_classifiers(state, is_first=True), is_first=True)
+        if is_new and settings.dictionary_update.is_guarded and settings.max_iter:
+            state, _ = self.encode(state)
+            state, _ = self.update_dictionary(self.train_classifiers(state))
+            state, record = self.update_scales(state)
+        return replace(state, history=[record])
+
+    def is_finished(self, state: State) -> bool:
+        """Whether there is nothing left to do."""
+        return state.converged or state.stopped or state.n_iter >= self.settings.max_iter
+
+    def run(self, state: State, on_iteration: Callable[[State], State] = lambda state: state) -> State:
+        """Repeat the four steps until the objective settles; ``on_iteration`` may mark the state as stopped."""
+        while not self.is_finished(state):
+            state = on_iteration(self.iterate(state))
+        return state
+
+    def iterate(self, state: State) -> State:
+        """Do the four steps once."""
+        history, start = state.history, perf_counter()
+        state, coding = self.encode(state)
+        coded = perf_counter()
+        state = self.train_classifiers(state)
+        trained = perf_counter()
+        improved, n_replaced = self.update_dictionary(state)
+        scale_seconds = -perf_counter()
+        improved, record = self.update_scales(improved)
+        scale_seconds += perf_counter()
+        record = record._replace(n_replaced=n_replaced)
+        rise, size = record.objective - history[-1].objective, sum(map(abs, record.terms))
+        if self.settings.dictionary_update.is_guarded and rise > _ROUNDING * size:
+            kept, other = self.update_scales(state)
+            # It is not higher yet, unless samples were moved by alignment.
+            if other.objective < record.objective:
+                improved, record = kept, other._replace(is_undone=True)
+        record = record._replace(
+            **coding,
+            coding_seconds=coded - start,
+            classifier_seconds=trained - coded,
+            dictionary_seconds=perf_counter() - trained - scale_seconds,
+            scale_seconds=scale_seconds,
+        )
+        history = [*history, record]
+        return replace(improved, history=history, converged=self.has_settled(history))
+
+    def has_settled(self, history: list[IterationRecord]) -> bool:
+        """Whether two iterations have lowered the objective too little.
+
+        Were all scales smaller by a share ``tol``, their logarithms alone would lower it by ``tol`` times the unit.
+        """
+        if len(history) < 3:  # the first iteration trades representation for classification, and they may cancel
+            return False
+        facts, settings = self.facts, self.settings
+        best = np.minimum.accumulate(list(map(attrgetter("objective"), history)))
+        n_places = facts.weight * (facts.n_known + 2) / 2
+        unit = n_places + settings.classification_weight * float(np.sum(facts.n_labelled + 1))
+        return bool((best[-3] - best[-1]) / 2 <= settings.tol * unit)
+
+    def encode(self, state: State) -> tuple[State, dict[str, Any]]:
+        """Step 1, discriminative sparse coding, starting from the current codes; return what it did, too."""
+        parts, counts = state.parts.map_and_add_up(code_discriminatively, self.settings, state.encoder, state.model)
+        return replace(state, parts=parts), dict(zip(_CODING, counts, strict=True))
+
+    def train_classifiers(self, state: State, is_first: bool = False) -> State:
+        """Step 2, one linear classifier per class on the codes, starting from the current ones.
+
+        The penalties are those of the priors, or at first codes those for these.
+        """
+        settings, model = self.settings, state.model
+        trainer, start = settings.classifier_trainer, (settings.loss, model.coef, model.intercept)
+        penalties = None if is_first else state.priors.ridge
+        options: dict[str, Any] = {"penalties": penalties, "n_jobs": settings.n_jobs}
+        if trainer.is_additive:
+            coef, intercept = trainer.train_on(state.parts, *start, **options)
+        else:
+            if self.training.weights is not None:
+                raise ValueError(f"{trainer!r} needs all samples at once, and takes no weights: use 'auto'.")
+            labels = np.concatenate(state.parts.gather("labels")).astype(self.facts.dtype)
+            coef, intercept = trainer.train(state.collect_unknowns().codes, labels, *start, **options)
+        return replace(state, model=replace(model, coef=coef, intercept=intercept))
+
+    def refit_classifiers(self, state: State) -> State:
+        """Train on label-free codes, as new samples have them; the class costs are then those of such codes."""
+        parts = state.parts.map(code_as_new, self.settings, state.encoder)
+        return self.update_scales(self.train_classifiers(replace(state, parts=parts)))[0]
+
+    def update_dictionary(self, state: State) -> tuple[State, int]:
+        """Step 3, improve the atoms; return how many were replaced, too."""
+        update = self._update_from_sums if self.settings.dictionary_update.is_additive else self._update_from_samples
+        dictionary, parts, replaced = update(state)
+        coef, old = state.model.coef.copy(), state.encoder
+        coef[:, replaced] = 0  # the coefficients of a replaced atom mean nothing for the new one
+        encoder = Encoder.of(dictionary, old.sparse_coder, old.n_nonzero_coefs, self.settings.n_jobs)
+        model = replace(state.model, dictionary=dictionary, coef=coef)
+        return replace(state, model=model, encoder=encoder, parts=parts), len(replaced)
+
+    def _update_from_samples(self, state: State) -> tuple[Floats, Parts[CodedPart], NDArray[np.intp]]:
+        """Pass all samples to the update at once, which is possible only in this process."""
+        training, unknowns = self.training, state.collect_unknowns()
+        is_same = self.settings.registration is None and training.is_known is None
+        X = training.X if is_same else np.concatenate(state.parts.gather("samples"))
+        codes = unknowns.codes
+        if training.weights is not None:  # weighted least squares are those of rows times the roots of their weights
+            roots = np.sqrt(training.weights).astype(X.dtype)[:, None]
+            X, codes = X * roots, RowCodes(codes.indices, codes.values * roots)
+        dictionary, codes, replaced = self.settings.dictionary_update.update(
+            X, codes, state.model.dictionary, 1 / unknowns.noise_variance, n_jobs=self.settings.n_jobs
+        )
+        if training.weights is not None:
+            codes = RowCodes(codes.indices, codes.values / roots)
+        return dictionary, state.parts.map(put_unknowns, replace(unknowns, codes=codes)), replaced
+
+    def _update_from_sums(self, state: State) -> tuple[Floats, Parts[CodedPart], NDArray[np.intp]]:
+        """Update from sums over the samples, then replace unused atoms."""
+        update: Any = self.settings.dictionary_update
+        old = state.model.dictionary
+        statistics, usage = state.parts.add_up(sum_statistics, self.settings, len(old), state.priors.noise_variance)
+        # The matrices here are small: more BLAS threads bring little, and on a busy machine they cost tenfold.
+        with single_threaded_blas():
+            dictionary = update.update_from(statistics, old)
+        dictionary, replaced = self.replace_unused(state.parts, dictionary, np.flatnonzero(usage == 0))
+        return dictionary, state.parts, replaced
+
+    def replace_unused(
+        self, parts: Parts[CodedPart], dictionary: Floats, unused: NDArray[np.intp]
+    ) -> tuple[Floats, NDArray[np.intp]]:
+        """Put badly represented samples in the places of unused atoms; return the atoms that were replaced, too."""
+        settings, facts = self.settings, self.facts
+
+        def find(outlier_fraction: float, n_wanted: int) -> WorstSamples:
+            errors = parts.map(measure_part_residuals, settings, dictionary)
+            rank = rank_of_worst(facts.n_samples, outlier_fraction)
+            largest = float(select_ranks(errors, [rank], facts.dtype)[0])
+            return parts.add_up(find_worst, settings, dictionary, n_wanted, largest)
+
+        return settings.dictionary_update.replace_unused(dictionary, unused, find)  # type: ignore[attr-defined]
+
+    def update_scales(self, state: State, is_first: bool = False) -> tuple[State, IterationRecord]:
+        """Step 4, noise variances and class costs in closed form; and the objective, which needs the same sums.
+
+        Priors are set from the first codes of a fit.
+        """
+        facts, settings, model = self.facts, self.settings, state.model
+        parts, (misfit, costs) = state.parts.map_and_add_up(measure_part, settings, state.encoder, model)
+        state, mean_misfit = replace(state, parts=parts), misfit / facts.weight
+        if is_first:
+            state = replace(state, priors=self._set_priors(state, mean_misfit, costs))
+        class_cost = state.priors.estimate_class_cost(costs, model.coef, facts.n_labelled)
+        class_terms = sum_class_terms(
+            costs, model.coef, class_cost, facts.n_labelled, state.priors, settings.classification_weight
+        )
+        model, means = replace(model, class_cost=class_cost), (mean_misfit, facts.n_known)
+        stride = -(-facts.n_samples // _N_MONITORED)
+        parts, (noise_terms, counts) = parts.map_and_add_up(
+            scale_part, settings, state.encoder, model, means, state.priors, stride, is_first
+        )
+        n_at_floor, n_wrong, n_labelled, n_monitored_wrong, n_monitored = counts
+        objective = MapObjective.of(noise_terms, class_terms)
+        record = IterationRecord(
+            len(state.history),
+            objective.total,
+            *objective,
+            floor_share=n_at_floor / facts.n_samples,
+            training_error=divide(n_wrong, n_labelled),
+            label_free_error=divide(n_monitored_wrong, n_monitored),
+        )
+        return replace(state, model=model, parts=parts), record
+
+    def _set_priors(self, state: State, mean_misfit: float, costs: Floats) -> Priors:
+        """Return the priors for the rest of the fit."""
+        facts, settings, parts, model = self.facts, self.settings, state.parts, state.model
+        sums = parts.add_up(sum_misfits, find_unit(mean_misfit), facts.n_known)
+
+        def find_median_misfit() -> float:
+            return find_median(parts.map(attrgetter("misfits")), facts.n_samples, facts.dtype, sums.eps)
+
+        summary = parts.add_up(methodcaller("summarise", len(model.dictionary)))
+        # A trainer of one's own need not have a ridge.
+        ridge = scale_ridge(getattr(settings.classifier_trainer, "ridge", 0.0), settings.loss, summary.squared_norms)
+        return settings.scales.set_priors(
+            sums, find_median_misfit, costs, model.coef, facts.n_labelled, ridge, settings.loss
+        )

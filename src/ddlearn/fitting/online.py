@@ -33,21 +33,16 @@ from ..model.codes import Floats, Model
 from ..model.objective import MapObjective, sum_class_terms
 from ..model.scales import MisfitSums, Priors, find_unit
 from ..parallel import Parts, single_threaded_blas
-from .data import TrainingPart, TrainingSet
+from .data import TrainingSet
 from .loop import (
-    FitProgress,
-    FitState,
-    IterationRecord,
-    divide,
-    encode,
-    make_record,
-    replace_unused,
-    update_scales,
-)
-from .steps import (
+    CodedPart,
     FitSettings,
+    IterationRecord,
+    Loop,
+    State,
     code_label_free,
     count_wrong,
+    divide,
     estimate_noise,
     measure_part,
     sum_misfits,
@@ -172,23 +167,23 @@ class Stream:
         }
 
 
-def begin_stream(progress: FitProgress) -> Stream:
+def begin_stream(state: State, settings: FitSettings) -> Stream:
     """Return the stream before its first batch: atoms and first classifiers as at the start of a fit to the batch."""
-    model, encoder = progress.state.model, progress.state.encoder
+    model, encoder = state.model, state.encoder
     (n_components, n_features), n_classes = model.dictionary.shape, len(model.coef)
-    taught = Taught(model, CostParabolas.nothing(n_classes, n_components, progress.settings.loss))
+    taught = Taught(model, CostParabolas.nothing(n_classes, n_components, settings.loss))
     eps = float(np.finfo(model.dictionary.dtype).eps)
-    noise = MisfitSums(n_features, eps, find_unit(progress.priors.noise_variance))
+    noise = MisfitSums(n_features, eps, find_unit(state.priors.noise_variance))
     return Stream(
         encoder=encoder,
         pulling=taught,
         judging=taught,
         statistics=CodeStatistics(*(np.zeros((n_components, n)) for n in (n_components, n_features))),
         scales=ScaleSums.nothing(noise, n_classes),
-        priors=progress.priors,
+        priors=state.priors,
         n_since_use=np.full(n_components, _PATIENCE * n_components),
         n_samples=0,
-        history=progress.history,
+        history=state.history,
     )
 
 
@@ -202,7 +197,7 @@ class PastFit(NamedTuple):
     n_samples: int
 
 
-def _measure_code_energy(part: TrainingPart) -> float:
+def _measure_code_energy(part: CodedPart) -> float:
     return float(np.sum(np.square(part.codes.values), dtype=np.float64))
 
 
@@ -214,7 +209,7 @@ def resume_stream(past: PastFit, training: TrainingSet, settings: FitSettings) -
     model, n_past, facts = past.model, past.n_samples, training.facts
     encoder = Encoder.of(model.dictionary, settings.sparse_coder, settings.n_nonzero_coefs, settings.n_jobs)
     parts = training.parts.map(code_label_free, settings, encoder)
-    scaled = update_scales(FitState(model, encoder, parts), settings, training, past.priors)
+    _, record = Loop(training, settings).update_scales(State(model, encoder, parts, past.priors, []))
     n_components = len(model.dictionary)
     squared_norm = n_past * ((parts.add_up(_measure_code_energy) / facts.n_samples) or 1.0) / n_components
     n_labelled, n_positive = np.full(facts.n_classes, float(n_past)), n_past * past.class_prior
@@ -248,7 +243,7 @@ def resume_stream(past: PastFit, training: TrainingSet, settings: FitSettings) -
         priors=past.priors,
         n_since_use=np.zeros(n_components, np.int64),
         n_samples=n_past,
-        history=[make_record(0, scaled, facts.n_samples)],
+        history=[record],
     )
 
 
@@ -261,7 +256,8 @@ def learn_batch(stream: Stream, training: TrainingSet, settings: FitSettings, fo
     parts, stream, label_free_error = _measure(stream.forget(n_samples, forgetting), training, settings)
     pulling = stream.pulling.model
     pulling = replace(pulling, class_cost=np.maximum(pulling.class_cost, stream.priors.cost_floor))
-    state, coding = encode(FitState(pulling, stream.encoder, parts), settings)
+    loop = Loop(training, settings)
+    state, coding = loop.encode(State(pulling, stream.encoder, parts, stream.priors, []))
     coded = perf_counter()
     stream = replace(stream, pulling=_train(stream.pulling, state.parts, settings, stream.priors))
     trained = perf_counter()
@@ -279,7 +275,7 @@ def learn_batch(stream: Stream, training: TrainingSet, settings: FitSettings, fo
         iteration=len(stream.history),
         label_free_error=label_free_error,
         **measured,
-        **coding._asdict(),
+        **coding,
         n_replaced=n_replaced,
         coding_seconds=coded - start + recoded - scaled,
         classifier_seconds=trained - coded + finished - recoded,
@@ -294,11 +290,11 @@ def learn_batch(stream: Stream, training: TrainingSet, settings: FitSettings, fo
     )
 
 
-def _measure(stream: Stream, training: TrainingSet, settings: FitSettings) -> tuple[Parts[TrainingPart], Stream, float]:
+def _measure(stream: Stream, training: TrainingSet, settings: FitSettings) -> tuple[Parts[CodedPart], Stream, float]:
     """Code the batch without labels, and set scales; return the error before anything is learned from it, too."""
     facts, model = training.facts, stream.judging.model
     parts = training.parts.map(code_label_free, settings, stream.encoder)
-    parts, (sum_of_misfits, costs) = parts.map_and_add_up(measure_part, settings, model)
+    parts, (sum_of_misfits, costs) = parts.map_and_add_up(measure_part, settings, stream.encoder, model)
     noise = parts.add_up(sum_misfits, stream.scales.noise.unit, facts.n_features)
     # The costs of earlier classifiers are bounded by those of none at all: an exponential cost can be anything.
     worst = facts.n_labelled * settings.loss.value(np.zeros(1))
@@ -314,19 +310,21 @@ def _measure(stream: Stream, training: TrainingSet, settings: FitSettings) -> tu
     )
     stream = replace(stream, scales=scales)
     stream = replace(stream, priors=_set_priors(stream, parts, settings))
-    parts, _ = parts.map_and_add_up(estimate_noise, settings, scales.mean_misfit, stream.priors, True)
+    parts, _ = parts.map_and_add_up(
+        estimate_noise, settings, (scales.mean_misfit, facts.n_features), stream.priors, True
+    )
     error = divide(*parts.add_up(count_wrong, settings, model))
     return parts, stream, error
 
 
-def _find_log_median(parts: Parts[TrainingPart]) -> float:
+def _find_log_median(parts: Parts[CodedPart]) -> float:
     """Return the logarithm of the median misfit of the samples that are no atoms; 0 if all are."""
     misfits = np.concatenate(parts.gather("misfits"))
     noisy = misfits[misfits > np.finfo(misfits.dtype).eps * misfits.max()]
     return float(np.log(np.median(noisy))) if noisy.size else 0.0
 
 
-def _set_priors(stream: Stream, parts: Parts[TrainingPart], settings: FitSettings) -> Priors:
+def _set_priors(stream: Stream, parts: Parts[CodedPart], settings: FitSettings) -> Priors:
     """Return the priors for all samples so far, from label-free codes."""
     scales = stream.scales
     summary = parts.add_up(methodcaller("summarise", len(stream.encoder.dictionary)))
@@ -338,7 +336,7 @@ def _set_priors(stream: Stream, parts: Parts[TrainingPart], settings: FitSetting
     )
 
 
-def _train(taught: Taught, parts: Parts[TrainingPart], settings: FitSettings, priors: Priors) -> Taught:
+def _train(taught: Taught, parts: Parts[CodedPart], settings: FitSettings, priors: Priors) -> Taught:
     coef, intercept, memory = train_with_memory(
         settings.classifier_trainer,
         taught.memory,
@@ -353,7 +351,7 @@ def _train(taught: Taught, parts: Parts[TrainingPart], settings: FitSettings, pr
 
 
 def _update_dictionary(
-    stream: Stream, parts: Parts[TrainingPart], training: TrainingSet, settings: FitSettings
+    stream: Stream, parts: Parts[CodedPart], training: TrainingSet, settings: FitSettings
 ) -> tuple[Stream, int]:
     """Add the batch to the sums, and find atoms for all of them; return how many were replaced, too."""
     old, update = stream.encoder.dictionary, settings.dictionary_update
@@ -363,7 +361,7 @@ def _update_dictionary(
     dictionary = update.update_from(sums, old)  # type: ignore[attr-defined]
     n_since_use = np.where(usage > 0, 0, stream.n_since_use + training.facts.n_samples)
     unused = np.flatnonzero(n_since_use > _PATIENCE * len(old))
-    dictionary, replaced = replace_unused(unused, dictionary, parts, settings, training)
+    dictionary, replaced = Loop(training, settings).replace_unused(parts, dictionary, unused)
     if replaced.size:  # as if no sample had used these atoms
         code_gram, data_sums = statistics.code_gram.copy(), statistics.data_sums.copy()
         code_gram[replaced] = code_gram[:, replaced] = data_sums[replaced] = 0
@@ -380,15 +378,17 @@ def _update_dictionary(
 
 
 def _set_scales(
-    stream: Stream, parts: Parts[TrainingPart], training: TrainingSet, settings: FitSettings
+    stream: Stream, parts: Parts[CodedPart], training: TrainingSet, settings: FitSettings
 ) -> tuple[Stream, dict[str, Any]]:
     """Measure codes that saw the labels, with the new atoms and classifiers; return what the record says of it, too."""
     facts, priors, coef = training.facts, stream.priors, stream.pulling.model.coef
-    parts, (sum_of_misfits, costs) = parts.map_and_add_up(measure_part, settings, stream.pulling.model)
+    parts, (sum_of_misfits, costs) = parts.map_and_add_up(measure_part, settings, stream.encoder, stream.pulling.model)
     scales = replace(stream.scales, pulled_costs=stream.scales.pulled_costs + costs)
     class_cost = priors.estimate_class_cost(scales.pulled_costs, coef, scales.n_labelled)
     stream = replace(stream, scales=scales, pulling=stream.pulling.with_class_cost(class_cost))
-    parts, noise_terms = parts.map_and_add_up(estimate_noise, settings, sum_of_misfits / facts.weight, priors)
+    parts, noise_terms = parts.map_and_add_up(
+        estimate_noise, settings, (sum_of_misfits / facts.weight, facts.n_features), priors
+    )
     variance = np.concatenate(parts.gather("noise_variance"))
     weight = settings.classification_weight
     class_terms = sum_class_terms(costs, coef, class_cost, facts.n_labelled, priors, weight)

@@ -15,7 +15,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import fields
 from pickle import PickleBuffer
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -230,8 +230,9 @@ class Packed:
 
 
 class _Changes(NamedTuple):
-    """What a step has made of a settled part: the fields that it has replaced."""
+    """What a step has made of a settled part: an object of its class or a derived one, by the fields that differ."""
 
+    kind: type
     fields: dict[str, Any]
 
 
@@ -249,15 +250,15 @@ _Layout = tuple[type, list[Any]] | None
 def _join(settled: Packed | None, packed: Packed) -> Any:
     """Return a part."""
     part = packed.value.part if isinstance(packed.value, _PartAndSummand) else packed.value
-    return replace(settled.value, **part.fields) if settled is not None and isinstance(part, _Changes) else part
+    return part.kind(**vars(settled.value) | part.fields) if settled and isinstance(part, _Changes) else part
 
 
 def _divide(settled: Packed | None, result: Any) -> Any:
     """Return what must be stored of a result beside the settled part."""
-    if settled is None or type(result) is not type(settled.value):
+    if settled is None or not isinstance(result, type(settled.value)):
         return result
-    values = {field.name: getattr(result, field.name) for field in fields(result) if field.init}
-    return _Changes({name: new for name, new in values.items() if new is not getattr(settled.value, name)})
+    known, values = vars(settled.value), {field.name: getattr(result, field.name) for field in fields(result)}
+    return _Changes(type(result), {name: new for name, new in values.items() if new is not known.get(name, known)})
 
 
 def _assemble(layout: _Layout, values: Iterator[Packed]) -> Any:

@@ -35,7 +35,7 @@ from ..describe.base import Description
 from ..describe.missing import describe_and_fill
 from ..dictionary import draw_dictionary
 from ..fitting.data import TrainingSet, collect_classes, fetch_candidates
-from ..fitting.steps import FitSettings
+from ..fitting.loop import FitSettings
 from ..model.codes import Flags, Floats
 from ..model.measures import count_errors, find_temperature, measure_calibration_error, measure_log_loss
 from .backward import SoftmaxCost, TaskGradient

@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..dictionary import draw_dictionary
-from ..fitting.data import TrainingPart, TrainingSet, collect_classes, fetch_candidates
-from ..fitting.loop import FitState, begin, refit_classifiers, run
-from ..fitting.steps import FitSettings, code_label_free, count_wrong, register
+from ..fitting.data import TrainingSet, collect_classes, fetch_candidates
+from ..fitting.loop import CodedPart, FitSettings, Loop, State, code_as_new, count_wrong
 from ..model.codes import Model
 from ..model.losses import Loss
 
@@ -126,14 +125,13 @@ class SizeSearch:
         n_atoms = min(n_components, facts.n_samples)
         batches = fetch_candidates(self.learned, n_atoms, rng)
         dictionary = draw_dictionary(self.init, batches, n_atoms, facts.n_features, facts.dtype, rng)
-        progress = run(begin(self.learned, self.settings, dictionary), self.learned, lambda progress: progress)
-        settings = progress.settings
-        state = refit_classifiers(progress.state, settings, self.learned, progress.priors)
-        return self._measure(n_components, state, settings)._replace(seconds=perf_counter() - start)
+        loop = Loop(self.learned, self.settings)
+        state = loop.refit_classifiers(loop.run(loop.start(dictionary)))
+        return self._measure(n_components, state)._replace(seconds=perf_counter() - start)
 
-    def _measure(self, n_components: int, state: FitState, settings: FitSettings) -> _Trial:
-        parts = self.held_out.parts.map(register, settings, state.encoder, None)
-        parts = parts.map(code_label_free, settings, state.encoder)
+    def _measure(self, n_components: int, state: State) -> _Trial:
+        settings = self.settings
+        parts = self.held_out.parts.map(code_as_new, settings, state.encoder)
         n_wrong, n_counted = parts.add_up(count_wrong, settings, state.model)
         costs = np.concatenate(parts.collect(_measure_costs, settings, state.model))
         n_known = self.held_out.facts.n_labelled
@@ -146,7 +144,7 @@ def _cost_at_zero(loss: Loss) -> float:
     return float(loss.value(np.zeros(1))[0])
 
 
-def _measure_costs(part: TrainingPart, settings: FitSettings, model: Model) -> NDArray[np.float64]:
+def _measure_costs(part: CodedPart, settings: FitSettings, model: Model) -> NDArray[np.float64]:
     labels = part.labels.astype(part.X.dtype)
     costs = (np.abs(labels) * settings.loss.value(labels * model.scores(part.codes))).astype(np.float64)
     return costs if part.weights is None else costs * part.weights[:, None]
