@@ -44,11 +44,11 @@ PARTS = {
     ),
     "scores, cost and errors": (
         "ddlearn.refinement.backward.score_rows",
-        "ddlearn.refinement.backward.OneVsAllCost.gradient",
-        "ddlearn.refinement.backward.OneVsAllCost.value",
+        "ddlearn.refinement.costs.OneVsAllCost.gradient",
+        "ddlearn.refinement.costs.OneVsAllCost.value",
         "ddlearn.refinement.epochs.Task.count_errors",
     ),
-    "Adam's step": ("ddlearn.refinement.epochs.descend",),
+    "Adam's step": ("ddlearn.refinement.adam.Adam.step",),
     "samples, and codes to start from": (
         "ddlearn.refinement.epochs.Task.prepare",
         "ddlearn.refinement.backward.keep_larger_half",

@@ -9,8 +9,8 @@ from scipy.sparse import csr_array
 from sklearn.linear_model import LogisticRegression
 
 from ddlearn import LOSSES
-from ddlearn.refinement.backward import REFINEMENT_COSTS
 from ddlearn.refinement.convex import Decays, train_on_codes
+from ddlearn.refinement.costs import REFINEMENT_COSTS
 
 N_SAMPLES, N_COMPONENTS, N_FEATURES, N_CLASSES = 200, 12, 5, 3
 

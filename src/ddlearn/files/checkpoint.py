@@ -35,8 +35,8 @@ from ..fitting.loop import CodedPart, FitSettings, IterationRecord, State, Unkno
 from ..model.codes import Model, RowCodes
 from ..model.strategies import check_number
 from ..parallel import Parts, split_rows
-from ..refinement.adam import Moments
-from ..refinement.backward import Parameters
+from ..refinement.adam import Adam
+from ..refinement.backward import RefinedModel
 from ..refinement.epochs import MOST_SEEDS, RefinementProgress, count_kept_places
 from ..refinement.refiner import REFINEMENT, EpochRecord
 from ..refinement.size import DictionarySize
@@ -209,14 +209,14 @@ def _encode_snapshot(snapshot: Snapshot) -> tuple[dict[str, Json], Arrays]:
     }
     arrays = {name: getattr(state.model, name) for name in _MODEL_ARRAYS}
     if refinement is not None:
-        moments = refinement.moments
+        adam = refinement.adam
         content["refinement"] = {
             "history": encode_records(refinement.history, EpochRecord),
-            "n_steps": moments.n_steps,
+            "n_steps": adam.n_steps,
             "seed": refinement.seed,
             "stopped": refinement.stopped,
         }
-        refined = (refinement.model, refinement.best, moments.mean, moments.square)
+        refined = (adam.model, refinement.best, adam.mean, adam.square)
         for prefix, parameters in zip(_REFINED, refined, strict=True):
             arrays |= {f"refinement.{prefix}.{name}": array for name, array in parameters._asdict().items()}
         arrays |= {f"refinement.codes.{name}": array for name, array in refinement.codes._asdict().items()}
@@ -342,13 +342,14 @@ def _decode_refinement(content: Json, arrays: Arrays) -> RefinementProgress:
         if type(content[name]) is not int or not 0 <= content[name] <= largest:
             raise ValueError(f"{name} of the refinement is {content[name]!r}")
     model, best, mean, square = (
-        Parameters(*(arrays[f"refinement.{prefix}.{name}"] for name in Parameters._fields)) for prefix in _REFINED
+        RefinedModel(*(arrays[f"refinement.{prefix}.{name}"] for name in RefinedModel._fields)) for prefix in _REFINED
     )
     if any((squares < 0).any() for squares in square):
         raise ValueError("there are squares of gradients below 0")
-    moments = Moments(mean, square, content["n_steps"])
     codes = RowCodes(*(arrays[f"refinement.codes.{name}"] for name in RowCodes._fields))
-    return RefinementProgress(model, moments, best, history, content["seed"], codes, bool(content["stopped"]))
+    return RefinementProgress(
+        Adam(model, mean, square, content["n_steps"]), best, history, content["seed"], codes, bool(content["stopped"])
+    )
 
 
 def _list_shapes(run: FitRun, sizes: _RowSizes, *, has_refinement: bool, has_rows: bool) -> dict[str, tuple[int, ...]]:

@@ -10,19 +10,14 @@ As long as neither support nor signs change, a cost :math:`f(x, W)` has by the d
 
 with :math:`\beta` zero outside :math:`S`.
 
-Classifiers are a sum, :math:`W = U + D V`: what each atom says by itself, and what a linear classifier :math:`V` of
-samples says of the atom.  Their scores are :math:`U^T x + V^T (D^T x) + b`, a linear classifier of the reconstruction
+Classifiers are a sum, :math:`W = U + D V`: a vote of each atom by itself, and that of a linear classifier :math:`V` of
+samples for the atom.  Their scores are :math:`U^T x + V^T (D^T x) + b`, a linear classifier of the reconstruction
 and a correction by the atoms.  Since a code that is hardly penalised reconstructs its sample, linear classification of
-samples is a special case, and a penalty on :math:`U` and on :math:`V` says how far from it the model may be.
-
-The cost is a function of the scores :math:`s_j = w_j^T x + b_j`.  One-vs-all, :math:`\sum_j \Omega(l_j s_j)/\gamma_j`,
-is the classification term of Eq. 3 with label-free codes.  Softmax, :math:`-\ln\, (e^{s_y} / \sum_j e^{s_j})`, is for
-samples of one class each.
+samples is a special case, and penalties on :math:`U` and on :math:`V` decide how far from it the model is.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import numpy as np
@@ -41,121 +36,13 @@ from ..kernels.gradient import (
 )
 from ..kernels.pursuit import allocate_rows
 from ..model.codes import Floats, RowCodes
-from ..model.losses import Loss, compute_evidence
-from ..model.measures import log_sum_exp
 from ..parallel import map_blocks, split_rows
-
-
-class RefinementCost(ABC):
-    """A cost of scores for given labels of -1, 0 (unknown) and +1; its methods work row by row.
-
-    Class costs weigh the labels of a sample, which may be several.  Where each sample has one class they are equal, so
-    that the class of largest score has the largest evidence, and their size, the temperature, is the one that makes
-    held-out labels likeliest.
-    """
-
-    name: str  # in the registry
-    takes_multilabel = True
-
-    def __init__(self, loss: Loss, class_cost: Floats, label_weight: float):
-        self.loss = loss
-        self.class_cost = class_cost
-        self.label_weight = label_weight
-
-    @abstractmethod
-    def value(self, scores: Floats, labels: Floats) -> Floats:
-        """Return the cost of each row."""
-
-    @abstractmethod
-    def gradient(self, scores: Floats, labels: Floats) -> Floats:
-        """Return the derivative of each row's cost by its scores."""
-
-    def differentiate(self, scores: Floats, labels: Floats) -> tuple[Floats, Floats]:
-        """Return both."""
-        return self.value(scores, labels), self.gradient(scores, labels)
-
-    @property
-    @abstractmethod
-    def usual_temperature(self) -> float:
-        """The temperature of evidence where no held-out sample tells it."""
-
-    @property
-    def parabola(self) -> tuple[float, float] | None:
-        """Half the curvature by a score, and the score that a label of +1 wants, if that is the whole cost."""
-        return None
-
-    def evidence(self, scores: Floats) -> Floats:
-        """Return the evidence for each class, from which errors are counted."""
-        return compute_evidence(scores, self.loss, self.class_cost)
-
-    def unit_evidence(self, scores: Floats) -> Floats:
-        """Return the evidence with class costs of 1, which a temperature divides."""
-        return compute_evidence(scores, self.loss, np.ones(scores.shape[1]))
-
-    def set_class_cost(self, temperature: float | None) -> Floats:
-        """Return the class costs of refined classifiers: those before, or one for all."""
-        if temperature is None:
-            return self.class_cost
-        # Prediction divides class costs by the weight of the labels.
-        return np.full_like(self.class_cost, temperature) * self.label_weight
-
-
-class OneVsAllCost(RefinementCost):
-    """The classification term of Eq. 3, for any loss."""
-
-    name = "one_vs_all"
-    usual_temperature = 1.0
-
-    def __init__(self, loss: Loss, class_cost: Floats, label_weight: float):
-        super().__init__(loss, class_cost, label_weight)
-        self.weight = np.mean(class_cost) / class_cost / len(class_cost)
-
-    def value(self, scores: Floats, labels: Floats) -> Floats:
-        return np.abs(labels) * self.loss.value(labels * scores) @ self.weight.astype(scores.dtype)
-
-    def gradient(self, scores: Floats, labels: Floats) -> Floats:
-        return labels * self.loss.gradient(labels * scores) * self.weight.astype(scores.dtype)
-
-    @property
-    def parabola(self) -> tuple[float, float] | None:
-        if not self.loss.is_quadratic or np.ptp(self.weight) > 0:
-            return None
-        slope, curvature = (
-            float(derivative(np.zeros(1))[0]) for derivative in (self.loss.gradient, self.loss.curvature)
-        )
-        return float(self.weight[0]) * curvature / 2, -slope / curvature
-
-
-class SoftmaxCost(RefinementCost):
-    """The cross-entropy of one class against all others; the label rule remains that of the loss."""
-
-    name = "softmax"
-    takes_multilabel = False
-
-    def value(self, scores: Floats, labels: Floats) -> Floats:
-        return log_sum_exp(scores) - np.einsum("ij,ij->i", scores, (labels > 0).astype(scores.dtype))
-
-    def gradient(self, scores: Floats, labels: Floats) -> Floats:
-        return self.differentiate(scores, labels)[1]
-
-    def differentiate(self, scores: Floats, labels: Floats) -> tuple[Floats, Floats]:
-        is_right, logarithms = (labels > 0).astype(scores.dtype), log_sum_exp(scores)
-        probabilities = np.exp(scores - logarithms[:, None])
-        return logarithms - np.einsum("ij,ij->i", scores, is_right), probabilities - is_right
-
-    @property
-    def usual_temperature(self) -> float:
-        # As in training, where scores are the evidence.
-        return float(compute_evidence(np.ones(1), self.loss, np.ones(1))[0])
-
-
-REFINEMENT_COSTS: dict[str, type[RefinementCost]] = {cost.name: cost for cost in (OneVsAllCost, SoftmaxCost)}
-
+from .costs import RefinementCost
 
 _BLOCK_ROWS = 128  # that one thread codes at a time, always the same, since products of matrices may depend on it
 
 
-class Parameters(NamedTuple):
+class RefinedModel(NamedTuple):
     """What refinement changes, and everything in its shape: D, U, V and b, gradients and their averages."""
 
     dictionary: Floats  # (n_components, n_features) of unit norm
@@ -168,9 +55,9 @@ class Parameters(NamedTuple):
         """The classifiers, (n_components, n_classes)."""
         return self.own_coef + self.dictionary @ self.linear_coef
 
-    def copy(self) -> Parameters:
+    def copy(self) -> RefinedModel:
         """Return the same in other memory."""
-        return Parameters(*(array.copy() for array in self))
+        return RefinedModel(*(array.copy() for array in self))
 
 
 class Measured(NamedTuple):
@@ -188,10 +75,10 @@ class TaskGradient:
         self.cost = cost
         self.n_jobs = n_jobs
 
-    def measure(self, parameters: Parameters, X: Floats) -> Measured:
+    def measure(self, model: RefinedModel, X: Floats) -> Measured:
         """Return the scores of samples, and the misfits of their codes."""
-        encoder, coef_by_atom = self.make_encoder(parameters.dictionary), parameters.coef_by_atom
-        scores = np.empty((len(X), len(parameters.intercept)), X.dtype)
+        encoder, coef_by_atom = self.make_encoder(model.dictionary), model.coef_by_atom
+        scores = np.empty((len(X), len(model.intercept)), X.dtype)
         misfit = np.empty(len(X), X.dtype)
 
         def measure_rows(rows: slice, _: None) -> None:
@@ -200,18 +87,18 @@ class TaskGradient:
             misfit[rows] = encoder.sparse_coder.measure_misfit(np.vecdot(residuals, residuals), codes)
 
         map_blocks(measure_rows, split_rows(len(X), _BLOCK_ROWS, unit=_BLOCK_ROWS), lambda: None, n_jobs=self.n_jobs)
-        return Measured(scores + parameters.intercept, misfit)
+        return Measured(scores + model.intercept, misfit)
 
     def differentiate(
         self,
-        parameters: Parameters,
+        model: RefinedModel,
         X: Floats,
         labels: Floats,
         weights: NDArray[np.float64] | None = None,
         codes: RowCodes | None = None,
         n_in_batch: int | None = None,
         encoder: Encoder | None = None,
-    ) -> tuple[Parameters, Floats]:
+    ) -> tuple[RefinedModel, Floats]:
         """Return the gradient of the mean cost of samples, each by its weight, and the scores.
 
         The mean of all weights is 1.  Coding starts from ``codes``, which are overwritten by the larger halves of the
@@ -219,11 +106,11 @@ class TaskGradient:
         """
         n_rows, dtype = len(X), X.dtype
         factors = np.ones((n_rows, 1), dtype) if weights is None else weights.astype(dtype)[:, None]
-        encoder = self.make_encoder(parameters.dictionary) if encoder is None else encoder
-        coef_by_atom, n_in_batch = parameters.coef_by_atom, n_in_batch or n_rows
+        encoder = self.make_encoder(model.dictionary) if encoder is None else encoder
+        coef_by_atom, n_in_batch = model.coef_by_atom, n_in_batch or n_rows
         n_places = encoder.n_nonzero_coefs
         ridge, pivot = dtype.type(encoder.sparse_coder.ridge), dtype.type(PIVOT_FLOOR[dtype])
-        scores, score_gradient = np.empty((2, n_rows, len(parameters.intercept)), dtype)
+        scores, score_gradient = np.empty((2, n_rows, len(model.intercept)), dtype)
 
         def differentiate_rows(rows: slice, workspace: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
             start = None if codes is None else codes.rows(rows)
@@ -232,7 +119,7 @@ class TaskGradient:
                 # Smaller entries may leave a code of the next dictionary, which costs more than to let them enter.
                 keep_larger_half(*coded, X.shape[1], *start)
             score_rows(*coded, coef_by_atom, scores[rows])
-            scores[rows] += parameters.intercept
+            scores[rows] += model.intercept
             score_gradient[rows] = factors[rows] * self.cost.gradient(scores[rows], labels[rows]) / n_in_batch
             code_gradient, solution = np.empty((2, *coded.values.shape), dtype)
             differentiate_scores_rows(*coded, coef_by_atom, score_gradient[rows], code_gradient)
@@ -240,8 +127,8 @@ class TaskGradient:
                 encoder.gram, encoder.dictionary, ridge, pivot, *coded, code_gradient, *workspace, solution
             )
             code_gradient_in_features = np.zeros_like(residuals)
-            combine_rows(*coded, solution, parameters.dictionary, code_gradient_in_features)
-            by_dictionary, by_coef = np.zeros_like(parameters.dictionary), np.zeros_like(coef_by_atom)
+            combine_rows(*coded, solution, model.dictionary, code_gradient_in_features)
+            by_dictionary, by_coef = np.zeros_like(model.dictionary), np.zeros_like(coef_by_atom)
             add_gradient_rows(*coded, solution, residuals, code_gradient_in_features, by_dictionary)
             add_outer_rows(*coded, score_gradient[rows], by_coef)
             return by_dictionary, by_coef
@@ -253,9 +140,9 @@ class TaskGradient:
 
         parts = map_blocks(differentiate_rows, blocks, make_workspace, n_jobs=self.n_jobs)
         by_dictionary, by_coef = (sum(each[1:], start=each[0]) for each in zip(*parts, strict=True))
-        by_dictionary += by_coef @ parameters.linear_coef.T
-        by_linear_coef = parameters.dictionary.T @ by_coef
-        return Parameters(by_dictionary, by_coef, by_linear_coef, score_gradient.sum(axis=0)), scores
+        by_dictionary += by_coef @ model.linear_coef.T
+        by_linear_coef = model.dictionary.T @ by_coef
+        return RefinedModel(by_dictionary, by_coef, by_linear_coef, score_gradient.sum(axis=0)), scores
 
     def encode(self, dictionary: Floats, X: Floats) -> csr_array:
         """Return label-free codes."""

@@ -25,7 +25,8 @@ from scipy.sparse import csr_array
 
 from ..model.codes import Floats
 from ..parallel import single_threaded_blas
-from .backward import Parameters, RefinementCost
+from .backward import RefinedModel
+from .costs import RefinementCost
 
 _MAX_ITER = 100
 _GRADIENT_TOL = 1e-4
@@ -54,14 +55,14 @@ def train_on_codes(
     decays: Decays,
     fit_intercept: bool,
     weights: NDArray[np.float64] | None = None,  # of the samples
-) -> Parameters:
+) -> RefinedModel:
     """Return the dictionary with the best classifiers."""
     shares = np.full(codes.shape[0], 1 / codes.shape[0]) if weights is None else weights / weights.sum()
     arrays = codes.astype(np.float64), labels.astype(np.float64), dictionary.astype(np.float64)
-    solve = _descend if cost.parabola is None or not labels.all() else _solve_least_squares
+    solve = _minimise_lbfgs if cost.parabola is None or not labels.all() else _solve_least_squares
     with single_threaded_blas():
         classifiers = solve(*arrays, cost, decays, fit_intercept, shares)
-    return Parameters(dictionary, *(array.astype(dictionary.dtype) for array in classifiers))
+    return RefinedModel(dictionary, *(array.astype(dictionary.dtype) for array in classifiers))
 
 
 def _solve_least_squares(
@@ -95,7 +96,7 @@ def _solve_least_squares(
     return pressure / own, atoms.T @ pressure / linear, intercept
 
 
-def _descend(
+def _minimise_lbfgs(
     codes: csr_array,
     labels: Floats,
     atoms: Floats,

@@ -32,8 +32,8 @@ from ..kernels.gradient import normalise_rows
 from ..model.codes import Floats, RowCodes
 from ..model.measures import count_errors, find_temperature, measure_calibration_error, measure_log_loss
 from ..parallel import Parts, map_blocks, single_threaded_blas, split_rows
-from .adam import Moments, StepSizes, anneal, descend
-from .backward import Parameters, TaskGradient
+from .adam import Adam, anneal
+from .backward import RefinedModel, TaskGradient
 from .convex import Decays, train_on_codes
 from .refiner import EpochRecord, Refiner, find_best
 
@@ -107,7 +107,7 @@ class Task:
 class MiniBatch:
     """The samples of one step, and the model before it."""
 
-    model: Parameters
+    model: RefinedModel
     rows: RowNumbers
     mean_weight: float  # of all samples to learn from
     seed: tuple[int, int, int]  # of distortions
@@ -123,7 +123,7 @@ class MiniBatch:
 class BatchSums(NamedTuple):
     """Sums over samples of a mini-batch, each by its weight; the mean weight of all samples is 1."""
 
-    gradient: Parameters
+    gradient: RefinedModel
     cost: float
     n_wrong: float
     n_counted: float
@@ -136,7 +136,7 @@ def differentiate(part: TrainingPart, task: Task, batch: MiniBatch, codes: RowCo
     """
     places, own_rows = part.find(batch.rows)
     if not len(own_rows):
-        return BatchSums(Parameters(*map(np.zeros_like, batch.model)), 0.0, 0.0, 0.0)
+        return BatchSums(RefinedModel(*map(np.zeros_like, batch.model)), 0.0, 0.0, 0.0)
     rows = batch.rows[places]
     labels, weights = part.labels[own_rows].astype(part.X.dtype), _get_weights(part, own_rows) / batch.mean_weight
     samples = task.distort(part, places, own_rows, batch)
@@ -200,7 +200,7 @@ class _Scored(NamedTuple):
     misfit: Floats
 
 
-def _score(part: TrainingPart, task: Task, model: Parameters, rows: RowNumbers) -> _Scored:
+def _score(part: TrainingPart, task: Task, model: RefinedModel, rows: RowNumbers) -> _Scored:
     _, own_rows = part.find(rows)
     scores, misfit = task.gradient.measure(model, task.prepare(part, own_rows, model.dictionary))
     return _Scored(scores, _get_labels(part, own_rows), _get_weights(part, own_rows), misfit)
@@ -219,9 +219,8 @@ def _measure_energies(part: TrainingPart, rows: RowNumbers) -> Floats:
 class RefinementProgress:
     """The state of a refinement: all that it needs to go on."""
 
-    model: Parameters
-    moments: Moments
-    best: Parameters
+    adam: Adam  # with the model
+    best: RefinedModel
     history: list[EpochRecord]
     seed: int
     codes: RowCodes  # of all samples, from which the next epoch starts; without places if images are distorted
@@ -282,7 +281,7 @@ class Refinement:
         budgets = encoder.n_nonzero_coefs, dictionary.shape[1]
         n_places = count_kept_places(encoder.sparse_coder, *budgets, self.task.jitter, self.parts.is_local)
         kept_codes = RowCodes.empty(self.n_rows, n_places, dictionary.dtype)
-        return RefinementProgress(model, Moments.zero(model), model, [record], seed, kept_codes)
+        return RefinementProgress(Adam.of(model), model, [record], seed, kept_codes)
 
     def run(
         self, progress: RefinementProgress, on_epoch: Callable[[RefinementProgress], RefinementProgress]
@@ -303,57 +302,51 @@ class Refinement:
         start = perf_counter()
         epoch = progress.n_epochs + 1
         codes = RowCodes(progress.codes.indices.copy(), progress.codes.values.copy())
-        model, moments, training_result = self._run_batches(progress, codes)
-        refined = model.copy()
+        adam, training_result = self._run_batches(progress, codes)
+        refined = adam.model.copy()
         normalise_rows(refined.dictionary)  # whose norms are 1 but for the rounding of the last step
         _check_finite(refined, epoch)
         history = [*progress.history, self._record(epoch, refined, training_result, start)]
         best = refined if find_best(history).epoch == epoch else progress.best
-        return RefinementProgress(model, moments, best, history, progress.seed, codes)
+        return RefinementProgress(adam, best, history, progress.seed, codes)
 
     def draw_batches(self, seed: int, epoch: int) -> list[RowNumbers]:
         """Return the mini-batches of an epoch, which has a generator of its own, so that it can be resumed."""
         order = np.random.default_rng([seed, epoch]).permutation(self.training)
         return np.array_split(order, self.refiner.count_batches(len(order)))
 
-    def _run_batches(
-        self, progress: RefinementProgress, codes: RowCodes
-    ) -> tuple[Parameters, Moments, tuple[float, float]]:
-        """Take a step for each mini-batch; return the result, and the mean cost and error of the mini-batches.
+    def _run_batches(self, progress: RefinementProgress, codes: RowCodes) -> tuple[Adam, tuple[float, float]]:
+        """Take a step for each mini-batch; return the last state, and the mean cost and error of the mini-batches.
 
         Coding starts from ``codes``, and overwrites them.
         """
         seed, epoch = progress.seed, progress.n_epochs + 1
-        model, moments = progress.model.copy(), progress.moments.copy()
+        adam = progress.adam.copy()
         batches = self.draw_batches(seed, epoch)
         start = codes if codes.values.shape[1] else None
         cost, n_wrong, n_counted = 0.0, 0.0, 0.0
         with single_threaded_blas():
             for position, rows in enumerate(batches):
                 # The arrays of the model change in each step, and a cluster sends each object once: a new object.
-                batch = MiniBatch(Parameters(*model), rows, self.mean_weight, (seed, epoch, position))
+                batch = MiniBatch(RefinedModel(*adam.model), rows, self.mean_weight, (seed, epoch, position))
                 sums = self.parts.add_up(differentiate, self.task, batch, start)
                 share_done = (progress.n_epochs + position / len(batches)) / self.refiner.count_epochs()
-                moments = self._step(model, sums.gradient, moments, share_done)
+                self._step(adam, sums.gradient, anneal(share_done))
                 cost, n_wrong, n_counted = cost + sums.cost, n_wrong + sums.n_wrong, n_counted + sums.n_counted
-        return model, moments, (cost / len(self.training), n_wrong / (n_counted or 1))
+        return adam, (cost / len(self.training), n_wrong / (n_counted or 1))
 
-    def _step(self, model: Parameters, gradient: Parameters, moments: Moments, share_done: float) -> Moments:
-        as_number, n_features = model.dictionary.dtype.type, model.dictionary.shape[1]
+    def _step(self, adam: Adam, gradient: RefinedModel, share: float) -> None:
+        """Take a step against the gradient of the cost and of the penalty, its size a share of the first."""
+        as_number, n_features = adam.model.dictionary.dtype.type, adam.model.dictionary.shape[1]
         decays = self._find_decays(n_features)
-        gradient.own_coef[:] += as_number(decays.own) * model.own_coef
-        gradient.linear_coef[:] += as_number(decays.linear) * model.linear_coef
+        gradient.own_coef[:] += as_number(decays.own) * adam.model.own_coef
+        gradient.linear_coef[:] += as_number(decays.linear) * adam.model.linear_coef
         if not self.fit_intercept:
             gradient.intercept[:] = 0
-        left = anneal(share_done)
-        for_classifiers = left * self.refiner.classifier_step_size
-        sizes = StepSizes(
-            left * self.refiner.step_size / np.sqrt(n_features),
-            for_classifiers / np.sqrt(self._squared_unit),
-            for_classifiers / np.sqrt(self._squared_unit),
-            for_classifiers,
-        )
-        return descend(model, gradient, moments, sizes, self.task.gradient.n_jobs)
+        of_atoms = share * self.refiner.step_size / np.sqrt(n_features)
+        of_intercepts = share * self.refiner.classifier_step_size
+        of_classifiers = of_intercepts / np.sqrt(self._squared_unit)
+        adam.step(gradient, (of_atoms, of_classifiers, of_classifiers, of_intercepts), self.task.gradient.n_jobs)
 
     def _find_decays(self, n_features: int) -> Decays:
         return Decays.of(self.refiner.decay_precisions(), self._squared_unit, len(self.training), n_features)
@@ -364,10 +357,10 @@ class Refinement:
         some = _take_evenly(np.sort(np.append(self.training, self.held_out)), _MOST_MEASURED)
         return float(np.mean(np.concatenate(self.parts.collect(_measure_energies, some)))) or 1.0
 
-    def _score(self, model: Parameters, rows: RowNumbers) -> _Scored:
+    def _score(self, model: RefinedModel, rows: RowNumbers) -> _Scored:
         return _Scored(*map(np.concatenate, zip(*self.parts.collect(_score, self.task, model, rows), strict=True)))
 
-    def _record(self, epoch: int, model: Parameters, training: tuple[float, float], start: float) -> EpochRecord:
+    def _record(self, epoch: int, model: RefinedModel, training: tuple[float, float], start: float) -> EpochRecord:
         result = calibration = float("nan"), float("nan")
         if len(self.held_out):
             scores, labels, weights, _ = self._score(model, self.held_out)
@@ -387,7 +380,7 @@ class Refinement:
         log_loss = float(np.average(measure_log_loss(evidence, labels), weights=weights))
         return log_loss, measure_calibration_error(evidence, labels)
 
-    def measure(self, model: Parameters) -> tuple[Floats, Floats]:
+    def measure(self, model: RefinedModel) -> tuple[Floats, Floats]:
         """Return the class costs of a model and the misfits of some samples, held-out ones if there are any."""
         cost, has_held_out = self.task.gradient.cost, len(self.held_out) > 0
         scored = self._score(model, _take_evenly(self.held_out if has_held_out else self.training, _MOST_MEASURED))
@@ -412,7 +405,7 @@ def count_kept_places(
     return n_nonzero_coefs if n_features < n_nonzero_coefs else min(n_nonzero_coefs, _MOST_PLACES)
 
 
-def _check_finite(model: Parameters, epoch: int) -> None:
+def _check_finite(model: RefinedModel, epoch: int) -> None:
     if not all(np.isfinite(array).all() for array in model):
         raise ValueError(
             f"Refinement diverged in epoch {epoch}: the model has values that are not finite. Lower step_size or "

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..describe.jitter import Jitter
 from ..model.strategies import Registry, Strategy, check_number
-from .backward import REFINEMENT_COSTS, RefinementCost
+from .costs import REFINEMENT_COSTS, RefinementCost
 
 CLASSIFIERS = "classifiers"  # the value of refine that trains only these on label-free codes
 _HOLD_OUT_SEED = 0  # the same for every fit, so that a resumed fit holds out the same samples

@@ -38,8 +38,9 @@ from ..fitting.data import TrainingSet, collect_classes, fetch_candidates
 from ..fitting.loop import FitSettings
 from ..model.codes import Flags, Floats
 from ..model.measures import count_errors, find_temperature, measure_calibration_error, measure_log_loss
-from .backward import SoftmaxCost, TaskGradient
+from .backward import TaskGradient
 from .convex import Decays, train_on_codes
+from .costs import SoftmaxCost
 from .epochs import Refinement
 from .refiner import Refiner
 

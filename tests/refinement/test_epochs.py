@@ -1,4 +1,4 @@
-"""Refinement: steps of Adam, and through the estimator lower cost and error, and nothing else changed."""
+"""Refinement, alone and through the estimator: lower cost and error, whatever the parts, and nothing else changed."""
 
 from __future__ import annotations
 
@@ -18,78 +18,10 @@ from ddlearn.describe.base import Identity
 from ddlearn.fitting.data import TrainingSet, collect_classes
 from ddlearn.model.losses import compute_evidence
 from ddlearn.model.measures import count_errors, find_temperature, measure_calibration
-from ddlearn.refinement.adam import Moments, StepSizes, anneal, descend
-from ddlearn.refinement.backward import REFINEMENT_COSTS, Parameters, TaskGradient
+from ddlearn.refinement.backward import TaskGradient
+from ddlearn.refinement.costs import REFINEMENT_COSTS
 from ddlearn.refinement.epochs import MiniBatch, Refinement, _take_evenly, differentiate
 from ddlearn.refinement.refiner import REFINEMENT, find_best
-
-SIZES = StepSizes(dictionary=0.1, own_coef=0.02, linear_coef=0.05, intercept=0.3)
-
-# -- steps -------------------------------------------------------------------------------------------------------------
-
-
-def draw_model(rng, n_components=150, dtype=np.float64):
-    dictionary = normalise(rng.standard_normal((n_components, 7)))
-    arrays = dictionary, *(rng.standard_normal(shape) for shape in ((n_components, 3), (7, 3), 3))
-    return Parameters(*(array.astype(dtype) for array in arrays))
-
-
-def step_plainly(values, slopes, size):
-    """Adam (Kingma and Ba, 2015, Algorithm 1) for given gradients, with unit rows of a dictionary after each step."""
-    mean, square = np.zeros_like(values), np.zeros_like(values)
-    for t, slope in enumerate(slopes, start=1):
-        mean = 0.9 * mean + (1 - 0.9) * slope
-        square = 0.999 * square + (1 - 0.999) * slope**2
-        values = values - size * (mean / (1 - 0.9**t)) / (np.sqrt(square / (1 - 0.999**t)) + 1e-8)
-        if values.shape[-1] == 7:
-            values = normalise(values)
-    return values
-
-
-def test_steps_are_those_of_adam():
-    rng = np.random.default_rng(0)
-    start = draw_model(rng)
-    gradients = [draw_model(rng) for _ in range(5)]
-    model, moments = start.copy(), Moments.zero(start)
-    for gradient in gradients:
-        moments = descend(model, gradient, moments, SIZES, n_jobs=1)
-    assert moments.n_steps == 5
-    for found, first, slopes, size in zip(model, start, zip(*gradients, strict=True), SIZES, strict=True):
-        np.testing.assert_allclose(found, step_plainly(first, slopes, size), rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_steps_are_bitwise_the_same_on_two_threads_and_in_the_precision_of_the_model(dtype):
-    models = []
-    for n_jobs in (1, 2):
-        rng = np.random.default_rng(0)
-        model = draw_model(rng, dtype=dtype)
-        moments = Moments.zero(model)
-        for _ in range(3):
-            moments = descend(model, draw_model(rng, dtype=dtype), moments, SIZES, n_jobs)
-        models.append([*model, *moments.mean, *moments.square])
-    for one, other in zip(*models, strict=True):
-        assert one.dtype == dtype
-        np.testing.assert_array_equal(one, other)
-
-
-def test_a_copy_of_moments_does_not_move_with_them():
-    model = draw_model(np.random.default_rng(0))
-    moments = Moments.zero(model)
-    kept = moments.copy()
-    descend(model, model.copy(), moments, SIZES, n_jobs=1)
-    assert moments.mean.dictionary.any()
-    assert not any(array.any() for array in (*kept.mean, *kept.square))
-
-
-def test_steps_fall_along_a_cosine():
-    assert anneal(0) == 1
-    assert anneal(0.5) == pytest.approx(0.5)
-    assert anneal(1) == pytest.approx(0)
-    shares = np.array([anneal(share) for share in np.linspace(0, 1, 11)])
-    assert (np.diff(shares) < 0).all()
-    np.testing.assert_allclose(shares + shares[::-1], 1)
-
 
 # -- samples and models ------------------------------------------------------------------------------------------------
 
@@ -363,7 +295,7 @@ def test_the_sum_over_parts_is_the_weighted_gradient_of_the_mini_batch():
     problem = make_problem("planted", seed=0, n_samples=200)
     weights = np.random.default_rng(0).random(200)
     refinement = make_refinement(Refiner(1, batch_size=50), problem.X, problem.labels, 64, weights)
-    model, rows = refinement.start(draw_start(problem), 0).model, refinement.draw_batches(0, 1)[0]
+    model, rows = refinement.start(draw_start(problem), 0).adam.model, refinement.draw_batches(0, 1)[0]
     sums = refinement.parts.add_up(differentiate, refinement.task, MiniBatch(model, rows, weights.mean(), (0,)), None)
     # A sample of weight 2 counts as two, and all batches of an epoch together as the mean over the weights.
     each = [refinement.task.gradient.differentiate(model, problem.X[[row]], problem.labels[[row]])[0] for row in rows]
@@ -427,8 +359,8 @@ def test_without_held_out_samples_the_last_epoch_is_kept():
     refiner = Refiner(4, step_size=0.5, batch_size=30, patience=1)
     refined = refine(make_refinement(refiner, problem.X, problem.labels), draw_start(problem))
     assert refined.best_epoch == refined.n_epochs == 4
-    np.testing.assert_allclose(refined.best.dictionary, refined.model.dictionary, rtol=1e-12)
-    np.testing.assert_array_equal(refined.best.own_coef, refined.model.own_coef)
+    np.testing.assert_allclose(refined.best.dictionary, refined.adam.model.dictionary, rtol=1e-12)
+    np.testing.assert_array_equal(refined.best.own_coef, refined.adam.model.own_coef)
     assert all(np.isnan(record.validation_error) for record in refined.history)
 
 
