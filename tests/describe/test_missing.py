@@ -9,11 +9,10 @@ from sklearn.datasets import load_digits
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 
-from ddlearn import Alignment, ConjugateScales, DDLClassifier, ElasticNet, Refiner, Robustness
+from ddlearn import ConjugateScales, DDLClassifier, ElasticNet, Refiner, Robustness
 from ddlearn.coding.encoder import Encoder
 from ddlearn.coding.masked import MaskedCoder
 from ddlearn.datasets import make_planted
-from ddlearn.describe.checks import check_training, has_missing
 from ddlearn.describe.missing import _make_smoother, fill_first, fill_with_codes
 from ddlearn.model.codes import RowCodes, measure_residuals
 from ddlearn.model.objective import sum_class_terms, sum_costs, sum_noise_terms
@@ -98,54 +97,6 @@ def test_the_first_fill_knows_how_features_vary_together(dtype):
 def test_constant_samples_are_filled_with_the_constant():
     is_known = np.array([[True, False], [False, True], [True, True]])
     np.testing.assert_allclose(fill_first(np.where(is_known, 2.0, 0.0), is_known), 2.0)
-
-
-# -- what is refused ---------------------------------------------------------------------------------------------------
-
-
-def test_has_missing_sees_nan_alone():
-    X = np.ones((3000, 2))
-    assert not has_missing(X)
-    X[0, 0] = np.inf
-    assert not has_missing(X)
-    X[2999, 1] = np.nan
-    assert has_missing(X)
-
-
-@pytest.mark.parametrize(
-    ("places", "value", "takes_missing", "message"),
-    [
-        (
-            (3, 5),
-            np.nan,
-            False,
-            r'NaN in row 3, feature 5: leave .* robustness=Robustness\(missing="mask"\) .*, or .*impu',
-        ),
-        ((3, 5), np.inf, True, r"infinity in row 3, feature 5"),
-        ((3, slice(None)), np.nan, True, r"nothing but NaN in row 3: leave this sample out"),
-        ((slice(None), 5), np.nan, True, r"nothing but NaN in feature 5: leave this feature out"),
-    ],
-)
-def test_what_cannot_be_learned_from_is_named(digits, places, value, takes_missing, message):
-    X, y = digits[0].copy(), digits[1]
-    X[7, 1] = np.nan if takes_missing else 0
-    X[places] = value
-    with pytest.raises(ValueError, match=message):
-        quick(robustness=MASK if takes_missing else None).fit(X, y)
-
-
-def test_a_feature_with_a_name_is_named():
-    with pytest.raises(ValueError, match=r"NaN in row 0, feature 1 \('age'\)"):
-        check_training(np.array([[0.0, np.nan]]), False, np.array(["size", "age"], object))
-
-
-def test_modes_that_cannot_leave_features_out_say_so(digits):
-    X, y = leave_out(digits[0]), digits[1]
-    with pytest.raises(ValueError, match=r"NaN in row 0, feature .*: partial_fit takes complete samples only"):
-        quick().partial_fit(X, y, classes=range(10))
-    moving = {"alignment": Alignment("translation", training=True), "image_shape": (8, 8)}
-    with pytest.raises(ValueError, match=r"alignment=Alignment\(.*moves training images, which must be complete"):
-        quick(**moving).fit(X, y)
 
 
 def test_the_tag_of_scikit_learn_says_whether_nan_is_taken():

@@ -416,16 +416,5 @@ def test_a_memory_mapped_array_is_scaled_into_a_file(tmp_path):
     np.testing.assert_array_equal(quick().fit(mapped, y).components_, quick().fit(X, y).components_)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_new_samples_that_are_not_finite_are_named_before_they_are_scaled(bad):
-    X, y = draw_table()
-    for description in ("unit", "standard"):
-        model = quick(description=description).fit(X, y)
-        new = X.copy()
-        new[5, 2] = bad
-        with pytest.raises(ValueError, match=r"(NaN|infinity) in row 5, feature 2"):
-            model.predict(new)
-
-
 def test_other_estimators_do_not_scale():
     assert not hasattr(KSVD(5, max_iter=1).fit(draw_table()[0]), "description_")

@@ -256,7 +256,7 @@ def test_what_is_not_finite_and_not_missing_is_an_error_that_names_the_place(mod
 def test_evidence_is_averaged_over_the_image_and_distorted_copies(model, split, jitter, inference):
     X = split[2][:50]
     plain = model.set_params(inference=inference, refine=Refiner(jitter=jitter), **IMAGES).decision_function(X)
-    fields = draw_views(make_jitter(jitter, (8, 8), 64), (8, 8), 4, X.dtype)
+    fields = draw_views(make_jitter(jitter, (8, 8)), (8, 8), 4, X.dtype)
     assert fields.shape == (3, 2, 8, 8)
     copies = [displace(X, np.broadcast_to(field, (len(X), *field.shape))) for field in fields]
     assert min(np.abs(copy - X).max() for copy in copies) > 0.05

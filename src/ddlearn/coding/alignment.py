@@ -20,7 +20,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..describe.checks import check_image_shape
 from ..kernels.warp import differentiate_rows, warp_rows
 from ..model.codes import Flags, Floats
 from ..model.strategies import Registry, Strategy, check_number
@@ -290,11 +289,9 @@ ALIGNMENT: Registry[Alignment] = Registry(
 
 
 def make_registration(
-    alignment: str | Alignment | None, image_shape: tuple[int, int] | None, n_features: int, sparse_coder: SparseCoder
+    alignment: str | Alignment | None, image_shape: tuple[int, int] | None, sparse_coder: SparseCoder
 ) -> Registration | None:
-    """Return the registration, or None without alignment; raise an error if coder or image_shape do not fit."""
-    if image_shape is not None:
-        check_image_shape(image_shape, n_features)
+    """Return the registration, or None without alignment; raise an error if the coder or the samples do not suit."""
     alignment = ALIGNMENT.resolve(alignment)
     if alignment is None:
         return None

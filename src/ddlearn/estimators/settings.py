@@ -205,14 +205,14 @@ def check_inference(model: Estimator, n_classes: int, n_features: int, is_multil
         )
     check_number("n_views", model.n_views, Integral, most=_MOST_VIEWS)
     if model.n_views > 1:
-        _make_view_jitter(model, n_features)
+        _make_view_jitter(model)
 
 
-def _make_view_jitter(model: Estimator, n_features: int) -> Any:
+def _make_view_jitter(model: Estimator) -> Any:
     """Return the distortion of views: that of the refiner, by default "affine"."""
     refiner = REFINEMENT.resolve(model.refine)
     jitter = refiner.jitter if refiner is not None else None
-    return make_jitter("affine" if jitter is None else jitter, model.image_shape, n_features)
+    return make_jitter("affine" if jitter is None else jitter, model.image_shape)
 
 
 def name_description(model: Estimator) -> str:
@@ -251,7 +251,7 @@ def resolve_plan(
     """Return what comes before and after the loop."""
     facts = training.facts
     _check_images(model, training.description)
-    jitter = None if refiner is None else make_jitter(refiner.jitter, model.image_shape, model.n_features_in_)
+    jitter = None if refiner is None else make_jitter(refiner.jitter, model.image_shape)
     return FitPlan(
         n_components=n_components,
         searches_size=searches_size(model),
@@ -285,7 +285,7 @@ def resolve_fit(
     update, updates = model.dictionary_update, _AUTO_UPDATES_WITH_PENALTY if sparse_coder.has_penalty else _AUTO_UPDATES
     registration = None
     if model.alignment is not None:
-        registration = make_registration(model.alignment, model.image_shape, model.n_features_in_, sparse_coder)
+        registration = make_registration(model.alignment, model.image_shape, sparse_coder)
     return FitSettings(
         loss=loss,
         sparse_coder=sparse_coder,
@@ -365,7 +365,7 @@ def check_fitted(model: Estimator) -> None:
     """Raise if new samples cannot be treated as the parameters of a fitted model say."""
     check_inference(model, len(model.coef_), model.n_features_in_, model.is_multilabel_)
     _check_images(model, model.description_)
-    make_registration(model.alignment, model.image_shape, model.n_features_in_, model.sparse_coder_)
+    make_registration(model.alignment, model.image_shape, model.sparse_coder_)
 
 
 def make_predictor(model: Estimator, dtype: np.dtype, encoder: Encoder | None = None) -> Predictor:
@@ -373,7 +373,6 @@ def make_predictor(model: Estimator, dtype: np.dtype, encoder: Encoder | None = 
 
     The encoder of the model's dictionary need not be made again if it is known.
     """
-    n_features = model.n_features_in_
     check_fitted(model)
     prior = np.clip(model.class_prior_, _SMALLEST_PRIOR, 1 - _SMALLEST_PRIOR)
     fitted = Model(model.components_, model.coef_, model.intercept_, model.class_cost_)
@@ -388,10 +387,10 @@ def make_predictor(model: Estimator, dtype: np.dtype, encoder: Encoder | None = 
             MaskedCoder(encoder),
             clone(ROBUSTNESS.resolve(model.robustness)),
             noise_scale=float(np.sqrt(model.median_noise_variance_)),
-            registration=make_registration(model.alignment, model.image_shape, n_features, model.sparse_coder_),
+            registration=make_registration(model.alignment, model.image_shape, model.sparse_coder_),
         )
     if model.n_views > 1:
-        views = draw_views(_make_view_jitter(model, n_features), model.image_shape, model.n_views, dtype)
+        views = draw_views(_make_view_jitter(model), model.image_shape, model.n_views, dtype)
     return Predictor(
         model.description_,
         LabelModel(coder, model.priors_, model.median_noise_variance_),
