@@ -25,14 +25,17 @@ from sklearn.utils.validation import validate_data
 from ddlearn import (
     LOSSES,
     AdditiveUpdate,
+    AlternatingErrors,
     ConjugateScales,
     DDLClassifier,
     DictionaryUpdate,
     FullInference,
     JeffreysScales,
+    Robustness,
     SmoothHinge,
     SparseCoder,
     SquareLev,
+    Standard,
     UpdatedDictionary,
     discriminative_encode,
     map_objective,
@@ -418,15 +421,20 @@ def test_the_gram_matrix_of_a_fitted_model_is_computed_once_for_all_predictions(
     [
         lambda model: model.set_params(robustness=1),
         lambda model: model.set_params(inference__n_candidates=1),
+        # A strategy may be changed behind the back of the model: once, nothing happened until something else was set.
+        lambda model: model.inference.set_params(n_candidates=1),
+        lambda model: setattr(model.robustness, "error_budget", 2),
+        lambda model: setattr(model.robustness.error_search, "threshold", 9.0),
         lambda model: setattr(model, "class_cost_", 2 * model.class_cost_),
-        lambda model: setattr(model, "n_views", 1),
+        lambda model: setattr(model, "n_jobs", 2),
         lambda model: model.partial_fit(np.eye(64), np.arange(64) % 10),
     ],
-    ids=["parameter", "nested parameter", "fitted attribute", "attribute", "batch"],
+    ids=["parameter", "nested", "strategy", "strategy's attribute", "strategy within", "fitted", "attribute", "batch"],
 )
 def test_a_change_of_the_model_is_seen_by_the_next_prediction(digits, grams, change):
     X, y = digits
-    model = quick(inference=FullInference()).fit(X, y)
+    robustness = Robustness(1, error_search=AlternatingErrors())
+    model = quick(inference=FullInference(), robustness=robustness).fit(X, y)
     model.predict(X[:5])
     grams.clear()
     change(model)
@@ -437,6 +445,16 @@ def test_a_change_of_the_model_is_seen_by_the_next_prediction(digits, grams, cha
     assert grams == []
     fresh = pickle.loads(pickle.dumps(model))  # which has predicted nothing yet
     np.testing.assert_array_equal(evidence, [fresh.decision_function(X[:5])] * 2)
+
+
+def test_missing_values_are_taken_as_soon_as_the_strategy_takes_them(digits):
+    X, y = digits
+    model = quick(robustness=Robustness()).fit(X, y)
+    X = np.where(np.arange(64) == 20, np.nan, X[:5])
+    with pytest.raises(ValueError, match=r"impute such values, or leave NaN out"):
+        model.predict(X)
+    model.robustness.missing = "mask"
+    np.testing.assert_array_equal(model.predict(X), model.predict(X, mask=np.isnan(X)))
 
 
 def test_a_model_that_is_fitted_again_predicts_anew(digits):
@@ -707,6 +725,20 @@ def test_warm_start_with_other_samples_keeps_the_number_of_atoms(digits):
     assert len(model.fit(X, y).components_) == n_components
     model.set_params(classifier_trainer=SquareLev(fit_intercept=False)).fit(X, y)
     assert not model.intercept_.any()
+
+
+def test_a_warm_start_needs_the_features_and_the_description_of_the_fit_that_it_starts_from(digits):
+    X, y = digits
+    model = make_pursuit(20, description="standard", max_iter=1, warm_start=True, random_state=0).fit(X, y)
+    before = dict(vars(model))
+    with pytest.raises(ValueError, match=r"warm_start=True, but the previous fit had samples of 64 features, .* of 5:"):
+        model.fit(X[:, :5], y)
+    assert dict(vars(model)) == before
+    for other in ("unit", Standard(3.0)):  # once ignored
+        with pytest.raises(ValueError, match=r"description is .* now, but Standard in the model .* warm_start=False"):
+            model.set_params(description=other).fit(X, y)
+    for same in ("standard", "auto", Standard()):
+        model.set_params(description=same).fit(X, y)
 
 
 def test_masked_arrays_are_refused_instead_of_losing_their_mask():

@@ -52,9 +52,12 @@ from .presets import collect_parameters
 from .progress import describe_iteration, say, show_progress
 from .run import Attributes, FitRun, Report, describe_settings
 from .settings import (
+    KeptPredictor,
     Mode,
+    check_description,
     check_missing,
     check_mode,
+    check_warm_start,
     count_components,
     describe_atoms,
     drop_weightless,
@@ -62,7 +65,6 @@ from .settings import (
     get_refiner,
     list_descriptions,
     make_predictor,
-    name_description,
     resolve_fit,
     resolve_plan,
     searches_size,
@@ -73,7 +75,7 @@ from .summary import Evaluation, Summary, find_positions, summarise
 from .transformer import DictionaryTransformer
 
 # The predictors of fitted models by precision, kept outside of the models, whose attributes predict must not change.
-_PREDICTORS: WeakKeyDictionary[DDLClassifier, dict[np.dtype, Predictor]] = WeakKeyDictionary()
+_PREDICTORS: WeakKeyDictionary[DDLClassifier, dict[np.dtype, KeptPredictor]] = WeakKeyDictionary()
 
 
 class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer):
@@ -342,27 +344,6 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         """
         return cls(**collect_parameters(name, overrides, cls._get_param_names()))
 
-    def set_params(self, **params: Any) -> DDLClassifier:
-        """Set parameters, also those of strategies as ``inference__n_candidates``.
-
-        Parameters
-        ----------
-        **params : object
-            Values by name.
-
-        Returns
-        -------
-        DDLClassifier
-            The estimator itself.
-        """
-        super().set_params(**params)
-        _PREDICTORS.pop(self, None)
-        return self
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        _PREDICTORS.pop(self, None)  # they were made for the attributes as they were
-        super().__setattr__(name, value)
-
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> DDLClassifier:
         """Learn dictionary and classifiers.
@@ -391,6 +372,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         """
         mode: Mode = "dask" if is_on_dask(X) else "memory"
         with self._unchanged_on_failure(), show_progress(self.verbose) as progress:
+            n_features_before = getattr(self, "n_features_in_", None)
             self.__dict__.pop("target_name_", None)  # of an earlier fit
             if mode == "memory" and isinstance(name := getattr(y, "name", None), str):
                 self.target_name_ = name
@@ -411,6 +393,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 training, targets = cut_into_parts(X, y, self.unlabeled)
                 warn_of_marks(targets.classes, self.unlabeled)
             try:
+                check_warm_start(self, n_features_before)
                 training = training.weigh(sample_weight, self.class_weight, targets)
                 found = None
                 if (refiner := get_refiner(self, mode)) is not None:
@@ -452,7 +435,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         for name, value in attributes.items():
             setattr(self, name, value)
         dtype = self.components_.dtype
-        _PREDICTORS[self] = {dtype: make_predictor(self, dtype, encoder)}
+        _PREDICTORS[self] = {dtype: KeptPredictor(self, make_predictor(self, dtype, encoder))}
 
     def partial_fit(
         self,
@@ -573,7 +556,6 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 self.n_components if isinstance(self.n_components, Integral) else n_components,
                 n_components,
             ),
-            ("description", name_description(self), type(self.description_).__name__),
             ("loss", type(settings.loss).__name__, type(self.loss_).__name__),
             ("sparse_coder", type(settings.sparse_coder).__name__, type(self.sparse_coder_).__name__),
         ):
@@ -582,14 +564,14 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                     f"{name} is {now!r} now, but {before!r} in the model that partial_fit is to go on from: "
                     "set it back, or begin with a new estimator."
                 )
+        check_description(self, "partial_fit is to go on from: set it back, or begin with a new estimator")
 
     def _predictor(self, dtype: np.dtype) -> Predictor:
-        """Return the predictor of the fitted model, which is made once."""
-        # A thread that was making one while an attribute changed leaves it in a dict that is no longer ours.
-        predictors = _PREDICTORS.setdefault(self, {})
-        if dtype not in predictors:
-            predictors[dtype] = make_predictor(self, dtype)
-        return predictors[dtype]
+        """Return the predictor of the fitted model, which is made anew where something that it depends on changed."""
+        kept = _PREDICTORS.setdefault(self, {})
+        if dtype not in kept or not kept[dtype].is_up_to_date(self):
+            kept[dtype] = KeptPredictor(self, make_predictor(self, dtype))
+        return kept[dtype].predictor
 
     def _is_checked(self, X: ArrayLike) -> TypeGuard[Floats]:
         """Whether `validate_data` would return X as it is, for which a single sample does not have the time."""
