@@ -37,7 +37,7 @@ TOPICS = (
         "The classifier",
         "The whole framework as a scikit-learn classifier and transformer, the records of its iterations, and the "
         "explanation of its decisions. See :doc:`/settings` and :doc:`/theory`.",
-        ("estimators.classifier", "estimators.summary", "fitting.loop", "refinement.size", "inference.predictor"),
+        ("estimators.classifier", "show.summary", "show.explanation", "fitting.loop", "refinement.size"),
     ),
     Topic(
         "plotting",

@@ -48,14 +48,11 @@ from .dictionary import KSVDUpdate as KSVDUpdate
 from .dictionary import UpdatedDictionary as UpdatedDictionary
 from .estimators.classifier import DDLClassifier as DDLClassifier
 from .estimators.ksvd import KSVD as KSVD
-from .estimators.summary import Check as Check
-from .estimators.summary import Summary as Summary
 from .files.checkpoint import Checkpoint as Checkpoint
 from .files.format import ModelFileError as ModelFileError
 from .files.models import load as load
 from .files.models import save as save
 from .fitting.loop import IterationRecord as IterationRecord
-from .inference.predictor import Explanation as Explanation
 from .inference.rules import FastInference as FastInference
 from .inference.rules import FullInference as FullInference
 from .inference.rules import InferenceRule as InferenceRule
@@ -84,6 +81,9 @@ from .show.displays.confusion import ConfusionDisplay as ConfusionDisplay
 from .show.displays.convergence import ConvergenceDisplay as ConvergenceDisplay
 from .show.displays.dictionary import DictionaryDisplay as DictionaryDisplay
 from .show.displays.evidence import EvidenceDisplay as EvidenceDisplay
+from .show.explanation import Explanation as Explanation
 from .show.report.writing import write_report as write_report
+from .show.summary import Check as Check
+from .show.summary import Summary as Summary
 
 __version__: str

@@ -390,7 +390,7 @@ def _check_model_name(output: Path) -> None:
 
 
 def _warn_of_training_data(terminal: Terminal, model: DDLClassifier, samples: Samples, name: str) -> None:
-    from ..estimators.summary import is_training_data
+    from ..show.summary import is_training_data
 
     if is_training_data(model, samples.X):
         terminal.note(

@@ -176,7 +176,7 @@ def predict_best(terminal: Terminal, model: DDLClassifier, X: Any) -> tuple[Any,
 
 def summarize_fit(data: str, model: DDLClassifier, settings: dict[str, Any], seconds: float) -> dict[str, Any]:
     """Return the result of a fit."""
-    from ..estimators.summary import summarise
+    from ..show.summary import summarise
 
     last, summary = model.history_[-1], summarise(model)
     facts = {
@@ -274,7 +274,7 @@ def explain_sample(model: DDLClassifier, samples: Samples, row: int) -> dict[str
     import numpy as np
     from scipy.special import softmax
 
-    from ..estimators.summary import find_positions
+    from ..show.errors import find_positions
 
     found = model.explain(samples.X[row : row + 1])
     evidence = found.evidence[0]

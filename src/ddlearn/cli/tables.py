@@ -55,7 +55,7 @@ def make_fit_table(facts: dict[str, Any], n_bytes: int | None = None) -> Table:
         "objective": f"{facts['objective']:,.0f}",
     }
     if "refinement" in facts:
-        from ..estimators.summary import describe_refinement  # imports scikit-learn, which --help can do without
+        from ..show.summary import describe_refinement  # imports scikit-learn, which --help can do without
 
         refinement = facts["refinement"]
         rows["refinement"] = describe_refinement(refinement["n_epochs"], refinement["best_epoch"])

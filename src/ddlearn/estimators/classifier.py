@@ -6,7 +6,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -38,7 +38,7 @@ from ..fitting.labels import Targets
 from ..fitting.loop import FitSettings, Loop
 from ..fitting.online import PastFit, Stream, begin_stream, learn_batch, resume_stream
 from ..inference.lazy import predict_lazily, score_lazily
-from ..inference.predictor import Explanation, Predictor
+from ..inference.predictor import Predictor
 from ..inference.rules import InferenceRule, label_probabilities
 from ..model.codes import Flags, Floats, Model, RowCodes
 from ..model.losses import Loss
@@ -71,8 +71,10 @@ from .settings import (
     takes_missing,
     warn_of_marks,
 )
-from .summary import Evaluation, Summary, find_positions, summarise
 from .transformer import DictionaryTransformer
+
+if TYPE_CHECKING:
+    from .. import Explanation, Summary
 
 # The predictors of fitted models by precision, kept outside of the models, whose attributes predict must not change.
 _PREDICTORS: WeakKeyDictionary[DDLClassifier, dict[np.dtype, KeptPredictor]] = WeakKeyDictionary()
@@ -710,7 +712,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         return super().score(X, y, sample_weight)
 
     def explain(self, X: ArrayLike, mask: ArrayLike | None = None) -> Explanation:
-        """Take samples apart: code, gross error, reconstruction, and the evidence for each class.
+        """Decompose samples into atoms, gross error and evidence for each class.
 
         Parameters
         ----------
@@ -724,7 +726,9 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         """
         refuse_dask(X, "explain", "explain a few of them, as X[:10].compute()")
         X, mask = self._check_new(X, mask)
-        return self._predictor(X.dtype).explain(X, mask, self.classes_)
+        from .. import Explanation  # show/ stands above this room: its names come from the package's own list
+
+        return Explanation(**self._predictor(X.dtype).explain(X, mask), classes=self.classes_)
 
     def summary(
         self,
@@ -733,7 +737,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         *,
         training: tuple[ArrayLike, ArrayLike] | None = None,
     ) -> Summary:
-        """Tell what the model is, how wrong it is, and what to do about it.
+        """Summarise size, error and checks, with remedies.
 
         Parameters
         ----------
@@ -755,18 +759,9 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         write_report : The same and much more as a page for a browser.
         """
         check_is_fitted(self, "components_")
-        if X is None:
-            return summarise(self)
-        X, _ = self._check_new(X, None)
-        labels = None
-        if y is not None and not self.is_multilabel_:
-            check_consistent_length(X, y)
-            labels = find_positions(self.classes_, np.asarray(y))
-        if training is not None:
-            training = self._check_new(training[0], None)[0], np.asarray(training[1])
-        predictor = self._predictor(X.dtype)
-        codes = predictor.encode(X).to_csr(len(self.components_))
-        return summarise(self, Evaluation(X, labels, softmax(predictor.evidence(X), axis=1), codes, training))
+        from .. import Summary  # as for Explanation
+
+        return Summary.of(self, X, y, training)
 
     def history_frame(self) -> Any:
         """Return ``history_`` as a pandas data frame, one row per iteration.

@@ -39,6 +39,12 @@ def measure_errors(labels: NDArray[Any], predictions: NDArray[Any]) -> Errors:
     return Errors(n_samples, n_wrong, error, ends, classes, support, precision, recall, f1, confusion)
 
 
+def find_positions(classes: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the places of labels among the classes, -1 for labels that are none of them."""
+    places = {name: place for place, name in enumerate(classes.tolist())}
+    return np.array([places.get(label, -1) for label in labels.tolist()], np.intp)
+
+
 def match_types(*names: NDArray[Any]) -> tuple[NDArray[Any], ...]:
     """Convert all to text if types differ and one may be text: folder names are text, even if classes are numbers."""
     kinds = {some.dtype.kind for some in names}

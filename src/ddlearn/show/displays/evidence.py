@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ...estimators.classifier import DDLClassifier
-from ...inference.predictor import Explanation
 from ..colors import get_class_color
+from ..explanation import Explanation
 from .base import Axes, Display, find_model, preprocess_one, resolve_image_shape, show_atoms
 from .drawing import LABEL_SIZE, SMALL_SIZE, Box, Floats, Scale, choose_ink, measure_text, to_label
 

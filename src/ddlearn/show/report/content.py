@@ -18,12 +18,12 @@ from ...coding.elastic_net import ElasticNet
 from ...coding.errors import ERROR_SEARCHES, AlternatingErrors
 from ...coding.robust import ROBUSTNESS, Robustness
 from ...estimators.classifier import DDLClassifier
-from ...estimators.summary import Evaluation, find_positions, is_calibrated, summarise
 from ...inference.rules import INFERENCE_RULES, FastInference
 from ...model.codes import Model
 from ...refinement.refiner import find_best
 from ..colors import get_class_color
-from ..errors import match_types
+from ..errors import find_positions, match_types
+from ..summary import Evaluation, is_calibrated, summarise
 from .ink import N_LOOKED_AT, UNKNOWN_LOOK, measure_ink, measure_look, thin_out
 from .packing import Json, pack, tabulate_evidence
 from .samples import Data, describe_data

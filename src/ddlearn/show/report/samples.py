@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from ...estimators.classifier import DDLClassifier
-from ...estimators.summary import Evaluation
 from ...model.measures import measure_calibration, measure_reliability
 from ..errors import Errors, match_types, measure_errors
+from ..summary import Evaluation
 from .packing import Json, pack, pack_rows
 
 Floats = NDArray[np.floating]

@@ -11,20 +11,22 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
+from scipy.special import softmax
 from scipy.stats import binomtest
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.validation import check_consistent_length
 
 from ..describe.choice import is_learned_from
+from ..estimators.classifier import DDLClassifier
 from ..model.codes import Floats
 from ..model.measures import measure_calibration
 from ..refinement.refiner import find_best
-
-Fitted = Any  # a DDLClassifier, whose file imports this one
+from .errors import find_positions
 
 GOOD, WARNING, UNKNOWN = "good", "warning", "unknown"
 
@@ -108,6 +110,28 @@ class Summary:
     error_source: str
     checks: list[Check]
 
+    @classmethod
+    def of(
+        cls,
+        model: DDLClassifier,
+        X: ArrayLike | None = None,
+        y: ArrayLike | None = None,
+        training: tuple[ArrayLike, ArrayLike] | None = None,
+    ) -> Summary:
+        """Return the summary of a fitted model; see :meth:`DDLClassifier.summary`."""
+        if X is None:
+            return summarise(model)
+        X, _ = model._check_new(X, None)
+        labels = None
+        if y is not None and not model.is_multilabel_:
+            check_consistent_length(X, y)
+            labels = find_positions(model.classes_, np.asarray(y))
+        if training is not None:
+            training = model._check_new(training[0], None)[0], np.asarray(training[1])
+        predictor = model._predictor(X.dtype)
+        codes = predictor.encode(X).to_csr(len(model.components_))
+        return summarise(model, Evaluation(X, labels, softmax(predictor.evidence(X), axis=1), codes, training))
+
     def __str__(self) -> str:
         error = "not measured" if self.error is None else f"{100 * self.error:.2f} % {self.error_source}"
         rows = self.facts | {"error": error}
@@ -139,13 +163,7 @@ class Evaluation(NamedTuple):
         return self.probabilities.argmax(axis=1) == self.labels
 
 
-def find_positions(classes: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.intp]:
-    """Return the places of labels among the classes, -1 for labels that are none of them."""
-    places = {name: place for place, name in enumerate(classes.tolist())}
-    return np.array([places.get(label, -1) for label in labels.tolist()], np.intp)
-
-
-def summarise(model: Fitted, seen: Evaluation | None = None) -> Summary:
+def summarise(model: DDLClassifier, seen: Evaluation | None = None) -> Summary:
     """Return the summary of a fitted model, with what it makes of some samples."""
     error, source = _estimate_error(model, seen)
     checks = [check(model, seen) for check in _CHECKS]
@@ -156,7 +174,7 @@ def _percent(share: Any) -> str:
     return f"{100 * share:.1f} %"
 
 
-def _list_facts(model: Fitted) -> dict[str, str]:
+def _list_facts(model: DDLClassifier) -> dict[str, str]:
     coder, alpha = type(model.sparse_coder_).__name__, getattr(model.sparse_coder_, "alpha", None)
     budget = f"at most {model.n_nonzero_coefs_} per sample"
     facts = {
@@ -181,7 +199,7 @@ def describe_refinement(n_epochs: int, best_epoch: int) -> str:
     return f"{n_epochs} epochs, best after epoch {best_epoch}" if n_epochs else "none: it did not help in trials"
 
 
-def _estimate_error(model: Fitted, seen: Evaluation | None) -> tuple[float | None, str]:
+def _estimate_error(model: DDLClassifier, seen: Evaluation | None) -> tuple[float | None, str]:
     """Return the best estimate of the error on new samples, and where it comes from."""
     if seen is not None and seen.labels is not None:
         return float(1 - np.mean(seen.is_right)), f"of {len(seen.X):,} given samples"
@@ -196,7 +214,7 @@ def _estimate_error(model: Fitted, seen: Evaluation | None) -> tuple[float | Non
     return (error, "of training samples, coded like new ones") if np.isfinite(error) else (None, "")
 
 
-def _check_gap(model: Fitted, seen: Evaluation | None) -> Check | None:
+def _check_gap(model: DDLClassifier, seen: Evaluation | None) -> Check | None:
     name, (error, source) = "Overfitting", _estimate_error(model, seen)
     if hasattr(model, "refinement_"):
         learned = find_best(model.refinement_).training_error
@@ -212,7 +230,7 @@ def _check_gap(model: Fitted, seen: Evaluation | None) -> Check | None:
     return Check(name, WARNING, finding, remedy) if error - learned > _LARGE_GAP else Check(name, GOOD, finding)
 
 
-def _check_atoms(model: Fitted, seen: Evaluation | None) -> Check | None:
+def _check_atoms(model: DDLClassifier, seen: Evaluation | None) -> Check | None:
     # The stored codes are those of the joint fit: refinement has changed the dictionary since.
     known = None if hasattr(model, "refinement_") else getattr(model, "codes_", None)
     codes = known if seen is None else seen.codes
@@ -228,7 +246,7 @@ def _check_atoms(model: Fitted, seen: Evaluation | None) -> Check | None:
     return Check("Unused atoms", WARNING, finding, remedy)
 
 
-def _check_classes(model: Fitted, _: Evaluation | None) -> Check | None:
+def _check_classes(model: DDLClassifier, _: Evaluation | None) -> Check | None:
     if model.is_multilabel_:
         return None
     smallest = int(model.class_prior_.argmin())
@@ -248,7 +266,7 @@ def _check_classes(model: Fitted, _: Evaluation | None) -> Check | None:
     return Check("Class sizes", GOOD, finding)
 
 
-def _check_calibration(model: Fitted, seen: Evaluation | None) -> Check | None:
+def _check_calibration(model: DDLClassifier, seen: Evaluation | None) -> Check | None:
     if model.is_multilabel_:
         return None
     remedy = "Use scikit-learn's CalibratedClassifierCV(method='temperature')"
@@ -268,12 +286,12 @@ def _check_calibration(model: Fitted, seen: Evaluation | None) -> Check | None:
     return Check("Calibration", WARNING, f"{finding} The model is {direction}.", remedy)
 
 
-def is_calibrated(model: Fitted) -> bool:
+def is_calibrated(model: DDLClassifier) -> bool:
     """Return whether a temperature was fitted to samples that the search for settings held out."""
     return bool(getattr(model, "search_", None) and np.isfinite(model.search_[-1].temperature))
 
 
-def _check_baseline(model: Fitted, seen: Evaluation | None) -> Check | None:
+def _check_baseline(model: DDLClassifier, seen: Evaluation | None) -> Check | None:
     name = "Logistic regression"
     if model.is_multilabel_:
         return None
@@ -302,7 +320,7 @@ def _check_baseline(model: Fitted, seen: Evaluation | None) -> Check | None:
 
 
 def _predict_linearly(
-    model: Fitted, X: Floats, labels: NDArray[np.intp], training: tuple[Floats, NDArray[Any]] | None
+    model: DDLClassifier, X: Floats, labels: NDArray[np.intp], training: tuple[Floats, NDArray[Any]] | None
 ) -> tuple[NDArray[np.intp], str]:
     """Return predictions of a logistic regression that has not seen the sample, and what it has learned from."""
     linear = make_pipeline(StandardScaler(), LogisticRegression())
@@ -322,7 +340,7 @@ def _thin_out(n_samples: int, n_products: int) -> NDArray[np.intp]:
     return np.arange(0, n_samples, -(-n_samples // n_rows))
 
 
-def _check_training_data(model: Fitted, seen: Evaluation | None) -> Check | None:
+def _check_training_data(model: DDLClassifier, seen: Evaluation | None) -> Check | None:
     if seen is None or seen.labels is None:
         return None
     if is_training_data(model, seen.X):
@@ -331,7 +349,7 @@ def _check_training_data(model: Fitted, seen: Evaluation | None) -> Check | None
     return Check("Training data", GOOD, "The given samples are not the training samples as a whole.")
 
 
-def is_training_data(model: Fitted, X: Floats) -> bool:
+def is_training_data(model: DDLClassifier, X: Floats) -> bool:
     """Return whether X are the training samples, in any order, as the description learned from them tells.
 
     Models without description, and parts of the training samples, are not recognised.
@@ -341,7 +359,7 @@ def is_training_data(model: Fitted, X: Floats) -> bool:
     return is_learned_from(model.description_, np.asarray(X, np.float64))
 
 
-def _check_scales(model: Fitted, _: Evaluation | None) -> Check | None:
+def _check_scales(model: DDLClassifier, _: Evaluation | None) -> Check | None:
     priors, share = model.priors_, model.history_[-1].floor_share
     n_low = int(np.sum(model.class_cost_ <= priors.cost_floor * (1 + _SAME_NUMBERS))) if priors.cost_floor else 0
     if share > _MANY_AT_FLOOR or n_low:
@@ -357,7 +375,7 @@ def _check_scales(model: Fitted, _: Evaluation | None) -> Check | None:
     return Check("Floors and priors", GOOD, finding)
 
 
-def _check_end(model: Fitted, _: Evaluation | None) -> Check | None:
+def _check_end(model: DDLClassifier, _: Evaluation | None) -> Check | None:
     if hasattr(model, "refinement_"):
         best, last = find_best(model.refinement_), model.refinement_[-1]
         if np.isfinite(best.validation_cost) and best.epoch == last.epoch:
@@ -370,7 +388,7 @@ def _check_end(model: Fitted, _: Evaluation | None) -> Check | None:
     return Check("Training length", WARNING, finding, "Raise max_iter.")
 
 
-_CHECKS: tuple[Callable[[Fitted, Evaluation | None], Check | None], ...] = (
+_CHECKS: tuple[Callable[[DDLClassifier, Evaluation | None], Check | None], ...] = (
     _check_training_data,
     _check_gap,
     _check_baseline,

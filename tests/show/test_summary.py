@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits, load_iris
 from sklearn.model_selection import train_test_split
 
 from ddlearn import DDLClassifier
-from ddlearn.estimators.summary import GOOD, UNKNOWN, WARNING, describe_refinement
+from ddlearn.show.summary import GOOD, UNKNOWN, WARNING, describe_refinement
 
 
 def verdict(name, summary):
