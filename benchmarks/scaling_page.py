@@ -38,7 +38,6 @@ PROJECTED_PARTS = (CHUNK_ROWS, LARGE_CHUNK_ROWS)
 ROW_BYTES = 4 * N_FEATURES + N_CLASSES + 8 * N_NONZERO + 8
 # The start of a fit takes about as many tasks as an iteration.
 N_COUNTED = N_ITERATIONS + 1
-WAYS = ("client to scheduler", "scheduler to worker", "worker to scheduler", "scheduler to client", "worker to worker")
 
 
 def _select(records: Sequence[Record], kind: str) -> list[dict[str, Any]]:
@@ -133,12 +132,6 @@ def _describe_memory(columns: dict[str, dict[int, dict[str, Any]]]) -> str:
 
 
 def _describe_traffic(cells: Sequence[dict[str, Any]], model: CostModel) -> str:
-    rows = [
-        [f"{cell['n_rows']:,}", str(cell["n_workers"]), str(cell["n_parts"]), f"{cell['n_tasks']:,.0f}"]
-        + [f"{cell['n_bytes'].get(way, 0) / 1000:,.0f}" for way in WAYS]
-        for cell in sorted(cells, key=lambda cell: (cell["n_workers"], cell["n_parts"], cell["n_rows"]))
-    ]
-    table = format_table(["rows", "workers", "parts", "tasks", *WAYS], rows)
     same = [
         f"It does not depend on the rows: for {_count(n_parts, 'part')} on {_count(n_workers, 'worker')}, "
         + "; ".join(f"{n_rows:,} rows {kilobytes:,.0f} kB" for n_rows, kilobytes in sizes)
@@ -147,9 +140,9 @@ def _describe_traffic(cells: Sequence[dict[str, Any]], model: CostModel) -> str:
     ]
     fixed, per_part = model.scheduler_bytes
     return (
-        f"### Traffic\n\nKilobytes per iteration, heartbeats left out:\n\n{table}\n"
-        f"Through the scheduler, in and out: **{fixed / 1000:,.0f} kB + {per_part / 1000:.1f} kB for each part.** "
-        + "".join(same[-1:])
+        "### Traffic\n\n"
+        f"Through the scheduler in an iteration, in and out: **{fixed / 1000:,.0f} kB + {per_part / 1000:.1f} kB for "
+        "each part.** " + "".join(same[-1:])
     )
 
 

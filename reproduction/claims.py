@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .cells import Cell, Record, Runner
 from .claims_on_fitting import (
@@ -22,7 +22,6 @@ from .claims_on_labels import (
 from .claims_on_size import (
     list_half_cells,
     list_large_cells,
-    report_grid,
     report_halves,
     report_large,
 )
@@ -30,7 +29,6 @@ from .claims_on_weights import list_weight_cells, report_weights
 from .images import load_rows, spread
 from .setups import Setup
 from .tables import write_tables
-from .usps_grid import measure_grid
 
 
 class Claim(NamedTuple):
@@ -117,22 +115,17 @@ def list_claims(digits: Setup, faces: Setup, n_jobs: int | None) -> list[Claim]:
 def run_claims(
     runner: Runner,
     *,
-    grid: Mapping[str, Any],
     digits: Setup = Setup(),  # noqa: B008 - it does not change
     faces: Setup = Setup("yaleb", 600, 5),  # noqa: B008
 ) -> list[Record]:
-    """Try the claims, and return the records of all cells except those of the grid, which answers two of them."""
+    """Try the claims, and return the records of all cells."""
     claims = list_claims(digits, faces, runner.n_jobs)
     runner.run([cell for claim in claims for cell in claim.cells])  # all in one go, so that no process waits
-    usps = measure_grid(runner, **grid)
     parts = [
         f"# The paper's other claims\n\n{digits.dataset.upper()}, K = {digits.n_components}, T = "
         f"{digits.n_nonzero_coefs}, {len(digits.seeds)} seeds, mean and standard deviation, unless it says "
         "otherwise.\n",
-        '## More than three atoms\n\n"Beyond T = 3, this improvement is insignificant." Test error (%) over the grid '
-        f"of Fig. 2 and 3, one seed: mean over K / least over K.\n\n{report_grid(usps, 'n_nonzero_coefs', 'T')}",
-        "## More atoms\n\nTest error (%) over the same grid: mean over T / least over T.\n\n"
-        + report_grid(usps, "n_components", "K"),
+        '"Beyond T = 3, this improvement is insignificant": see the grid in `usps.csv`.\n',
     ]
     records: list[Record] = []
     for claim in claims:

@@ -6,22 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from .cells import Cell, Record
 from .setups import Setup
 from .tables import format_table
 from .trials import (
     BOTH,
     FORMER,
-    LOSS_TITLES,
     PAPER,
     RULES,
     describe_errors,
     get_trial,
     make_cell,
 )
-from .usps_grid import METHOD_TITLES, list_choices
 
 _FORMER_BOTH: dict[str, dict[str, Any]] = {"baseline": {}, "ddl": FORMER}
 _LARGE_FACTORS = (2.5, 5, 10, 15)  # of K = 300 on digits
@@ -29,20 +25,6 @@ _LARGE_BUDGETS = (1, 3)
 _SIZE_FACTORS = (0.25, 0.5, 1, 2)  # of the paper's K = 600; SRC has about 1200 atoms, all training samples
 _BUDGET_FACTORS = (1, 4)  # of the paper's T = 5
 _SRC_SHARES = (0.5, 1.0)  # of the training samples
-
-
-def report_grid(grid: Sequence[Record], name: str, symbol: str) -> str:
-    """Report, from the grid of USPS, how the error depends on a setting: mean and least over the other one."""
-    values = list(dict.fromkeys(get_trial(record).settings[name] for record in grid))
-    rows = []
-    for method in METHOD_TITLES:
-        for loss in dict.fromkeys(get_trial(record).settings["loss"] for record in grid):
-            choices = list_choices(grid, method, loss)
-            errors = [[choice.test_error for choice in choices if getattr(choice, name) == value] for value in values]
-            rows.append(
-                [method, LOSS_TITLES[loss], *(f"{np.mean(of_one):.2f} / {min(of_one):.2f}" for of_one in errors)]
-            )
-    return format_table(["method", "loss", *(f"{symbol} = {value}" for value in values)], rows)
 
 
 def list_large_cells(setup: Setup, n_jobs: int | None) -> list[Cell]:

@@ -64,7 +64,7 @@ TITLES = {
     "tuning": "chosen by cross-validation, the weight of the labels included",
 }
 
-FULL: Arguments = {name: {} for name in RUNS} | {name: {"grid": {}} for name in ("usps_chosen", "mnist", "claims")}
+FULL: Arguments = {name: {} for name in RUNS} | {name: {"grid": {}} for name in ("usps_chosen", "mnist")}
 
 
 def _shrink(
@@ -86,7 +86,7 @@ def _shrink(
         "parameters": {"digits": digits},
         "mnist": chosen | mnist,
         "yaleb": {"faces": faces, "budgets": budgets, "peers": peers},
-        "claims": chosen | both,
+        "claims": both,
         "ablation": both,
         "tuning": {"digits": digits, "other_dataset": mnist.get("dataset", "mnist")}
         | {name: mnist[name] for name in ("max_train", "max_test")},

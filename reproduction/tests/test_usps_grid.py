@@ -9,7 +9,7 @@ import pytest
 from reproduction import trials, usps_grid
 from reproduction.cells import Runner
 from reproduction.trials import PAPER, get_error, get_trial
-from reproduction.usps_grid import choose, list_choices, run_usps
+from reproduction.usps_grid import choose, run_usps
 
 SIZES, BUDGETS, LOSSES = (10, 20), (1, 2), ("square", "logistic")
 
@@ -65,12 +65,8 @@ def test_tables_hold_what_the_cells_hold(grid):
         assert 100 * float(row["test.fast.error"]) == get_error(record)
         assert float(row["validation_error"]) == record["result"]["validation_error"]
         assert int(row["settings.n_components"]) == record["parameters"]["settings"]["n_components"]
-    for method, title in usps_grid.METHOD_TITLES.items():
+    for method in usps_grid.METHOD_TITLES:
         for loss in LOSSES:
-            section = markdown.split(f"## {title}, {trials.LOSS_TITLES[loss]}\n")[1].split("##")[0]
-            errors = {choice[:2]: choice.test_error for choice in list_choices(records, method, loss)}
-            for size in SIZES:
-                assert f"| {size} | {errors[size, 1]:.2f} | {errors[size, 2]:.2f} |" in section
             chosen = choose(records, method, loss)
             line = f"| {trials.LOSS_TITLES[loss]} | {method} | {chosen.describe()} | {chosen.validation_error:.2f} % |"
             assert line in markdown
