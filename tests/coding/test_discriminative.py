@@ -134,13 +134,10 @@ def test_unlabelled_rows_stop_on_the_coders_tolerance_with_and_without_earlier_c
 @every_loss
 @every_coding
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_bitwise_equal_for_every_number_of_threads_and_block_size(loss, coding, dtype):
+def test_bitwise_equal_for_every_number_of_threads(loss, coding, dtype):
     problem = make_problem("random", seed=0, n_samples=2 * TILE_ROWS + 77).astype(dtype)
     coder = problem.make_coder(loss, LABEL_CODINGS[coding](), OMP())
-    results = [
-        coder.encode(problem.X, problem.labels, problem.noise_variance, n_jobs=n_jobs, block_rows=block_rows)
-        for n_jobs, block_rows in [(1, TILE_ROWS), (1, 3 * TILE_ROWS), (2, TILE_ROWS), (3, TILE_ROWS)]
-    ]
+    results = [coder.encode(problem.X, problem.labels, problem.noise_variance, n_jobs=n_jobs) for n_jobs in (1, 2, 3)]
     expected, *others = ([*codes, *astuple(record)] for codes, record in results)
     for arrays in others:
         for array, expected_array in zip(arrays, expected, strict=True):

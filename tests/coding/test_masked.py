@@ -85,7 +85,7 @@ def test_with_all_features_it_is_sparse_coding_to_the_last_bit(coder, dtype):
     dictionary, samples, _ = (array.astype(dtype) for array in draw(n_rows=TILE_ROWS + 33))
     masked, everything = make_coder(dictionary, coder, 5), np.ones(samples.shape, bool)
     expected = Encoder.of(dictionary, coder, 5).encode(samples)
-    for codes in (masked.solve(samples, everything).codes, masked.encode(samples, everything)):
+    for codes in (masked.solve(samples, everything).codes, masked.encoder.encode(samples, everything)):
         np.testing.assert_array_equal(codes.indices, expected.indices)
         np.testing.assert_array_equal(codes.values, expected.values)
     fewer = masked.solve(samples, everything, n_nonzero_coefs=2).codes

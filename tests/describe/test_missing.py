@@ -11,7 +11,6 @@ from sklearn.utils import get_tags
 
 from ddlearn import ConjugateScales, DDLClassifier, ElasticNet, Refiner, Robustness
 from ddlearn.coding.encoder import Encoder
-from ddlearn.coding.masked import MaskedCoder
 from ddlearn.datasets import make_planted
 from ddlearn.describe.missing import _make_smoother, fill_first, fill_with_codes
 from ddlearn.model.codes import RowCodes, measure_residuals
@@ -59,7 +58,7 @@ def test_fill_and_code_in_turn_never_raises_the_masked_objective_and_masked_code
     X, is_known = rng.standard_normal((20, 10)), rng.random((20, 10)) < 0.7
     dictionary, coder = normalise(rng.standard_normal((15, 10))), ElasticNet(0.2, tol=1e-12)
     encoder = Encoder.of(dictionary, coder, 15)
-    masked = MaskedCoder(encoder).encode_all(X, is_known)
+    masked = encoder.encode(X, is_known)
     filled, last = np.where(is_known, X, 0), np.inf
     for _ in range(100):
         codes = encoder.encode(filled)

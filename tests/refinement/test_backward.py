@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import normalise
+from conftest import make_refiner, normalise
+from sklearn.datasets import load_digits
 
-from ddlearn import LOSSES, OMP, ORMP, ElasticNet, sparse_encode
+from ddlearn import LOSSES, OMP, ORMP, DDLClassifier, ElasticNet, sparse_encode
 from ddlearn.coding.encoder import Encoder
 from ddlearn.kernels.codes import keep_larger_half
-from ddlearn.model.codes import RowCodes
+from ddlearn.model.codes import Model, RowCodes
 from ddlearn.refinement.backward import RefinedModel, TaskGradient
 from ddlearn.refinement.costs import REFINEMENT_COSTS
 
@@ -119,13 +120,32 @@ def test_it_is_bitwise_the_same_on_two_threads(coder):
         np.testing.assert_array_equal(one, other)
 
 
-def test_samples_are_coded_as_sparse_encode_codes_them():
-    case = Case("ormp", ("softmax", "square"), n_rows=100)
-    codes = sparse_encode(case.X, case.model.dictionary, n_nonzero_coefs=3, method="ormp")
-    measured = case.gradient.measure(case.model, case.X)
-    np.testing.assert_allclose(measured.scores, codes @ case.model.coef_by_atom + case.model.intercept, atol=1e-12)
-    residuals = case.X - codes @ case.model.dictionary
-    np.testing.assert_allclose(measured.misfit, np.sum(residuals**2, axis=1), atol=1e-12)
+@pytest.mark.bitwise
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("coder", ["elastic_net", "ormp"])
+def test_samples_are_coded_as_transform_codes_them_bit_for_bit(coder, dtype):
+    # Else training would be on other codes than prediction. The last row is alone in its block of 128.
+    X, y = load_digits(return_X_y=True)
+    X = X[:385].astype(dtype)
+    model = DDLClassifier(40, sparse_coder=coder, refine=make_refiner(), random_state=0).fit(X, y[:385])
+    codes = RowCodes.from_csr(model.transform(X), model.n_nonzero_coefs_, dtype)
+    fitted = Model(model.components_, model.coef_, model.intercept_, model.class_cost_)
+    samples = model.description_.apply(X)
+    squared_residuals, expected = fitted.measure(samples, codes)
+    encoder = Encoder.of(model.components_, model.sparse_coder_, model.n_nonzero_coefs_)
+    refined = RefinedModel(fitted.dictionary, fitted.coef_by_atom, np.zeros((64, 10), dtype), fitted.intercept)
+    labels = np.where(y[:385, None] == np.arange(10), 1, -1).astype(dtype)
+    for n_jobs in (1, 2):
+        cost = REFINEMENT_COSTS["softmax"](model.loss_, model.class_cost_, 1.0)
+        gradient = TaskGradient(encoder, cost, n_jobs)
+        scores, misfit = gradient.measure(refined, samples)
+        np.testing.assert_array_equal(scores, expected)
+        expected_misfit = encoder.sparse_coder.measure_misfit(squared_residuals, codes)
+        np.testing.assert_allclose(misfit, expected_misfit, rtol=1e-6)  # of codes without unused places
+        np.testing.assert_array_equal(gradient.differentiate(refined, samples, labels)[1], expected)
+        found = RowCodes.from_csr(gradient.encode(fitted.dictionary, samples), model.n_nonzero_coefs_, dtype)
+        np.testing.assert_array_equal(found.indices, codes.indices)
+        np.testing.assert_array_equal(found.values, codes.values)
 
 
 @pytest.mark.parametrize("n_places", [0, 2, N_COMPONENTS])

@@ -37,7 +37,7 @@ from ..describe.checks import measure_energies
 from ..model.codes import Floats, Model, RowCodes
 from ..model.losses import LOSSES, Loss
 from ..model.strategies import Registry
-from ..parallel import TILE_ROWS, map_blocks, split_rows
+from ..parallel import map_blocks, split_rows
 from .coders import SparseCoder, check_budget
 from .descent import STEP_KINDS, Descent, DiscriminativeCoding, RowProblems
 from .encoder import SPARSE_CODERS, Encoder, adapt_coder, check_samples
@@ -109,7 +109,6 @@ class DiscriminativeCoder:
         init_codes: RowCodes | None = None,
         *,
         n_jobs: int | None = None,
-        block_rows: int = TILE_ROWS,
     ) -> tuple[RowCodes, CodingRecord]:
         """Code all rows, as :func:`discriminative_encode` does."""
         encoder, n_rows = self.encoder, len(X)
@@ -121,11 +120,9 @@ class DiscriminativeCoder:
             np.empty(n_rows, np.int32),
             *np.empty((2, n_rows), X.dtype),
         )
-        blocks = split_rows(n_rows, block_rows)
 
-        def encode_rows(rows: slice, workspace: Floats) -> None:
-            energies = measure_energies(X[rows], rows.start)
-            correlations = encoder.correlate(X[rows], workspace)
+        def encode_rows(rows: slice, _: None) -> None:
+            energies, correlations = measure_energies(X[rows], rows.start), encoder.correlate(X[rows])
             problems = self.pose(correlations, energies, labels[rows], noise_variance[rows], np.arange(len(energies)))
             is_new = init_codes is None
             start = encoder.solve(correlations, energies=energies) if is_new else init_codes.rows(rows)  # type: ignore[union-attr]
@@ -135,7 +132,7 @@ class DiscriminativeCoder:
             record.objective_before[rows] = problems.place(start).objective
             record.objective_after[rows] = coded.objective
 
-        map_blocks(encode_rows, blocks, encoder.make_workspace(blocks), n_jobs=n_jobs)
+        map_blocks(encode_rows, split_rows(n_rows), lambda: None, n_jobs=n_jobs)
         return codes, record
 
     def pose(

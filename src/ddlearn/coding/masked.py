@@ -16,16 +16,15 @@ of the kept features is the one of all features minus the products of those left
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..describe.checks import measure_energies
 from ..kernels.warp import factor_rows, pull_rows, solve_rows
 from ..model.codes import Flags, Floats, RowCodes
-from ..parallel import TILE_ROWS, map_blocks, split_rows
+from ..parallel import TILE_ROWS
 from .encoder import Encoder
 
 
@@ -72,46 +71,20 @@ class MaskedCoder:
         n_nonzero_coefs: int | None = None,
     ) -> MaskedFit:
         """Code a block of rows, by default with T atoms; samples are finite, also where features are not kept."""
-        encoder = self.encoder if n_nonzero_coefs is None else replace(self.encoder, n_nonzero_coefs=n_nonzero_coefs)
-        codes, system = self._encode(encoder, samples, is_kept, tangents)
+        encoder, system = self.encoder, None
+        if tangents is None:
+            codes = encoder.encode_tile(samples, is_kept, n_nonzero_coefs=n_nonzero_coefs)
+        else:
+            system = _MoveSystem(tangents, is_kept)
+            kept, directions = np.where(is_kept, samples, 0), system.project(encoder.dictionary)
+            correlations = encoder.correlate(kept) - combine(system.pull(kept), directions)
+            terms = encoder.leave_out(is_kept)
+            codes = encoder.solve(correlations, n_nonzero_coefs, directions=directions, **terms)
         residuals = samples - codes.to_csr(len(encoder.dictionary)) @ encoder.dictionary
         if tangents is None or system is None:
             return MaskedFit(codes, residuals, np.zeros((len(samples), 0), samples.dtype))
         moves = system.solve(residuals)
         return MaskedFit(codes, residuals + combine(moves, tangents.derivatives), moves)
-
-    def encode(self, samples: Floats, is_kept: Flags) -> RowCodes:
-        """Return only the codes, of samples that do not move."""
-        return self._encode(self.encoder, samples, is_kept, None)[0]
-
-    def encode_all(self, samples: Floats, is_kept: Flags, *, n_jobs: int | None = None, first_row: int = 0) -> RowCodes:
-        """Return the codes of any number of rows; ``first_row`` is added to row numbers in error messages."""
-
-        def encode_rows(rows: slice, _: None) -> RowCodes:
-            measure_energies(samples[rows], first_row + rows.start)  # raises if one cannot be coded
-            return self.encode(samples[rows], is_kept[rows])
-
-        return RowCodes.join(map_blocks(encode_rows, split_rows(len(samples)), lambda: None, n_jobs=n_jobs))
-
-    def _encode(
-        self, encoder: Encoder, samples: Floats, is_kept: Flags, tangents: Tangents | None
-    ) -> tuple[RowCodes, _MoveSystem | None]:
-        if is_kept.all() and tangents is None:
-            return encoder.solve(encoder.correlate(samples), energies=np.vecdot(samples, samples)), None
-        dtype = samples.dtype
-        samples = np.where(is_kept, samples, 0)
-        coef = self.encoder.atoms_by_feature
-        weight = np.where(is_kept, dtype.type(0), dtype.type(-1))
-        if is_kept.all():
-            coef, weight = coef[:0], weight[:, :0]
-        correlations = encoder.correlate(samples)
-        more: dict[str, Any] = {"energies": np.vecdot(samples, samples)}
-        system = None
-        if tangents is not None:
-            system = _MoveSystem(tangents, is_kept)
-            more = {"directions": system.project(encoder.dictionary)}
-            correlations -= combine(system.pull(samples), more["directions"])
-        return encoder.solve(correlations, coef=coef, weight=weight, pull=np.zeros_like(weight), **more), system
 
 
 class _MoveSystem:

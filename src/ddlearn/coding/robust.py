@@ -114,7 +114,7 @@ class RobustCoder:
             samples = np.where(is_known, view.samples, 0)
         budgets = self._count_budgets(is_known)
         if not budgets.any():
-            codes = self.coder.encode(samples, is_known)
+            codes = self.coder.encoder.encode_tile(samples, is_known)
             return CodedBlock(samples, codes, is_known, np.zeros_like(is_known), is_known, parameters)
         found = self._search.find(self.coder, samples, is_known, budgets, self.noise_scale)
         return CodedBlock(samples, found.fit.codes, found.is_kept, found.is_wrong, is_known, parameters)

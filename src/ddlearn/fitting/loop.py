@@ -235,10 +235,8 @@ class State:
 
 def code_label_free(part: TrainingPart, settings: FitSettings, encoder: Encoder) -> CodedPart:
     """Code samples as new ones are, without their labels."""
-    how: Any = {"n_jobs": settings.n_jobs, "first_row": part.first_row}
-    if part.is_known is not None:
-        return with_unknowns(part, codes=MaskedCoder(encoder).encode_all(part.samples, part.is_known, **how))
-    return with_unknowns(part, codes=encoder.encode(part.samples, **how))
+    codes = encoder.encode(part.samples, part.is_known, n_jobs=settings.n_jobs, first_row=part.first_row)
+    return with_unknowns(part, codes=codes)
 
 
 def register(part: TrainingPart, settings: FitSettings, encoder: Encoder, n_rounds: int | None) -> TrainingPart:
@@ -558,9 +556,9 @@ class Loop:
         """Step 3, improve the atoms; return how many were replaced, too."""
         update = self._update_from_sums if self.settings.dictionary_update.is_additive else self._update_from_samples
         dictionary, parts, replaced = update(state)
-        coef, old = state.model.coef.copy(), state.encoder
+        coef = state.model.coef.copy()
         coef[:, replaced] = 0  # the coefficients of a replaced atom mean nothing for the new one
-        encoder = Encoder.of(dictionary, old.sparse_coder, old.n_nonzero_coefs, self.settings.n_jobs)
+        encoder = state.encoder.with_dictionary(dictionary, self.settings.n_jobs)
         model = replace(state.model, dictionary=dictionary, coef=coef)
         return replace(state, model=model, encoder=encoder, parts=parts), len(replaced)
 

@@ -369,7 +369,7 @@ def _update_dictionary(
         n_since_use[replaced] = 0
     return replace(
         stream,
-        encoder=Encoder.of(dictionary, stream.encoder.sparse_coder, stream.encoder.n_nonzero_coefs, settings.n_jobs),
+        encoder=stream.encoder.with_dictionary(dictionary, settings.n_jobs),
         pulling=stream.pulling.with_dictionary(dictionary, replaced),
         judging=stream.judging.with_dictionary(dictionary, replaced),
         statistics=statistics,

@@ -72,7 +72,7 @@ class Predictor:
             if self.robust is not None:
                 return self._code_robustly(X, None, rows)[0].codes
             samples, energies = self._describe(X, rows)
-            return self.encoder.solve(self.encoder.correlate(samples), energies=energies)
+            return self.encoder.encode_tile(samples, energies=energies)
 
         return RowCodes.join(map_blocks(encode_rows, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs))
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from ..coding.coders import PIVOT_FLOOR
-from ..coding.encoder import Encoder
+from ..coding.encoder import PRODUCT_ROWS, Encoder
 from ..kernels.codes import keep_larger_half, score_rows
 from ..kernels.gradient import (
     add_gradient_rows,
@@ -35,11 +35,9 @@ from ..kernels.gradient import (
     solve_support_rows,
 )
 from ..kernels.pursuit import allocate_rows
-from ..model.codes import Floats, RowCodes
+from ..model.codes import Floats, Model, RowCodes
 from ..parallel import map_blocks, split_rows
 from .costs import RefinementCost
-
-_BLOCK_ROWS = 128  # that one thread codes at a time, always the same, since products of matrices may depend on it
 
 
 class RefinedModel(NamedTuple):
@@ -77,17 +75,11 @@ class TaskGradient:
 
     def measure(self, model: RefinedModel, X: Floats) -> Measured:
         """Return the scores of samples, and the misfits of their codes."""
-        encoder, coef_by_atom = self.make_encoder(model.dictionary), model.coef_by_atom
-        scores = np.empty((len(X), len(model.intercept)), X.dtype)
-        misfit = np.empty(len(X), X.dtype)
-
-        def measure_rows(rows: slice, _: None) -> None:
-            codes, residuals = _encode(encoder, X[rows])
-            score_rows(codes.indices, codes.values, coef_by_atom, scores[rows])
-            misfit[rows] = encoder.sparse_coder.measure_misfit(np.vecdot(residuals, residuals), codes)
-
-        map_blocks(measure_rows, split_rows(len(X), _BLOCK_ROWS, unit=_BLOCK_ROWS), lambda: None, n_jobs=self.n_jobs)
-        return Measured(scores + model.intercept, misfit)
+        encoder, class_cost = self.make_encoder(model.dictionary), np.ones_like(model.intercept)
+        codes = encoder.encode(X, n_jobs=self.n_jobs).trim()
+        shared = Model(model.dictionary, model.coef_by_atom.T, model.intercept, class_cost)
+        squared_residuals, scores = shared.measure(X, codes, self.n_jobs)
+        return Measured(scores, encoder.sparse_coder.measure_misfit(squared_residuals, codes))
 
     def differentiate(
         self,
@@ -114,7 +106,8 @@ class TaskGradient:
 
         def differentiate_rows(rows: slice, workspace: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
             start = None if codes is None else codes.rows(rows)
-            coded, residuals = _encode(encoder, X[rows], start)
+            coded, residuals = encoder.encode_tile(X[rows], start=start).trim(), X[rows].copy()
+            combine_rows(*coded, -coded.values, encoder.dictionary, residuals)
             if start is not None:
                 # Smaller entries may leave a code of the next dictionary, which costs more than to let them enter.
                 keep_larger_half(*coded, X.shape[1], *start)
@@ -133,7 +126,7 @@ class TaskGradient:
             add_outer_rows(*coded, score_gradient[rows], by_coef)
             return by_dictionary, by_coef
 
-        blocks = split_rows(n_rows, _BLOCK_ROWS, unit=_BLOCK_ROWS)
+        blocks = split_rows(n_rows, PRODUCT_ROWS, unit=PRODUCT_ROWS)
 
         def make_workspace() -> tuple[Floats, Floats]:
             return allocate_rows(n_places, n_places, dtype), np.empty(n_places, dtype)
@@ -146,24 +139,8 @@ class TaskGradient:
 
     def encode(self, dictionary: Floats, X: Floats) -> csr_array:
         """Return label-free codes."""
-        encoder = self.make_encoder(dictionary)
-        codes = RowCodes.empty(len(X), encoder.n_nonzero_coefs, X.dtype)
-
-        def encode_rows(rows: slice, _: None) -> None:
-            codes.rows(rows).fill(_encode(encoder, X[rows])[0])
-
-        map_blocks(encode_rows, split_rows(len(X), _BLOCK_ROWS, unit=_BLOCK_ROWS), lambda: None, n_jobs=self.n_jobs)
-        return codes.to_csr(len(dictionary))
+        return self.make_encoder(dictionary).encode(X, n_jobs=self.n_jobs).to_csr(len(dictionary))
 
     def make_encoder(self, dictionary: Floats) -> Encoder:
         """Return an encoder with another dictionary."""
-        coder, n_nonzero_coefs = self.encoder.sparse_coder, self.encoder.n_nonzero_coefs
-        return Encoder.of(dictionary, coder, n_nonzero_coefs, self.n_jobs)
-
-
-def _encode(encoder: Encoder, X: Floats, start: RowCodes | None = None) -> tuple[RowCodes, Floats]:
-    """Return label-free codes of a block, without places that no row uses, and their residuals."""
-    codes = encoder.solve(X @ encoder.atoms_by_feature, energies=np.vecdot(X, X), start=start).trim()
-    residuals = X.copy()
-    combine_rows(*codes, -codes.values, encoder.dictionary, residuals)
-    return codes, residuals
+        return self.encoder.with_dictionary(dictionary, self.n_jobs)

@@ -23,7 +23,6 @@ from scipy.sparse import csr_array, vstack
 
 from ..coding.coders import SparseCoder
 from ..coding.encoder import Encoder
-from ..coding.masked import MaskedCoder
 from ..describe.base import Description
 from ..describe.jitter import Jitter, displace
 from ..describe.missing import fill_with_codes
@@ -70,8 +69,7 @@ class Task:
         is_known, n_jobs = part.is_known[own_rows], self.gradient.n_jobs
         gaps = np.flatnonzero(~is_known.all(axis=1))
         if gaps.size:
-            coder = MaskedCoder(self.gradient.make_encoder(dictionary))
-            codes = coder.encode_all(X[gaps], is_known[gaps], n_jobs=n_jobs)
+            codes = self.gradient.make_encoder(dictionary).encode(X[gaps], is_known[gaps], n_jobs=n_jobs)
             X[gaps] = fill_with_codes(X[gaps], is_known[gaps], codes, dictionary, n_jobs)
         return X
 

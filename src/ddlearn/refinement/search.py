@@ -30,7 +30,6 @@ from sklearn.base import clone
 
 from ..coding.coders import SparseCoder
 from ..coding.encoder import Encoder
-from ..coding.masked import MaskedCoder
 from ..describe.base import Description
 from ..describe.missing import describe_and_fill
 from ..dictionary import draw_dictionary
@@ -419,9 +418,7 @@ class SettingsSearch:
         """Code samples as new ones are, also those with missing features."""
         n_jobs = self.settings.n_jobs
         encoder = Encoder.of(dictionary, coder, self.settings.n_nonzero_coefs, n_jobs)
-        if is_known is None:
-            return TaskGradient(encoder, self.costs[0], n_jobs).encode(dictionary, X)
-        return MaskedCoder(encoder).encode_all(X, is_known, n_jobs=n_jobs).to_csr(len(dictionary))
+        return encoder.encode(X, is_known, n_jobs=n_jobs).to_csr(len(dictionary))
 
     def _describe(
         self,
