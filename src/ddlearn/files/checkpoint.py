@@ -398,11 +398,9 @@ def _take_fingerprint(estimator: DDLClassifier, training: TrainingSet) -> dict[s
 def _describe_parameter(name: str, value: Any) -> dict[str, Json]:
     if isinstance(value, np.random.RandomState):  # its state is stored elsewhere
         return {"value": "RandomState", "text": "RandomState"}
-    value = value.item() if isinstance(value, np.generic) else value
     arrays: Arrays = {}
-    stored = encode_or_name(name, value, arrays)
-    hashes = [[list(array.shape), array.dtype.str, _hash_rows(array)] for array in arrays.values()]
-    return {"value": [stored, *hashes], "text": textwrap.shorten(repr(value), 100)}
+    stored = encode_or_name(name, value.item() if isinstance(value, np.generic) else value, arrays)
+    return {"value": [stored, _hash(*arrays.values())], "text": textwrap.shorten(repr(value), 100)}
 
 
 def _describe_data(n_rows: Sequence[int], n_columns: int, dtype: np.dtype, hashes: Sequence[str]) -> dict[str, Json]:
@@ -412,18 +410,16 @@ def _describe_data(n_rows: Sequence[int], n_columns: int, dtype: np.dtype, hashe
 
 
 def _hash_part(part: TrainingPart) -> tuple[str, str]:
-    samples, labels = (part.X, part.is_known), (part.labels, part.weights, part.held_out)
-    return _hash_arrays(*samples), _hash_arrays(*labels)
+    return _hash(part.X, part.is_known), _hash(part.labels, part.weights, part.held_out)
 
 
-def _hash_arrays(*arrays: NDArray[Any] | None) -> str:
-    return "".join("" if array is None else _hash_rows(array) for array in arrays)
-
-
-def _hash_rows(array: NDArray[Any]) -> str:
-    array, digest = np.atleast_1d(array), hashlib.sha256()
-    for rows in split_rows(len(array)):
-        digest.update(np.asarray(array[rows]).tobytes())
+def _hash(*arrays: NDArray[Any] | None) -> str:
+    """Return the SHA-256 of arrays, some of which there need not be; mapped ones are read piece by piece."""
+    digest = hashlib.sha256()
+    for array in map(np.atleast_1d, (array for array in arrays if array is not None)):
+        digest.update(f"{array.dtype.str} {array.shape}".encode())
+        for rows in split_rows(len(array)):
+            digest.update(np.asarray(array[rows]).tobytes())
     return digest.hexdigest()
 
 
