@@ -131,6 +131,10 @@ def interrupt(model, X, y, *callbacks, at=3, task="iteration"):
         model.set_callbacks(*callbacks, Watcher(break_at=at, task=task)).fit(X, y)
 
 
+def resume(model, X, y, path, *callbacks):
+    return model.set_callbacks(Checkpoint(path, resume=True), *callbacks).fit(X, y)
+
+
 def assert_same_model(one, other):
     """Compare all that two fits left, bit by bit."""
     for name, value in vars(one).items():
@@ -220,19 +224,19 @@ def test_a_resumed_fit_ends_bitwise_as_one_that_was_never_stopped(digits, path, 
 
 
 @pytest.mark.bitwise
-def test_other_samples_and_targets(digits, path):
+@pytest.mark.parametrize(("task", "refine"), [("iteration", "classifiers"), ("epoch", make_refiner(3, batch_size=32))])
+def test_other_samples_and_targets(digits, path, task, refine):
     X, Y = make_multilabel_classification(n_samples=100, n_features=20, n_classes=4, random_state=0)
     digits_y = np.where(np.arange(150) % 3 == 0, "?", digits[1].astype(str))
     for samples, target, parameters in (
         (X, Y, {}),
-        (digits[0], digits_y, {"unlabeled": "?"}),
+        (digits[0].astype(np.float32), digits_y, {"unlabeled": "?"}),
         (digits[0].astype(np.float32), digits[1], CASES["aligned"]),
         (leave_out(digits[0]), digits[1], {"robustness": Robustness(missing="mask")}),
     ):
-        expected = quick(**parameters).fit(samples, target)
-        interrupt(quick(**parameters), samples, target, Checkpoint(path))
-        resumed = quick(**parameters).set_callbacks(Checkpoint(path, resume=True)).fit(samples, target)
-        assert_same_model(resumed, expected)
+        expected = quick(refine=refine, **parameters).fit(samples, target)
+        interrupt(quick(refine=refine, **parameters), samples, target, Checkpoint(path), task=task)
+        assert_same_model(resume(quick(refine=refine, **parameters), samples, target, path), expected)
 
 
 @pytest.mark.parametrize("case", REFINED)
@@ -240,19 +244,10 @@ def test_a_resumed_refinement_ends_bitwise_as_one_that_was_never_stopped(digits,
     expected = quick(**REFINED[case]).fit(*digits)
     interrupt(quick(**REFINED[case]), *digits, Checkpoint(path), task="epoch")
     iterations, epochs = Watcher(), Watcher(task="epoch")
-    resumed = quick(**REFINED[case]).set_callbacks(Checkpoint(path, resume=True), iterations, epochs).fit(*digits)
+    resumed = resume(quick(**REFINED[case]), *digits, path, iterations, epochs)
     assert iterations.iterations == []  # the end of the loop was in the file
     assert epochs.iterations == [3]  # and two epochs
     assert_same_model(resumed, expected)
-
-
-@pytest.mark.parametrize("task", ["iteration", "epoch"])
-def test_a_resumed_refinement_of_samples_with_missing_features(digits, path, task):
-    X, y = leave_out(digits[0]), digits[1]
-    parameters = {"refine": Refiner(3, batch_size=32), "robustness": Robustness(missing="mask")}
-    expected = quick(**parameters).fit(X, y)
-    interrupt(quick(**parameters), X, y, Checkpoint(path), task=task)
-    assert_same_model(quick(**parameters).set_callbacks(Checkpoint(path, resume=True)).fit(X, y), expected)
 
 
 def test_a_refined_fit_that_was_interrupted_in_the_loop_is_refined_as_if_it_had_not_been(digits, path):
@@ -260,29 +255,16 @@ def test_a_refined_fit_that_was_interrupted_in_the_loop_is_refined_as_if_it_had_
     expected = quick(**parameters).fit(*digits)
     interrupt(quick(**parameters), *digits, Checkpoint(path))
     epochs = Watcher(task="epoch")
-    resumed = quick(**parameters).set_callbacks(Checkpoint(path, resume=True), epochs).fit(*digits)
+    resumed = resume(quick(**parameters), *digits, path, epochs)
     assert epochs.iterations == [1, 2]
     assert_same_model(resumed, expected)
-
-
-def test_other_targets_of_a_refinement(digits, path):
-    X, Y = make_multilabel_classification(n_samples=100, n_features=20, n_classes=4, random_state=0)
-    some = np.where(np.arange(150) % 3 == 0, "?", digits[1].astype(str))
-    for samples, target, parameters in (
-        (X, Y, {"refine": make_refiner(2)}),
-        (digits[0].astype(np.float32), some, {"refine": make_refiner(2), "unlabeled": "?"}),
-    ):
-        expected = quick(**parameters).fit(samples, target)
-        interrupt(quick(**parameters), samples, target, Checkpoint(path), at=2, task="epoch")
-        resumed = quick(**parameters).set_callbacks(Checkpoint(path, resume=True)).fit(samples, target)
-        assert_same_model(resumed, expected)
 
 
 def test_a_finished_refinement_is_finished_at_once(digits, path):
     model = refined(2).set_callbacks(Checkpoint(path)).fit(*digits)
     before = path.read_bytes()
     epochs = Watcher(task="epoch")
-    again = refined(2).set_callbacks(Checkpoint(path, resume=True), epochs).fit(*digits)
+    again = resume(refined(2), *digits, path, epochs)
     assert epochs.iterations == []
     assert_same_model(again, model)
     assert path.read_bytes() == before
@@ -295,7 +277,7 @@ def test_a_refinement_that_a_callback_stopped_is_finished(digits, path):
     ):
         stopped = refined(3).set_callbacks(*callbacks).fit(*digits)
         assert len(stopped.refinement_) == 2
-        assert_same_model(refined(3).set_callbacks(Checkpoint(path, resume=True)).fit(*digits), stopped)
+        assert_same_model(resume(refined(3), *digits, path), stopped)
 
 
 def test_with_more_iterations_the_loop_goes_on_and_the_model_is_refined_anew(digits, path):
@@ -329,7 +311,7 @@ def test_a_generator_of_the_user_is_left_as_if_nothing_had_happened(digits, path
     for task in ("iteration", "epoch"):
         broken, resumed = (np.random.RandomState(3) for _ in range(2))
         interrupt(quick(**parameters, random_state=broken), *digits, Checkpoint(path), at=2, task=task)
-        other = quick(**parameters, random_state=resumed).set_callbacks(Checkpoint(path, resume=True)).fit(*digits)
+        other = resume(quick(**parameters, random_state=resumed), *digits, path)
         assert_same_model(other, model)
         assert resumed.randint(2**31) == deepcopy(expected).randint(2**31)
 
@@ -338,15 +320,15 @@ def test_numpys_own_generator_is_left_alone(digits, path):
     parameters = {"dictionary_update": NoisyUpdate(), "random_state": None}
     interrupt(quick(**parameters), *digits, Checkpoint(path))
     before = np.random.get_state()[1:]  # noqa: NPY002
-    models = [quick(**parameters).set_callbacks(Checkpoint(path, resume=True)).fit(*digits)]
+    models = [resume(quick(**parameters), *digits, path)]
     np.testing.assert_equal(np.random.get_state()[1:], before)  # noqa: NPY002
-    models.append(quick(**parameters).set_callbacks(Checkpoint(path, resume=True)).fit(*digits))
+    models.append(resume(quick(**parameters), *digits, path))
     assert_same_model(*models)
 
 
 def test_without_a_file_a_fit_begins_anew(digits, path, model):
     watcher = Watcher()
-    fitted = quick().set_callbacks(Checkpoint(path, resume=True), watcher).fit(*digits)
+    fitted = resume(quick(), *digits, path, watcher)
     assert watcher.iterations == [1, 2, 3, 4, 5]
     assert_same_model(fitted, model)
 
@@ -356,7 +338,7 @@ def test_without_resume_a_fit_begins_anew_and_replaces_the_file(digits, path, ke
     watcher = Watcher()
     model = quick().set_callbacks(Checkpoint(path), watcher).fit(*digits)
     assert watcher.iterations == [1, 2, 3, 4, 5]
-    assert_same_model(quick().set_callbacks(Checkpoint(path, resume=True)).fit(*digits), model)
+    assert_same_model(resume(quick(), *digits, path), model)
 
 
 @pytest.mark.parametrize("parameters", [{}, {"tol": 0.02, "max_iter": 50, "dictionary_update": "atom"}], ids=str)
@@ -364,7 +346,7 @@ def test_a_finished_fit_is_finished_at_once(digits, path, parameters):
     model = quick(**parameters).set_callbacks(Checkpoint(path)).fit(*digits)
     before = path.read_bytes()
     watcher = Watcher()
-    again = quick(**parameters).set_callbacks(Checkpoint(path, resume=True), watcher).fit(*digits)
+    again = resume(quick(**parameters), *digits, path, watcher)
     assert watcher.iterations == []
     assert_same_model(again, model)
     assert path.read_bytes() == before
@@ -375,15 +357,15 @@ def test_a_fit_that_a_callback_stopped_is_finished(digits, path):
     for callbacks in ([Checkpoint(path), Watcher(stop_at=2)], [Watcher(stop_at=2), Checkpoint(path)]):
         stopped = quick().set_callbacks(*callbacks).fit(*digits)
         assert stopped.n_iter_ == 2
-        assert_same_model(quick().set_callbacks(Checkpoint(path, resume=True)).fit(*digits), stopped)
+        assert_same_model(resume(quick(), *digits, path), stopped)
 
 
 def test_max_iter_may_be_raised_but_not_below_what_is_done(digits, path, model):
     quick(max_iter=3).set_callbacks(Checkpoint(path)).fit(*digits)
-    resumed = quick(max_iter=5).set_callbacks(Checkpoint(path, resume=True)).fit(*digits)
+    resumed = resume(quick(max_iter=5), *digits, path)
     assert_same_model(resumed, model)
     with pytest.raises(ValueError, match="has done 5 iterations, more than max_iter=4"):
-        quick(max_iter=4).set_callbacks(Checkpoint(path, resume=True)).fit(*digits)
+        resume(quick(max_iter=4), *digits, path)
 
 
 def test_it_writes_every_few_iterations_and_at_the_end(digits, path):
@@ -411,45 +393,37 @@ def test_it_goes_with_other_callbacks(digits, path, keep, model):
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("kept", "changes", "message"),
     [
-        ({"loss": "logistic"}, r"loss was SmoothHinge\(sharpness=3.0\) and is 'logistic' now"),
-        ({"loss": SmoothHinge(4.0)}, r"loss was SmoothHinge\(sharpness=3.0\) and is SmoothHinge\(sharpness=4.0\) now"),
-        ({"n_components": 20}, "n_components was 30 and is 20 now"),
-        ({"random_state": 1, "tol": 1e-3}, r"random_state was 0 and is 1 now; tol was 0 and is 0.001 now"),
-        ({"init": np.eye(30, 64)}, r"init was 'samples' and is array\(\[\[1"),
-        ({"dictionary_update": NoisyUpdate()}, r"dictionary_update was 'auto' and is NoisyUpdate\(\) now"),
+        ("hinge", {"loss": "logistic"}, r"loss was SmoothHinge\(sharpness=3.0\) and is 'logistic' now"),
+        ("hinge", {"loss": SmoothHinge(4.0)}, r"\(sharpness=3.0\) and is SmoothHinge\(sharpness=4.0\) now"),
+        ("hinge", {"n_components": 20}, "n_components was 30 and is 20 now"),
+        ("hinge", {"random_state": 1, "tol": 1e-3}, r"random_state was 0 and is 1 now; tol was 0 and is 0.001 now"),
+        ("hinge", {"init": np.eye(30, 64)}, r"init was 'samples' and is array\(\[\[1"),
+        ("hinge", {"dictionary_update": NoisyUpdate()}, r"dictionary_update was 'auto' and is NoisyUpdate\(\) now"),
         (
+            "hinge",
             {"alignment": Alignment("affine", training=True), "image_shape": (8, 8)},
             r"cannot be resumed: alignment was None and is Alignment\(training=True\) now",
         ),
-        ({"scales": ConjugateScales("shared")}, r"scales was 'conjugate' and is ConjugateScales\(noise='shared'\) now"),
-        ({"label_coding": PrintedCoding(3)}, r"coding was 'descent' and is PrintedCoding\(max_iter=3\) now"),
-        ({"refine": 3}, "refine was 'classifiers' and is 3 now"),
+        ("hinge", {"scales": ConjugateScales("shared")}, r"scales was 'conjugate' and is ConjugateScales\(noise='shar"),
+        ("hinge", {"label_coding": PrintedCoding(3)}, r"coding was 'descent' and is PrintedCoding\(max_iter=3\) now"),
+        ("hinge", {"refine": 3}, "refine was 'classifiers' and is 3 now"),
+        ("jitter", {"refine": 3}, r"resumed: refine was Refiner\(epochs=2, jitter='affine', .*\) and is 3 now"),
+        (
+            "jitter",
+            {"refine": Refiner(2, jitter=Jitter(0.3))},
+            r"is Refiner\(epochs=2, jitter=Jitter\(shift=0.3\)\) now",
+        ),
+        ("jitter", {"image_shape": (4, 16)}, r"resumed: image_shape was \(8, 8\) and is \(4, 16\) now"),
     ],
     ids=str,
 )
-def test_other_parameters_are_refused_by_name(digits, path, keep, changes, message):
-    before = keep("hinge")
-    path.write_bytes(before)
+def test_other_parameters_are_refused_by_name(digits, path, keep, kept, changes, message):
+    path.write_bytes(keep(kept))
     with pytest.raises(ValueError, match=message):
-        quick(**KEPT["hinge"] | changes).set_callbacks(Checkpoint(path, resume=True)).fit(*digits)
-    assert path.read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"refine": 3}, r"cannot be resumed: refine was Refiner\(epochs=2, jitter='affine', .*\) and is 3 now"),
-        ({"refine": Refiner(2, jitter=Jitter(0.3))}, r"and is Refiner\(epochs=2, jitter=Jitter\(shift=0.3\)\) now"),
-        ({"image_shape": (4, 16)}, r"cannot be resumed: image_shape was \(8, 8\) and is \(4, 16\) now"),
-    ],
-    ids=str,
-)
-def test_another_refinement_is_refused_by_name(digits, path, keep, changes, message):
-    path.write_bytes(keep("jitter"))
-    with pytest.raises(ValueError, match=message):
-        quick(**KEPT["jitter"] | changes).set_callbacks(Checkpoint(path, resume=True)).fit(*digits)
+        resume(quick(**KEPT[kept] | changes), *digits, path)
+    assert path.read_bytes() == keep(kept)
 
 
 def test_what_does_not_concern_a_refinement_may_differ(digits, path, keep, model):
@@ -505,69 +479,55 @@ def test_a_damaged_or_foreign_file_is_refused_and_stays(digits, path, keep, mode
 
 
 @pytest.mark.parametrize(
-    "damage",
+    ("kept", "damage"),
     [
-        lambda content, arrays: arrays.update(coef=arrays["coef"][:, :-1]),
-        lambda content, arrays: arrays.update(dictionary=arrays["dictionary"].astype(np.float32)),
-        lambda content, arrays: arrays.update(noise_variance=arrays["noise_variance"] * np.nan),
-        lambda content, arrays: arrays.update(code_indices=arrays["code_indices"] + 1),
-        lambda content, arrays: arrays.update(code_indices=arrays["code_indices"] - 1),
-        lambda content, arrays: arrays.update(positions=np.zeros((150, 2))),
-        lambda content, arrays: arrays.update(unknown=np.zeros(3)),
-        lambda content, arrays: arrays.pop("intercept"),
-        lambda content, arrays: content.update(coder=3),
-        lambda content, arrays: content.update(dictionary_sizes=[[1, 2]]),
-        lambda content, arrays: content.update(priors=[1.0]),
-        lambda content, arrays: content["priors"].pop("ridge"),
-        lambda content, arrays: content["priors"].update(ridge=[1.0, 2.0]),
-        lambda content, arrays: content["priors"].update(noise_variance=0.0),
-        lambda content, arrays: content["priors"].update(cost_weight="a"),
-        lambda content, arrays: content["priors"].update(cost_floor=-1.0),
-        lambda content, arrays: content.update(random_numbers=[[1, 2], 0, 0, 0.0]),
-        lambda content, arrays: content["random_numbers"]["state"].__setitem__(1, 10**6),
-        lambda content, arrays: content["history"]["rows"].pop(1),
-        lambda content, arrays: content["history"]["rows"].clear(),
-        lambda content, arrays: content["history"]["rows"][1].__setitem__(1, "high"),
-        lambda content, arrays: content["fingerprint"].pop("X"),
+        ("plain", lambda content, arrays: arrays.update(coef=arrays["coef"][:, :-1])),
+        ("plain", lambda content, arrays: arrays.update(dictionary=arrays["dictionary"].astype(np.float32))),
+        ("plain", lambda content, arrays: arrays.update(noise_variance=arrays["noise_variance"] * np.nan)),
+        ("plain", lambda content, arrays: arrays.update(code_indices=arrays["code_indices"] + 1)),
+        ("plain", lambda content, arrays: arrays.update(code_indices=arrays["code_indices"] - 1)),
+        ("plain", lambda content, arrays: arrays.update(positions=np.zeros((150, 2)))),
+        ("plain", lambda content, arrays: arrays.update(unknown=np.zeros(3))),
+        ("plain", lambda content, arrays: arrays.pop("intercept")),
+        ("plain", lambda content, arrays: content.update(coder=3)),
+        ("plain", lambda content, arrays: content.update(dictionary_sizes=[[1, 2]])),
+        ("plain", lambda content, arrays: content.update(priors=[1.0])),
+        ("plain", lambda content, arrays: content["priors"].pop("ridge")),
+        ("plain", lambda content, arrays: content["priors"].update(ridge=[1.0, 2.0])),
+        ("plain", lambda content, arrays: content["priors"].update(noise_variance=0.0)),
+        ("plain", lambda content, arrays: content["priors"].update(cost_weight="a")),
+        ("plain", lambda content, arrays: content["priors"].update(cost_floor=-1.0)),
+        ("plain", lambda content, arrays: content.update(random_numbers=[[1, 2], 0, 0, 0.0])),
+        ("plain", lambda content, arrays: content["random_numbers"]["state"].__setitem__(1, 10**6)),
+        ("plain", lambda content, arrays: content["history"]["rows"].pop(1)),
+        ("plain", lambda content, arrays: content["history"]["rows"].clear()),
+        ("plain", lambda content, arrays: content["history"]["rows"][1].__setitem__(1, "high")),
+        ("plain", lambda content, arrays: content["fingerprint"].pop("X")),
+        ("refined", lambda content, arrays: arrays.pop("refinement.best.dictionary")),
+        ("refined", lambda content, arrays: arrays.update({"refinement.other.intercept": np.zeros(10)})),
+        ("refined", lambda content, arrays: arrays.update({"refinement.model.coef_by_atom": np.zeros((10, 30))})),
+        ("refined", lambda content, arrays: arrays.update({"refinement.average.intercept": np.zeros(10, np.float32)})),
+        ("refined", lambda content, arrays: arrays.update({"refinement.gradient_mean.intercept": np.full(10, np.nan)})),
+        ("refined", lambda content, arrays: arrays.update({"refinement.gradient_square.intercept": np.full(10, -1.0)})),
+        ("refined", lambda content, arrays: content.pop("refinement")),
+        ("refined", lambda content, arrays: content["refinement"].pop("stopped")),
+        ("refined", lambda content, arrays: content["refinement"].update(seed=-1)),
+        ("refined", lambda content, arrays: content["refinement"].update(seed=2**40)),
+        ("refined", lambda content, arrays: content["refinement"].update(n_steps=1.5)),
+        ("refined", lambda content, arrays: content["refinement"].update(n_steps=None)),
+        ("refined", lambda content, arrays: content["refinement"].update(history=content["history"])),
+        ("refined", lambda content, arrays: content["refinement"]["history"]["rows"].pop(0)),
+        ("refined", lambda content, arrays: content["refinement"]["history"]["rows"][1].__setitem__(3, "low")),
+        ("refined", lambda content, arrays: content.update(history=content["refinement"]["history"])),
     ],
 )
-def test_a_state_that_does_not_fit_is_refused_though_its_hash_is_right(digits, path, keep, damage):
-    path.write_bytes(keep("plain"))
+def test_a_state_that_does_not_fit_is_refused_though_its_hash_is_right(digits, path, keep, kept, damage):
+    path.write_bytes(keep(kept))
     content, arrays = read_container(path, CHECKPOINT)
     damage(content, arrays)
     write_container(path, CHECKPOINT, content, arrays)
     with pytest.raises(ModelFileError):
-        quick().set_callbacks(Checkpoint(path, resume=True)).fit(*digits)
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda content, arrays: arrays.pop("refinement.best.dictionary"),
-        lambda content, arrays: arrays.update({"refinement.other.intercept": np.zeros(10)}),
-        lambda content, arrays: arrays.update({"refinement.model.coef_by_atom": np.zeros((10, 30))}),
-        lambda content, arrays: arrays.update({"refinement.average.intercept": np.zeros(10, np.float32)}),
-        lambda content, arrays: arrays.update({"refinement.gradient_mean.intercept": np.full(10, np.nan)}),
-        lambda content, arrays: arrays.update({"refinement.gradient_square.intercept": np.full(10, -1.0)}),
-        lambda content, arrays: content.pop("refinement"),
-        lambda content, arrays: content["refinement"].pop("stopped"),
-        lambda content, arrays: content["refinement"].update(seed=-1),
-        lambda content, arrays: content["refinement"].update(seed=2**40),
-        lambda content, arrays: content["refinement"].update(n_steps=1.5),
-        lambda content, arrays: content["refinement"].update(n_steps=None),
-        lambda content, arrays: content["refinement"].update(history=content["history"]),
-        lambda content, arrays: content["refinement"]["history"]["rows"].pop(0),
-        lambda content, arrays: content["refinement"]["history"]["rows"][1].__setitem__(3, "low"),
-        lambda content, arrays: content.update(history=content["refinement"]["history"]),
-    ],
-)
-def test_a_refinement_that_does_not_fit_is_refused_though_its_hash_is_right(digits, path, keep, damage):
-    path.write_bytes(keep("refined"))
-    content, arrays = read_container(path, CHECKPOINT)
-    damage(content, arrays)
-    write_container(path, CHECKPOINT, content, arrays)
-    with pytest.raises(ModelFileError):
-        refined(2).set_callbacks(Checkpoint(path, resume=True)).fit(*digits)
+        resume(quick(**KEPT[kept]), *digits, path)
 
 
 def test_a_full_disk_ends_the_fit_and_leaves_the_last_checkpoint(digits, path, monkeypatch):
@@ -606,7 +566,7 @@ def test_two_fits_with_one_path_leave_one_whole_file(digits, path):
     for thread in threads:
         thread.join()
     seed = int(read_container(path, CHECKPOINT).content["fingerprint"]["random_state"]["text"])
-    resumed = quick(random_state=seed).set_callbacks(Checkpoint(path, resume=True)).fit(*digits)
+    resumed = resume(quick(random_state=seed), *digits, path)
     assert_same_model(resumed, models[seed])
     assert os.listdir(path.parent) == [path.name]
 
@@ -682,7 +642,7 @@ def test_a_checkpoint_of_an_earlier_format_cannot_be_resumed(digits, path, monke
     with pytest.raises(
         ModelFileError, match=r"old format version 1.*use the version of ddlearn that wrote it, or fit again"
     ):
-        quick().set_callbacks(Checkpoint(path, resume=True)).fit(*digits)
+        resume(quick(), *digits, path)
 
 
 def test_labels_that_refinement_holds_back_are_part_of_the_fingerprint(digits, path):
