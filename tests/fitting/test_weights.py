@@ -172,11 +172,19 @@ def test_a_balanced_model_finds_more_of_a_rare_class(loss):
         ({11: 1.0}, r"names \[11\], but the classes are"),
         ({1: 0.0}, "is 0.0 for the class 1: weights are numbers above 0"),
         ("equal", "must be a dict of weights by class, 'balanced' or None"),
+        ({1: 1e300}, r"class_weight has the value 1e\+300: weights are at most 1e\+15"),  # whose squares overflow
     ],
 )
 def test_weights_of_classes_are_checked(digits, class_weight, message):
     with pytest.raises(ValueError, match=message):
         fit(*digits, class_weight=class_weight)
+
+
+def test_weights_of_samples_whose_squares_overflow_are_refused(digits):
+    weights = np.ones(len(digits[0]))
+    weights[3] = 1e300
+    with pytest.raises(ValueError, match=r"sample_weight has the value 1e\+300"):
+        fit(*digits, weights)
 
 
 def test_several_labels_a_sample_have_no_class_weight(digits):

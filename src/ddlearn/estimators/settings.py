@@ -32,7 +32,7 @@ from ..describe.jitter import JITTER, make_jitter
 from ..describe.standard import Standard
 from ..describe.unit import UnitNorm
 from ..dictionary import DICTIONARY_UPDATES, DictionaryUpdate
-from ..fitting.data import TrainingFacts, TrainingSet, is_mapped
+from ..fitting.data import TrainingFacts, TrainingSet, check_weight, is_mapped
 from ..fitting.loop import FitSettings
 from ..inference.predictor import Predictor, draw_views
 from ..inference.rules import INFERENCE_RULES, LabelModel
@@ -158,6 +158,7 @@ def warn_of_marks(classes: Any, unlabeled: Any) -> None:
 def drop_weightless(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
     """Return samples, target and weights without samples of weight 0."""
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    check_weight("sample_weight", float(weights.max()))
     kept = np.flatnonzero(weights)
     return (X, y, weights) if kept.size == len(weights) else (X[kept], _safe_indexing(y, kept), weights[kept])
 

@@ -27,6 +27,8 @@ from .labels import Labels, LabelSet, Targets, encode_labels, find_labels, index
 
 Weights = NDArray[np.float64]
 
+_LARGEST_WEIGHT = 1e15  # whose squares are far from the end of float64
+
 # The first atoms are drawn from about this many samples: larger classes are subsampled with a fixed stride, to bound
 # memory.
 _MOST_CANDIDATES = 2**20
@@ -235,7 +237,17 @@ def list_class_weights(class_weight: Any, targets: Targets, facts: TrainingFacts
     for name, weight in class_weight.items():
         if not isinstance(weight, Real) or not 0 < float(weight) < np.inf:
             raise ValueError(f"class_weight is {weight!r} for the class {name!r}: weights are numbers above 0.")
+        check_weight("class_weight", float(weight))
     return np.array([*(float(class_weight.get(name, 1)) for name in targets.classes.tolist()), 1.0])
+
+
+def check_weight(name: str, weight: float) -> None:
+    """Raise if sums of squares of such weights, times others, might overflow."""
+    if weight > _LARGEST_WEIGHT:
+        raise ValueError(
+            f"{name} has the value {weight:g}: weights are at most {_LARGEST_WEIGHT:g}, so divide all of them by a "
+            "number."
+        )
 
 
 def _mark_known(part: TrainingPart, is_known: Flags) -> TrainingPart:
