@@ -6,6 +6,7 @@ unit norm or standardised features, whichever leaves fewer of at most 1000 with 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +33,7 @@ class _SomeRows(NamedTuple):
     first_row: int = 0
 
 
-def _count_strange_neighbours(description: Description, some: LocalParts[Rows]) -> int:
+def _count_strange_neighbours(some: LocalParts[Rows], description: Description) -> int:
     """Return how many samples have other labels than the nearest of the other samples."""
     (rows,) = some.gather()
     if len(rows.X) <= 1:
@@ -74,9 +75,7 @@ def choose_description(parts: Parts[Rows], n_samples: int, are_images: bool) -> 
         return UnitNorm()
     X, labels = take_some(parts, n_samples)
     some = LocalParts([_SomeRows(X[labels.any(axis=1)], labels[labels.any(axis=1)])])
-    rivals = UnitNorm(), Standard()
-    n_strange = [_count_strange_neighbours(description, some) for description in rivals]
-    return rivals[n_strange.index(min(n_strange))]
+    return min(UnitNorm(), Standard(), key=partial(_count_strange_neighbours, some))
 
 
 def is_learned_from(description: Description, X: Floats) -> bool:

@@ -18,6 +18,7 @@ least image with such gradients.  Cells forget what is finer than they are, so t
 from __future__ import annotations
 
 from functools import cache
+from math import prod
 from numbers import Integral
 
 import numpy as np
@@ -35,6 +36,7 @@ _MOST_CELLS, _MOST_DIRECTIONS = 64, 64
 _LARGEST_SIDE = 4096  # of an image; of a file, it decides how much memory is used
 # The mean gradient around a pixel is taken to be at least this share of that of the image: a flat region stays flat.
 _LEAST_GRADIENT = 0.1
+_Pair = tuple[Floats, Floats]
 _RIDGE = 0.02  # of the image with given gradients, relative to a bound of the largest eigenvalue
 
 
@@ -97,15 +99,13 @@ class Gradients(Description):
         check_image_shape(shape, n_features)
         if max(shape) > _LARGEST_SIDE:
             raise ValueError(f"image_shape={shape} is larger than {_LARGEST_SIDE} x {_LARGEST_SIDE} pixels.")
-        n_down, n_right = self._count_cells()
-        return self.n_directions * n_down * n_right
+        return self.n_directions * prod(self._count_cells())
 
     def get_shape(self) -> tuple[int, int]:
         """Return height and width of the images."""
         if not isinstance(self.image_shape, tuple | list) or len(self.image_shape) != 2:
             raise ValueError("description='gradients' describes images: set image_shape=(height, width).")
-        height, width = self.image_shape
-        return height, width
+        return self.image_shape[0], self.image_shape[1]
 
     def _count_cells(self) -> tuple[int, int]:
         """Return the number of cells down and to the right."""
@@ -134,22 +134,13 @@ class Gradients(Description):
             images = np.ascontiguousarray(X / np.where(largest > 0, largest, 1)).reshape(-1, *shape)
         pooled = np.zeros((len(X), self.n_directions, *n_cells), dtype)
         pool_gradients_rows(
-            images,
-            down,
-            share_down.astype(dtype),
-            right,
-            share_right.astype(dtype),
-            self._make_directions().astype(dtype),
-            weights.astype(dtype),
-            dtype.type(_LEAST_GRADIENT),
-            np.empty((2, *shape), dtype),
-            np.empty(n_cells, dtype),
-            pooled,
-        )
+            images, down, share_down.astype(dtype), right, share_right.astype(dtype),
+            self._make_directions().astype(dtype), weights.astype(dtype), dtype.type(_LEAST_GRADIENT),
+            np.empty((2, *shape), dtype), np.empty(n_cells, dtype), pooled,
+        )  # fmt: skip
         roots = np.sqrt(np.maximum(pooled, 0).reshape(len(X), n_features))  # rounding may leave less than nothing
         norms = np.sqrt(np.vecdot(roots, roots))[:, None]
-        roots /= np.where(norms > 0, norms, 1)
-        return roots
+        return roots / np.where(norms > 0, norms, 1)
 
     def invert(self, rows: Floats) -> Floats:
         n_images, n_cells, dtype = len(rows), self._count_cells(), rows.dtype
@@ -186,9 +177,7 @@ def _spread_cells(side: int, n_cells: int) -> Floats:
 
 
 @cache
-def _find_way_back(
-    image_shape: tuple[int, int], n_cells: tuple[int, int]
-) -> tuple[list[tuple[Floats, Floats]], Floats]:
+def _find_way_back(image_shape: tuple[int, int], n_cells: tuple[int, int]) -> tuple[list[_Pair], Floats]:
     """Return what makes of the gradients of cells the least image that has them.
 
     The gradients along u, and those along v, are the image between two matrices, here as pairs.  The image is the sum
@@ -201,7 +190,7 @@ def _find_way_back(
         cells, identity = _spread_cells(side, n_along), np.eye(side)
         smoothed.append(cells @ (identity[before] + 2 * identity + identity[after]))
         sloped.append(cells @ (identity[after] - identity[before]))
-    operators: list[tuple[Floats, Floats]] = [(smoothed[0], sloped[1]), (sloped[0], smoothed[1])]
+    operators: list[_Pair] = [(smoothed[0], sloped[1]), (sloped[0], smoothed[1])]
     square = np.block(
         [[np.kron(down @ other.T, right @ across.T) for other, across in operators] for down, right in operators]
     )

@@ -75,28 +75,10 @@ class Jitter(Strategy):
         dtype: DTypeLike = np.float64,
         chosen: Any = slice(None),
     ) -> Floats:
-        """Return displacement fields: for each pixel, the offset down and to the right where its value comes from.
+        """Return displacement fields, of shape (n_images, 2, height, width).
 
-        Random numbers are always drawn in float32, so that distortions do not depend on the dtype.
-
-        Parameters
-        ----------
-        n_images : int
-            Number of fields to draw.
-        image_shape : tuple of int
-            Height and width of the images.
-        rng : numpy.random.Generator
-            Generator of random numbers.
-        dtype : numpy.dtype, default=numpy.float64
-            The type of the images, float32 or float64.
-        chosen : array-like of int, default=slice(None)
-            Numbers of the images whose fields are returned.  Random numbers are drawn for all images, so that a field
-            does not depend on which others are chosen.
-
-        Returns
-        -------
-        ndarray of shape (n_chosen, 2, height, width)
-            The offsets in pixels.
+        For each pixel they have the offset, down and to the right, where its value comes from.  Random numbers are
+        always drawn in float32, so that distortions do not depend on the dtype.
         """
         along_v, along_u = self._make_bases(image_shape)
         factors = np.zeros((n_images, 2, along_v.shape[1], along_u.shape[1]), np.float32)

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..model.codes import Flags, Floats
+from ..model.codes import Floats
 from ..parallel import Parts, split_rows
-from .base import Description, Rows
+from .base import Description, Rows, mark_missing
 from .checks import take_known
 
 # Shares of energy and the norms of samples with missing features depend on each other, and settle in so many rounds.
@@ -69,7 +69,9 @@ class UnitNorm(Description):
         if not np.isnan(norms).any():
             return norms
         is_known = ~np.isnan(X)
-        return _estimate_norms(np.where(is_known, X, X.dtype.type(0)), is_known, self.energy)
+        share = is_known.mean(axis=1) if self.energy is None else is_known @ self.energy
+        share = np.where((share > 0) & ~is_known.all(axis=1), np.minimum(share, 1), 1)
+        return _measure_norms(np.where(is_known, X, X.dtype.type(0))) / np.sqrt(share).astype(X.dtype)[:, None]
 
     def export(self) -> dict[str, Any]:
         return {"energy": np.asarray(self.energy)}
@@ -84,21 +86,11 @@ def _sum_shares(rows: Rows, energy: NDArray[np.float64] | None) -> tuple[NDArray
     total, n_known = np.zeros(n_features), np.zeros(n_features, np.intp)
     for tile in split_rows(len(rows.X)):
         samples, is_known = take_known(rows.X[tile], rows.first_row + tile.start)
-        described = samples / _estimate_norms(samples, is_known, energy)
+        described = samples / UnitNorm(energy).measure_norms(mark_missing(samples, is_known))
         total += np.sum(np.square(described, dtype=np.float64), axis=0)
         n_known += is_known[samples.any(axis=1)].sum(axis=0)
         n_missing += int(np.count_nonzero(~is_known))
     return n_known, total, n_missing
-
-
-def _estimate_norms(X: Floats, is_known: Flags, energy: NDArray[np.float64] | None) -> Floats:
-    """Return the norms of samples whose missing features are 0 here."""
-    norms = _measure_norms(X)
-    if is_known.all():
-        return norms
-    share = is_known.mean(axis=1) if energy is None else is_known @ energy
-    share = np.where((share > 0) & ~is_known.all(axis=1), np.minimum(share, 1), 1)
-    return norms / np.sqrt(share).astype(X.dtype)[:, None]
 
 
 def _measure_norms(X: Floats) -> Floats:
