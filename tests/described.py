@@ -8,7 +8,7 @@ from conftest import make_pursuit
 from ddlearn import DDLClassifier, Description
 from ddlearn.describe.choice import fit_description
 from ddlearn.fitting.data import TrainingPart
-from ddlearn.parallel import LocalParts
+from ddlearn.parallel import Parts
 
 
 def in_parts(X, y=None, n_rows=50):
@@ -16,7 +16,7 @@ def in_parts(X, y=None, n_rows=50):
     y = np.zeros(len(X), int) if y is None else y
     labels = np.where(y[:, None] == np.arange(y.max() + 1), 1, -1).astype(np.int8)
     starts = range(0, len(X), n_rows)
-    return LocalParts(
+    return Parts(
         [TrainingPart.of(X[start : start + n_rows], labels[start : start + n_rows], start) for start in starts]
     )
 

@@ -26,7 +26,7 @@ from .coding.masked import MaskedCoder
 from .dictionary import DICTIONARY_UPDATES, DictionaryUpdate, UpdatedDictionary
 from .model.codes import RowCodes
 from .model.losses import LOSSES, Loss
-from .parallel import LocalParts
+from .parallel import Parts
 
 Array = NDArray[np.floating]
 Trial = dict[str, Any]
@@ -461,7 +461,7 @@ def _find_symmetry_problems(trainer: ClassifierTrainer, loss: Loss) -> Iterator[
     }.items():
         if _differ(trainer.train(*(trial | {"codes": changed, "labels": changed_labels}).values()), expected):
             yield sentence
-    halves = LocalParts([LabelledCodes(codes.rows(rows), labels[rows]) for rows in (first, second)])
+    halves = Parts([LabelledCodes(codes.rows(rows), labels[rows]) for rows in (first, second)])
     if trainer.is_additive and _differ(trainer.train_on(halves, loss, *start, n_jobs=1), whole):
         yield (
             "is_additive is set, but train_on gives other classifiers for two halves of the samples than train for the "

@@ -26,7 +26,7 @@ from ddlearn.model.losses import (
     Loss,
     Square,
 )
-from ddlearn.parallel import LocalParts
+from ddlearn.parallel import Parts
 
 N_SAMPLES, N_COMPONENTS, N_CLASSES, BUDGET = 150, 12, 3, 4
 UNUSED_ATOM = 5
@@ -583,7 +583,7 @@ def test_samples_in_parts_give_the_classifiers_of_the_whole(loss, is_partly_labe
         labels[::7] = 0
     trainer = resolve_trainer("auto", loss)
     cuts = [slice(0, 1), slice(1, 1), slice(1, 50), slice(50, None)]
-    parts = LocalParts([LabelledCodes(codes.rows(rows), labels[rows].astype(np.int8)) for rows in cuts])
+    parts = Parts([LabelledCodes(codes.rows(rows), labels[rows].astype(np.int8)) for rows in cuts])
     whole = trainer.train(codes, labels, loss, *draw_start(1.0))
     in_parts = trainer.train_on(parts, loss, *draw_start(1.0))
     for one, other in zip(in_parts, whole, strict=True):

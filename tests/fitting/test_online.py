@@ -31,7 +31,7 @@ from ddlearn.classifiers.problem import (
 )
 from ddlearn.datasets import make_planted
 from ddlearn.model.codes import RowCodes
-from ddlearn.parallel import LocalParts
+from ddlearn.parallel import Parts
 
 N_COMPONENTS = 12
 
@@ -177,7 +177,7 @@ def test_the_memory_of_two_batches_is_the_sum():
     one_by_one = nothing
     for part in parts:
         one_by_one = one_by_one.add(*summarise_and_expand(part, N_COMPONENTS, request), classifiers)
-    both = nothing.add(*LocalParts(parts).add_up(summarise_and_expand, N_COMPONENTS, request), classifiers)
+    both = nothing.add(*Parts(parts).add_up(summarise_and_expand, N_COMPONENTS, request), classifiers)
     for name in ("squared_norms", "n_of_label", "constants", "linear", "hessians"):
         np.testing.assert_allclose(getattr(one_by_one, name), getattr(both, name), atol=1e-10)
 

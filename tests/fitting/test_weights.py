@@ -27,7 +27,7 @@ from ddlearn.classifiers import resolve_trainer
 from ddlearn.classifiers.problem import LabelledCodes
 from ddlearn.fitting.data import TrainingSet, list_class_weights
 from ddlearn.model.measures import count_errors
-from ddlearn.parallel import LocalParts
+from ddlearn.parallel import Parts
 
 
 @pytest.fixture(scope="module")
@@ -108,9 +108,9 @@ def test_trainers_weigh_costs_gradients_and_hessians(name):
     loss = LOSSES.resolve(next(loss for loss in LOSSES if CLASSIFIER_TRAINERS[name]().supports(LOSSES.resolve(loss))))
     trainer = resolve_trainer(name, loss)
     start = loss, np.zeros((2, 12)), np.zeros(2)
-    weighted = trainer.train_on(LocalParts([LabelledCodes(RowCodes(indices, values), labels, weights=weights)]), *start)
+    weighted = trainer.train_on(Parts([LabelledCodes(RowCodes(indices, values), labels, weights=weights)]), *start)
     whole = RowCodes(*repeat(weights, indices, values)), *repeat(weights, labels)
-    for mine, theirs in zip(weighted, trainer.train_on(LocalParts([LabelledCodes(*whole)]), *start), strict=True):
+    for mine, theirs in zip(weighted, trainer.train_on(Parts([LabelledCodes(*whole)]), *start), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-7, atol=1e-9)
 
 

@@ -17,7 +17,7 @@ from ddlearn.model.scales import (
     invert_trigamma,
     penalise,
 )
-from ddlearn.parallel import LocalParts, find_median
+from ddlearn.parallel import Parts, find_median
 
 every_loss = pytest.mark.parametrize("loss", [loss_class() for loss_class in LOSSES.values()], ids=list(LOSSES))
 
@@ -73,7 +73,7 @@ def test_floors_hold():
 
 def summarise(misfits, n_features=2, energy=100.0):
     """Return the sums over samples in two parts, and what finds their median."""
-    parts, eps = LocalParts([misfits[:2], misfits[2:]]), np.finfo(misfits.dtype).eps
+    parts, eps = Parts([misfits[:2], misfits[2:]]), np.finfo(misfits.dtype).eps
     logs = np.log(misfits[misfits > 1e-20] / 4.0)
     sums = MisfitSums(n_features, eps, 4.0, len(misfits), len(logs), logs.sum(), logs @ logs, energy)
     return sums, lambda: find_median(parts, len(misfits), misfits.dtype, eps)

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from ddlearn.parallel import LocalParts, find_median, select_ranks
+from ddlearn.parallel import Parts, find_median, select_ranks
 
 
 def test_parts_and_their_attributes_are_gathered():
-    parts = LocalParts([1 + 2j, 3 - 1j])
+    parts = Parts([1 + 2j, 3 - 1j])
     assert parts.gather() == [1 + 2j, 3 - 1j]
     assert parts.gather("imag") == [2, -1]
 
@@ -33,7 +33,7 @@ def draw_numbers(dtype):
 def test_every_rank_is_that_of_the_sorted_numbers(dtype, data):
     numbers = data.draw(draw_numbers(dtype))
     cut = data.draw(st.integers(0, len(numbers)))
-    parts = LocalParts([numbers[:cut], numbers[cut:]])
+    parts = Parts([numbers[:cut], numbers[cut:]])
     found = select_ranks(parts, list(range(len(numbers))), numbers.dtype)
     assert found.dtype == dtype
     np.testing.assert_array_equal(found, np.sort(numbers))
@@ -44,7 +44,7 @@ def test_every_rank_is_that_of_the_sorted_numbers(dtype, data):
 @pytest.mark.parametrize("n_numbers", [3, 4, 9, 100])
 def test_the_median_is_numpys(dtype, n_left_out, n_numbers):
     numbers = np.random.default_rng(0).standard_exponential(n_numbers).astype(dtype)
-    parts = LocalParts([numbers[: n_numbers // 3], numbers[n_numbers // 3 :]])
+    parts = Parts([numbers[: n_numbers // 3], numbers[n_numbers // 3 :]])
     expected = np.median(np.sort(numbers)[n_left_out:].astype(np.float64))
     largest_left_out = np.sort(numbers)[n_left_out - 1] if n_left_out else 0.0
     share = float(largest_left_out) / float(numbers.max()) * (1 + 1e-6)
@@ -52,4 +52,4 @@ def test_the_median_is_numpys(dtype, n_left_out, n_numbers):
 
 
 def test_the_median_of_nothing_is_nan():
-    assert np.isnan(find_median(LocalParts([np.zeros(3)]), 3, np.dtype(float), 1e-16))
+    assert np.isnan(find_median(Parts([np.zeros(3)]), 3, np.dtype(float), 1e-16))

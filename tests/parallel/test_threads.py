@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_info
 
 from ddlearn.parallel import (
     TILE_ROWS,
-    LocalParts,
+    Parts,
     map_blocks,
     map_processes,
     single_threaded_blas,
@@ -217,7 +217,7 @@ def test_a_process_that_dies_is_an_error_and_not_waited_for():
 def test_sums_are_added_in_an_order_that_depends_on_their_number_alone(n_parts):
     # Text tells the order; and how the parts lie must make no difference to it.
     words = [f"({number})" for number in range(n_parts)]
-    parts = LocalParts(words)
+    parts = Parts(words)
     expected = "".join(words)
     assert add_in_tree(words) == expected
     assert parts.add_up(lambda word: word) == expected
@@ -226,7 +226,7 @@ def test_sums_are_added_in_an_order_that_depends_on_their_number_alone(n_parts):
 
 def test_floating_point_sums_round_alike_with_and_without_keeping_the_parts():
     numbers = [10.0 ** (number % 7) / 3 for number in range(100)]
-    parts = LocalParts(numbers)
+    parts = Parts(numbers)
     together = parts.map_and_add_up(lambda number: (number, number))[1]
     assert parts.add_up(lambda number: number) == together == add_in_tree(numbers)
 
@@ -236,13 +236,13 @@ def test_tuples_are_added_entry_by_entry_and_keep_their_type():
         count: int
         size: tuple[float, float]
 
-    total = LocalParts([1, 2]).add_up(lambda part: Pair(part, (1.0, float(part))))
+    total = Parts([1, 2]).add_up(lambda part: Pair(part, (1.0, float(part))))
     assert total == Pair(3, (2.0, 3.0))
     assert isinstance(total, Pair)
 
 
 def test_parts_do_not_change():
-    parts = LocalParts([1, 2])
+    parts = Parts([1, 2])
     assert parts.map(lambda part, factor: part * factor, 10).collect(lambda part: part) == [10, 20]
     assert parts.map_each(lambda part, own: part + own, [5, 7]).collect(lambda part: part) == [6, 9]
     assert parts.collect(lambda part: part) == [1, 2]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..model.codes import Floats
 from ..model.losses import Loss
-from ..parallel import LocalParts
+from ..parallel import Parts
 from .problem import (
     ClassifierPart,
     CodeSummary,
@@ -135,7 +135,7 @@ def train_with_memory(
 
     Other arguments are those of :meth:`ClassifierTrainer.train`.  A sample is labelled for all classes or none.
     """
-    everything: LocalParts[ClassifierPart] = LocalParts([memory, *parts])
+    everything: Parts[ClassifierPart] = Parts([memory, *parts])
     coef, intercept = trainer.train_on(everything, loss, coef, intercept, penalties=penalties, n_jobs=n_jobs)
     n_classes, n_components = coef.shape
     is_common = len(memory.hessians) == 1
@@ -146,5 +146,5 @@ def train_with_memory(
     # trace in the parabolas.
     curvature = loss.surrogate_curvature
     request = ExpansionRequest(loss, curvature, sample_weights, range(n_classes), classifiers, wanted, n_jobs)
-    summary, expansion = LocalParts(parts).add_up(summarise_and_expand, n_components, request)
+    summary, expansion = Parts(parts).add_up(summarise_and_expand, n_components, request)
     return coef, intercept, memory.add(summary, expansion, classifiers)

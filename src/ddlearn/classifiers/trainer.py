@@ -17,7 +17,7 @@ from sklearn.utils import check_scalar
 from ..model.codes import Floats, RowCodes
 from ..model.losses import LOSSES, Loss
 from ..model.strategies import Registry, Strategy
-from ..parallel import LocalParts, Parts
+from ..parallel import Parts
 from .problem import ClassifierPart, LabelledCodes, train_in_rounds
 
 
@@ -164,7 +164,7 @@ class ClassifierTrainer(Strategy):
             New intercepts.  The penalised cost rises for no class.
         """
         _check_arrays(codes, labels, coef, intercept)
-        parts: LocalParts[ClassifierPart] = LocalParts([LabelledCodes(codes, labels)])
+        parts: Parts[ClassifierPart] = Parts([LabelledCodes(codes, labels)])
         return self.train_on(parts, loss, coef, intercept, penalties=penalties, n_jobs=n_jobs)
 
     def train_on(

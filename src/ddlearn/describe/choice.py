@@ -15,7 +15,7 @@ from sklearn.base import clone
 
 from ..model.codes import Floats
 from ..model.strategies import Registry
-from ..parallel import LocalParts, Parts, single_threaded_blas
+from ..parallel import Parts, single_threaded_blas
 from .base import IDENTITY, Description, Rows, take_some
 from .gradients import Gradients
 from .missing import describe_and_fill
@@ -33,7 +33,7 @@ class _SomeRows(NamedTuple):
     first_row: int = 0
 
 
-def _count_strange_neighbours(some: LocalParts[Rows], description: Description) -> int:
+def _count_strange_neighbours(some: Parts[Rows], description: Description) -> int:
     """Return how many samples have other labels than the nearest of the other samples."""
     (rows,) = some.gather()
     if len(rows.X) <= 1:
@@ -74,7 +74,7 @@ def choose_description(parts: Parts[Rows], n_samples: int, are_images: bool) -> 
     if are_images or n_samples == 1:
         return UnitNorm()
     X, labels = take_some(parts, n_samples)
-    some = LocalParts([_SomeRows(X[labels.any(axis=1)], labels[labels.any(axis=1)])])
+    some = Parts([_SomeRows(X[labels.any(axis=1)], labels[labels.any(axis=1)])])
     return min(UnitNorm(), Standard(), key=partial(_count_strange_neighbours, some))
 
 
@@ -83,7 +83,7 @@ def is_learned_from(description: Description, X: Floats) -> bool:
     if not description.learned:
         return False
     unlearned = clone(description).set_params(**dict.fromkeys(description.learned))
-    again = unlearned.learn(LocalParts([_SomeRows(X, np.zeros((len(X), 1), np.int8))]))
+    again = unlearned.learn(Parts([_SomeRows(X, np.zeros((len(X), 1), np.int8))]))
     some = X[:_FEW_ROWS].copy()
     some[np.indices(some.shape).sum(axis=0) % 2 == 0] = np.nan  # since estimated norms depend on what was learned
     rows, rows_again = (one.apply(some) for one in (description, again))

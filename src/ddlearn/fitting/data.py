@@ -22,7 +22,7 @@ from ..describe.choice import fit_description
 from ..describe.missing import describe_and_fill
 from ..dictionary import order_candidates
 from ..model.codes import Flags, Floats
-from ..parallel import PART_ROWS, LocalParts, Parts, is_on_dask, pair_chunks, split_rows
+from ..parallel import PART_ROWS, Parts, is_on_dask, pair_chunks, split_rows
 from .labels import Labels, LabelSet, Targets, encode_labels, find_labels, index_classes, read_targets, to_array
 
 Weights = NDArray[np.float64]
@@ -144,7 +144,7 @@ class TrainingSet:
         labels, part_rows = labels.astype(np.int8, copy=False), part_rows or PART_ROWS
         starts = range(0, len(X), part_rows)
         blocks = [slice(start, start + part_rows) for start in starts]
-        parts = LocalParts(
+        parts = Parts(
             [
                 TrainingPart.of(X[rows], labels[rows], rows.start, None if weights is None else weights[rows])
                 for rows in blocks
@@ -347,7 +347,7 @@ def bring(parts: Parts[TrainingPart]) -> Parts[TrainingPart]:
         part = TrainingPart.of(own["X"], own["labels"], start, own["weights"])
         return replace(part, images=own["images"], held_out=own["held_out"])
 
-    return LocalParts([cut(start) for start in range(0, sum(map(len, taken)), PART_ROWS)])
+    return Parts([cut(start) for start in range(0, sum(map(len, taken)), PART_ROWS)])
 
 
 def _join_column(pieces: Sequence[Any]) -> Any:

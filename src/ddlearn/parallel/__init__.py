@@ -9,7 +9,6 @@ from .dask import is_on_dask as is_on_dask
 from .dask import pair_chunks as pair_chunks
 from .dask import refuse_dask as refuse_dask
 from .parts import PART_ROWS as PART_ROWS
-from .parts import LocalParts as LocalParts
 from .parts import Parts as Parts
 from .parts import add as add
 from .parts import find_median as find_median

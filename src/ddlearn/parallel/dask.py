@@ -268,26 +268,22 @@ def _assemble(layout: _Layout, values: Iterator[Packed]) -> Any:
     return kind(*[_assemble(each, values) for each in layouts])
 
 
-def _run_step(step: Packed, settled: Packed | None, part: Packed, values: Sequence[Packed]) -> Any:
+def _look_at_part(step: Packed, settled: Packed | None, part: Packed, *values: Packed) -> Packed:
+    """Return what a step makes of a part, or finds in it."""
     function, layouts = step.value
     remaining = iter(values)
     with single_threaded_blas():  # as a fit in memory has it, whatever the worker's setting
-        return function(_join(settled, part), *[_assemble(layout, remaining) for layout in layouts])
+        return Packed(function(_join(settled, part), *[_assemble(layout, remaining) for layout in layouts]))
 
 
 def _change_part(step: Packed, settled: Packed | None, part: Packed, *values: Packed) -> Packed:
-    """Return the part that a step makes of one, or what is stored of it."""
-    return Packed(_divide(settled, _run_step(step, settled, part, values)))
-
-
-def _look_at_part(step: Packed, settled: Packed | None, part: Packed, *values: Packed) -> Packed:
-    """Return what a step finds in a part."""
-    return Packed(_run_step(step, settled, part, values))
+    """Return what is stored of the part that a step makes of one."""
+    return Packed(_divide(settled, _look_at_part(step, settled, part, *values).value))
 
 
 def _change_and_measure(step: Packed, settled: Packed | None, part: Packed, *values: Packed) -> Packed:
     """Return the part and the summand of a step that returns a pair."""
-    new_part, summand = _run_step(step, settled, part, values)
+    new_part, summand = _look_at_part(step, settled, part, *values).value
     return Packed(_PartAndSummand(_divide(settled, new_part), summand))
 
 
@@ -384,6 +380,8 @@ class ClusterSession:
 
 class DaskParts(Parts[Part]):
     """Parts on workers."""
+
+    is_local = False
 
     def __init__(
         self, session: ClusterSession, futures: Sequence[Future], settled: Sequence[Future | None] | None = None

@@ -1,14 +1,13 @@
 """Rows in parts that may be in several places: the maps and sums of which a fit is made (Algorithm 2).
 
 A part holds consecutive rows and what is known of them.  A fit never looks at parts itself: it sends a step to where
-they are, with the arguments that all of them share, and gets back sums.  :class:`LocalParts` are in this process,
+they are, with the arguments that all of them share, and gets back sums.  :class:`Parts` are in this process,
 memory-mapped or not; those of ``dask.py`` are on the workers of a Dask cluster.  Sums are added in the same order
 everywhere, so that the result depends on how the rows are cut, but not on where they are.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any, Generic, TypeVar
@@ -53,32 +52,47 @@ def _get(part: Any, name: str | None) -> Any:
     return part if name is None else getattr(part, name)
 
 
-class Parts(ABC, Generic[Part]):
-    """An ordered list of parts.  Parts do not change: a step that changes rows returns new parts."""
+class Parts(Generic[Part]):
+    """An ordered list of parts: in this process, one after another; in derived classes, elsewhere.
 
-    is_local = False  # whether they are in this process
+    Parts do not change: a step that changes rows returns new parts.  A step may use threads.
 
-    @abstractmethod
+    >>> parts = Parts([[1, 2], [3]])
+    >>> parts.add_up(lambda part, factor: factor * sum(part), 10)
+    60
+    """
+
+    is_local = True  # whether they are in this process
+
+    def __init__(self, parts: Sequence[Part]):
+        self.parts = list(parts)
+
     def map(self, step: Callable[..., OtherPart], *shared: Any) -> Parts[OtherPart]:
         """Return the parts ``step(part, *shared)``."""
+        return Parts([step(part, *shared) for part in self.parts])
 
-    @abstractmethod
     def map_each(self, step: Callable[..., OtherPart], arguments: Sequence[Any]) -> Parts[OtherPart]:
         """Return the parts ``step(part, argument)``, with one argument per part."""
+        return Parts([step(part, argument) for part, argument in zip(self.parts, arguments, strict=True)])
 
-    @abstractmethod
     def add_up(self, measure: Callable[..., Result], *shared: Any) -> Result:
         """Return the sum of ``measure(part, *shared)``: numbers, arrays, tuples, or objects that define ``+``."""
+        groups = [self.parts[start : start + FAN_IN] for start in range(0, len(self.parts), FAN_IN)]
+        # Added one by one, so that only a few summands are in memory at once.
+        sums = [reduce(add, (measure(part, *shared) for part in group)) for group in groups]
+        return sums[0] if len(sums) == 1 else add_in_tree(sums)
 
-    @abstractmethod
     def map_and_add_up(
         self, step: Callable[..., tuple[OtherPart, Result]], *shared: Any
     ) -> tuple[Parts[OtherPart], Result]:
         """Return the new parts and the sum, for a step that returns a part and a summand."""
+        pairs = [step(part, *shared) for part in self.parts]
+        parts, results = zip(*pairs, strict=True)
+        return Parts(parts), results[0] if len(results) == 1 else add_in_tree(results)
 
-    @abstractmethod
     def collect(self, look: Callable[..., Result], *shared: Any) -> list[Result]:
         """Return ``look(part, *shared)`` of each part, all of them in this process."""
+        return [look(part, *shared) for part in self.parts]
 
     def gather(self, name: str | None = None) -> list[Any]:
         """Return the attribute ``name`` of each part, or the parts themselves, in this process."""
@@ -94,42 +108,6 @@ class Parts(ABC, Generic[Part]):
 
     def release(self) -> None:
         """Free these parts and all that came from them, wherever they are."""
-
-
-class LocalParts(Parts[Part]):
-    """Parts in this process, one after another; a step may use threads.
-
-    >>> parts = LocalParts([[1, 2], [3]])
-    >>> parts.add_up(lambda part, factor: factor * sum(part), 10)
-    60
-    """
-
-    is_local = True
-
-    def __init__(self, parts: Sequence[Part]):
-        self.parts = list(parts)
-
-    def map(self, step: Callable[..., OtherPart], *shared: Any) -> LocalParts[OtherPart]:
-        return LocalParts([step(part, *shared) for part in self.parts])
-
-    def map_each(self, step: Callable[..., OtherPart], arguments: Sequence[Any]) -> LocalParts[OtherPart]:
-        return LocalParts([step(part, argument) for part, argument in zip(self.parts, arguments, strict=True)])
-
-    def add_up(self, measure: Callable[..., Result], *shared: Any) -> Result:
-        groups = [self.parts[start : start + FAN_IN] for start in range(0, len(self.parts), FAN_IN)]
-        # Added one by one, so that only a few summands are in memory at once.
-        sums = [reduce(add, (measure(part, *shared) for part in group)) for group in groups]
-        return sums[0] if len(sums) == 1 else add_in_tree(sums)
-
-    def map_and_add_up(
-        self, step: Callable[..., tuple[OtherPart, Result]], *shared: Any
-    ) -> tuple[LocalParts[OtherPart], Result]:
-        pairs = [step(part, *shared) for part in self.parts]
-        parts, results = zip(*pairs, strict=True)
-        return LocalParts(parts), results[0] if len(results) == 1 else add_in_tree(results)
-
-    def collect(self, look: Callable[..., Result], *shared: Any) -> list[Result]:
-        return [look(part, *shared) for part in self.parts]
 
 
 def _count_digits(numbers: Floats, shift: int, prefixes: list[int]) -> NDArray[np.int64]:
@@ -152,7 +130,7 @@ def select_ranks(parts: Parts[Floats], ranks: list[int], dtype: np.dtype) -> Flo
     the value in which the rank falls, and continue with the next sixteen bits of those.  A pass brings back 65536
     counts, however many numbers there are; two passes are enough for float32, four for float64.
 
-    >>> parts = LocalParts([np.array([3.0, 1.0]), np.array([2.0])])
+    >>> parts = Parts([np.array([3.0, 1.0]), np.array([2.0])])
     >>> select_ranks(parts, [0, 1], np.dtype(float))
     array([1., 2.])
     """
@@ -182,7 +160,7 @@ def find_median(parts: Parts[Floats], n_numbers: int, dtype: np.dtype, smallest_
 
     Numbers that are at most ``smallest_share`` of the largest do not count; if none is left, the result is NaN.
 
-    >>> find_median(LocalParts([np.array([3.0, 1.0]), np.array([2.0, 7.0])]), 4, np.dtype(float))
+    >>> find_median(Parts([np.array([3.0, 1.0]), np.array([2.0, 7.0])]), 4, np.dtype(float))
     2.5
     """
     n_left_out = 0
