@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
 from ddlearn import LABEL_CODINGS, LOSSES, DDLClassifier, FullInference, RowCodes
-from ddlearn.coding.descent import RowProblems, refit
+from ddlearn.coding.descent import refit
 from ddlearn.coding.discriminative import DiscriminativeCoder
 from ddlearn.coding.encoder import Encoder
+from ddlearn.coding.rows import RowProblems
 from ddlearn.model.codes import Model
 
 _TINY = 1e-6  # value with which an atom enters a support, before the code is refitted
@@ -134,7 +135,7 @@ def measure_descent(loss: str, n_nonzero_coefs: int, n_components: int, n_rows: 
     return cells
 
 
-def enumerate_hypotheses(coder: DiscriminativeCoder, X: NDArray, noise_variance: float) -> NDArray:
+def enumerate_hypotheses(coder: DiscriminativeCoder, X: NDArray, noise_variance: NDArray) -> NDArray:
     """Return the least F of every hypothesis over all supports of two atoms."""
     n_components, n_classes = len(coder.encoder.gram), len(coder.model.coef)
     supports = np.array(list(combinations(range(n_components), 2)), np.int32)
@@ -146,7 +147,7 @@ def enumerate_hypotheses(coder: DiscriminativeCoder, X: NDArray, noise_variance:
             coder.encoder.correlate(x[None]),
             np.vecdot(x, x)[None],
             labels,
-            np.full(n_rows, noise_variance),
+            np.full(n_rows, noise_variance[row]),
             np.zeros(n_rows, np.intp),
         )
         rows = problems.place(RowCodes(np.tile(supports, (n_classes, 1)), np.full((n_rows, 2), _TINY)))
@@ -171,13 +172,12 @@ def compare_with_enumeration(loss: str, coding: str, n_samples: int = 200) -> Co
     model = DDLClassifier(30, n_nonzero_coefs=2, loss=loss, label_coding=coding, **how)
     model.fit(X[:1000], y[:1000])
     new = X[1000 : 1000 + n_samples]
-    start, found = (
-        -2 * model.set_params(inference=FullInference(n, noise="shared")).decision_function(new) for n in (0, None)
-    )
+    start, found = (-2 * model.set_params(inference=FullInference(n)).decision_function(new) for n in (0, None))
     fitted = Model(model.components_, model.coef_, model.intercept_, model.class_cost_)
     encoder = Encoder.of(model.components_, model.sparse_coder_, model.n_nonzero_coefs_)
     coder = DiscriminativeCoder(encoder, fitted, model.loss_, LABEL_CODINGS.resolve(coding))
-    least = enumerate_hypotheses(coder, new, model.median_noise_variance_)
+    misfit = np.sum((new - model.inverse_transform(model.transform(new))) ** 2, axis=1)
+    least = enumerate_hypotheses(coder, new, model.priors_.estimate_noise(misfit, new.shape[1]))
     return Comparison(
         float((found - least).mean() / least.mean()),
         float(np.mean(found.argmin(axis=1) == least.argmin(axis=1))),

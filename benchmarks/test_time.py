@@ -41,9 +41,7 @@ FITS: dict[str, dict[str, Any]] = {
 }
 RULES: dict[str, dict[str, Any]] = {
     "fast": {"inference": "fast"},
-    "full per_sample": {"inference": "full"},
-    "full shared": {"inference": FullInference(noise="shared")},
-    "full profiled": {"inference": FullInference(noise="profiled")},
+    "full": {"inference": "full"},
     "full 3 candidates": {"inference": FullInference(3)},
 }
 ALIGNMENTS: dict[str, dict[str, Any]] = {

@@ -128,7 +128,7 @@ PREDICT = [
     ("DDLClassifier.predict", "estimators/classifier.py: checks X"),
     ("the predictor that the model keeps", "inference/predictor.py"),
     ("blocks of rows", "parallel/threads.py"),
-    ("only if set: registered, errors left out", "coding: robust.py, alignment.py, errors.py"),
+    ("only if set: registered, errors left out", "coding: robust.py, alignment.py"),
     ("code without labels", "coding: encoder.py, coders.py; kernels"),
     ("evidence for each class", "inference/rules.py: fast or full; model/losses.py"),
     ("class of largest evidence", "estimators/classifier.py: argmax, classes_"),

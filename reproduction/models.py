@@ -38,7 +38,6 @@ NEW_NAMES = {
     "n_swaps": "sparse_coder__n_swaps",
     "ridge": "classifier_trainer__ridge",
     "n_candidates": "inference__n_candidates",
-    "test_noise": "inference__noise",
     "error_budget": "robustness__error_budget",
     "error_route": "robustness__error_search",
     "missing": "robustness__missing",
@@ -58,6 +57,7 @@ _NAMED = ("refine", "alignment")  # a number of epochs or a name in place of the
 # Those whose name decides the class.
 _CLASSES: dict[str, Mapping[str, Any]] = {"scales": SCALES, "label_coding": LABEL_CODINGS}
 _SET_AFTERWARDS = ("sparse_coder__", "classifier_trainer__")  # options of objects that depend on other parameters
+_GONE = ("refit", "test_noise")  # which is a value of `refine` now, and which there is no more
 # What no cell says, since it was the default when cells were first measured.
 TAKEN_FOR_GRANTED: dict[str, Any] = {
     "description": None,
@@ -99,7 +99,7 @@ def apply_variant(model: Any, settings: Settings, variant: Settings) -> Any:
 def translate(settings: Settings) -> dict[str, Any]:
     """Return the settings of a cell under their present names, options of an object as ``scales__noise``."""
     former = FORMER_CHOICES if "max_coding_iter" in settings else {}
-    parameters = former | {NEW_NAMES.get(name, name): value for name, value in settings.items() if name != "refit"}
+    parameters = former | {NEW_NAMES.get(name, name): value for name, value in settings.items() if name not in _GONE}
     if settings.keys() & {"refit", "refine"} and settings.get("refine") is None:
         parameters["refine"] = "classifiers" if settings.get("refit", True) else None
     if settings.get("inference") != "full":  # the fast rule has no options

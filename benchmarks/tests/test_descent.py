@@ -58,7 +58,7 @@ def test_shares_are_of_what_is_reachable(loss):
 def test_enumeration_is_below_the_descent(images):
     X, _ = images
     task = make_task(*images, "logistic", 12, 2)
-    least = enumerate_hypotheses(task.coder, X[:3], 0.01)
+    least = enumerate_hypotheses(task.coder, X[:3], np.full(3, 0.01))
     assert least.shape == (3, len(task.coder.model.coef))
     labels = 2 * np.eye(len(least[0])) - 1
     for row, x in enumerate(X[:3]):

@@ -66,6 +66,7 @@ TOPICS = (
             "coding.elastic_net",
             "coding.encoder",
             "coding.discriminative",
+            "coding.rows",
             "coding.descent",
             "coding.printed",
             "model.codes",
@@ -101,7 +102,7 @@ TOPICS = (
         "Inference",
         "The parameters ``inference``, ``robustness`` and ``alignment``: the label rules, samples that are partly "
         "wrong or incomplete, and images that are out of place. See :doc:`/inference`.",
-        ("inference.rules", "coding.robust", "coding.errors", "coding.alignment"),
+        ("inference.rules", "coding.robust", "coding.alignment"),
     ),
     Topic(
         "objective",

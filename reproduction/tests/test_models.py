@@ -89,7 +89,7 @@ def test_a_variant_is_set_on_the_model():
         ),
         (
             {"inference": "full", "n_candidates": 2, "test_noise": "shared"},
-            {"inference": "full", "inference__n_candidates": 2, "inference__noise": "shared"},
+            {"inference": "full", "inference__n_candidates": 2},
         ),
         ({"inference": "fast", "n_candidates": 2}, {"inference": "fast"}),  # where it would say nothing
         ({"test_noise": "shared"}, {}),
@@ -112,8 +112,8 @@ def test_settings_have_their_new_names(settings, expected):
         (PAPER, RULES["full"], {"inference": "full"}),
         (
             {"inference": "full", "n_candidates": 2},
-            {"test_noise": "shared"},
-            {"inference": "full", "inference__n_candidates": 2, "inference__noise": "shared"},
+            {"inference": "full", "n_candidates": 3},
+            {"inference": "full", "inference__n_candidates": 3},
         ),
         (PAPER, {"test_noise": "profiled"}, {}),
         (PAPER | {"classification_weight": 0.5}, {"classification_weight": 1.0}, {"classification_weight": 1.0}),

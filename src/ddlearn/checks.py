@@ -21,8 +21,8 @@ from .classifiers import CLASSIFIER_TRAINERS, ClassifierTrainer, resolve_trainer
 from .classifiers.problem import LabelledCodes
 from .coding.coders import ORMP, RowProblem, SparseCoder
 from .coding.encoder import SPARSE_CODERS, Encoder
-from .coding.errors import ERROR_SEARCHES, ErrorSearch
 from .coding.masked import MaskedCoder
+from .coding.robust import ERROR_SEARCHES, ErrorSearch
 from .dictionary import DICTIONARY_UPDATES, DictionaryUpdate, UpdatedDictionary
 from .model.codes import RowCodes
 from .model.losses import LOSSES, Loss

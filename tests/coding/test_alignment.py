@@ -16,7 +16,6 @@ from ddlearn.coding.alignment import (
     warp_images,
 )
 from ddlearn.coding.encoder import Encoder
-from ddlearn.coding.masked import MaskedCoder
 from ddlearn.coding.robust import RobustCoder
 
 SHAPE = (20, 18)
@@ -31,13 +30,9 @@ def draw_atoms(n_atoms, seed=0, levels=(0, 0, 0, 1, 1)):
     return normalise(gaussian_filter(images, (0, 1.2, 1.2)).reshape(n_atoms, -1))
 
 
-def make_masked_coder(atoms, n_nonzero_coefs):
-    return MaskedCoder(Encoder.of(atoms, ORMP(), n_nonzero_coefs))
-
-
 def make_coder(atoms, alignment, n_nonzero_coefs=1, error_budget=0, noise_scale=0.0, image_shape=SHAPE):
-    coder, registration = make_masked_coder(atoms, n_nonzero_coefs), Registration(alignment, image_shape)
-    return RobustCoder(coder, Robustness(error_budget), noise_scale, registration)
+    encoder, registration = Encoder.of(atoms, ORMP(), n_nonzero_coefs), Registration(alignment, image_shape)
+    return RobustCoder(encoder, Robustness(error_budget), noise_scale, registration)
 
 
 def register(X, atoms, alignment, **options):
@@ -106,14 +101,14 @@ def test_more_rounds_lower_the_cost(transform):
     for n_rounds in (1, 2, 4):
         alignment = Alignment(transform, n_rounds=n_rounds, tol=0.0)
         view, _ = register(X, atoms, alignment, n_nonzero_coefs=3)
-        codes = make_masked_coder(atoms, 3).encoder.encode(view.samples, view.is_known)
+        codes = Encoder.of(atoms, ORMP(), 3).encode(view.samples, view.is_known)
         residual = np.sum((view.samples - codes.to_csr(12) @ atoms) ** 2, axis=1)
         cost = residual + alignment.damping * np.sum(X**2, axis=1) * np.sum(view.parameters**2, axis=1)
         # The guard compares costs at the code that was found while moving; coding anew can only lower them, up to
         # what greedy choice misses.
         assert np.mean(cost) < np.mean(before)
         before = cost
-    plain = make_masked_coder(atoms, 3).encoder.encode(X)
+    plain = Encoder.of(atoms, ORMP(), 3).encode(X)
     assert np.mean(before) < 0.9 * np.mean(np.sum((X - plain.to_csr(12) @ atoms) ** 2, axis=1))
 
 

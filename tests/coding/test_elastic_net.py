@@ -292,13 +292,15 @@ def test_full_rule_equals_enumeration_with_the_penalty():
         10,
         description=None,
         sparse_coder=CODER,
-        inference=FullInference(noise="shared"),
+        inference="full",
         classification_weight=1.0,
         max_iter=3,
         random_state=0,
     ).fit(X, y)
     new = X[:10]
-    variance = model.median_noise_variance_
+    codes = RowCodes.from_csr(model.transform(new), 10, float)
+    misfit = CODER.measure_misfit(np.sum((new - model.inverse_transform(codes.to_csr(10))) ** 2, axis=1), codes)
+    variance = model.priors_.estimate_noise(misfit, new.shape[1])
     costs = []
     for class_ in range(3):
         labels = np.where(np.arange(3) == class_, 1.0, -1.0)
@@ -324,7 +326,7 @@ def test_full_rule_equals_enumeration_with_the_penalty():
         {"robustness": Robustness(missing="mask"), "inference": "full"},
         {"robustness": 2},
         {"robustness": Robustness(2, error_search="greedy")},
-        {"inference": FullInference(2, noise="profiled")},
+        {"inference": FullInference(2)},
         {"alignment": "translation", "image_shape": (3, 4)},
     ],
     ids=str,

@@ -16,7 +16,6 @@ from ddlearn.coding.masked import (
     MaskedCoder,
     Tangents,
     combine,
-    trim_cost,
 )
 from ddlearn.parallel import TILE_ROWS
 
@@ -196,14 +195,3 @@ def test_kept_features_may_be_tiny_beside_those_left_out(coder):
     scaled = make_coder(dictionary, coder, 4).solve(np.where(is_kept, samples * np.float32(1e17), 0), is_kept)
     np.testing.assert_array_equal(fit.codes.indices, scaled.codes.indices)
     np.testing.assert_allclose(fit.codes.values, 1e-17 * scaled.codes.values, rtol=1e-2)
-
-
-@given(n_rows=st.integers(1, 5), n_features=st.integers(1, 12), largest=st.integers(0, 15), seed=seeds)
-def test_trim_cost_is_the_sum_of_the_smallest_squares(n_rows, n_features, largest, seed):
-    rng = np.random.default_rng(seed)
-    residuals, is_known = rng.standard_normal((n_rows, n_features)), rng.random((n_rows, n_features)) < 0.8
-    budgets = rng.integers(0, largest + 1, n_rows)
-    cost = trim_cost(residuals, is_known, budgets)
-    for row, (known, budget) in enumerate(zip(is_known, budgets, strict=True)):
-        squares = sorted(residuals[row, known] ** 2, reverse=True)
-        np.testing.assert_allclose(cost[row], sum(squares[budget:]), atol=1e-12)

@@ -456,7 +456,7 @@ def test_what_concerns_only_new_samples_may_differ(digits, path, keep, model):
     path.write_bytes(keep("plain"))
     other = quick(
         n_jobs=2,
-        inference=FullInference(2, noise="shared"),
+        inference=FullInference(2),
         robustness=Robustness(0.1, error_search=AlternatingErrors(trim=2.0), missing="mask"),
         alignment="affine",
         image_shape=(8, 8),

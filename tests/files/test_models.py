@@ -150,7 +150,7 @@ def supported_loss(trainer: str) -> str:
         {"robustness": Robustness(0.1, error_search=GreedyErrors(threshold=5.0))},
         {"alignment": Alignment("translation", max_shift=1.0, training=True), "image_shape": (8, 8)},
         {"robustness": Robustness(3, error_search=AlternatingErrors(trim=2.0), missing="mask"), "inference": "full"},
-        {"inference": FullInference(2, noise="profiled"), "label_coding": PrintedCoding(10, tol=0.01)},
+        {"inference": FullInference(2), "label_coding": PrintedCoding(10, tol=0.01)},
         {"scales": ConjugateScales("shared"), "refine": None, "description": "standard"},
         {"classifier_trainer": SquareLev(fit_intercept=False)},
         {
@@ -590,7 +590,7 @@ EXTREMES += [{"type": "tuple", "items": [4, 5]}, {"type": "tuple", "items": []}]
 STRATEGIES = {
     "alignment": {"n_rounds": 10**9, "tol": 0},
     "elastic_net": {"alpha": None, "max_rounds": 2**70},
-    "full": {"n_candidates": 1, "noise": "profiled"},
+    "full": {"n_candidates": 1},
     "jitter": {"shift": 1e300},
     "omp": {"tol": "abc", "n_swaps": 10**18},
     "printed": {"max_iter": 10**18, "tol": 0},

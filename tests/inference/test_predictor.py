@@ -31,7 +31,7 @@ IMAGES = {"image_shape": (8, 8)}
 WAYS = [
     {},
     {"inference": "full"},
-    {"inference": FullInference(3, noise="shared")},
+    {"inference": FullInference(3)},
     {"robustness": 0.1},
     {"robustness": Robustness(5, error_search="greedy")},
     {"alignment": "affine"} | IMAGES,
@@ -207,7 +207,6 @@ def test_a_sample_without_any_known_feature_is_classified_by_the_prior(model, sp
             r"missing='ignore' is not known; choose one of \['error', 'mask'\]",
         ),
         ({"inference": "slow"}, r"'slow' is not a known inference; choose one of \['fast', 'full'\]"),
-        ({"inference": FullInference(noise="none")}, "noise='none' is not known; choose one of"),
         ({"inference": FullInference(11)}, "n_candidates=11, but there are only 10 classes"),
         ({"inference": FullInference(-1)}, "n_candidates must be an integer of at least 0"),
         ({"label_coding": PrintedCoding(-4)}, "max_iter of the coding must be an integer of at least 0"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -21,7 +20,6 @@ from ddlearn import (
     FullInference,
     PrintedCoding,
     Priors,
-    RowCodes,
     discriminative_encode,
     sparse_encode,
 )
@@ -86,7 +84,7 @@ def estimate_variance(misfit, n_features):
 
 
 def make_model(problem, loss, label_coding=None):
-    return LabelModel(problem.make_coder(loss, label_coding), PRIORS, median_noise=0.3)
+    return LabelModel(problem.make_coder(loss, label_coding), PRIORS)
 
 
 def weigh(rule, problem, loss, label_coding=None):
@@ -94,13 +92,12 @@ def weigh(rule, problem, loss, label_coding=None):
     return rule.evidence(make_model(problem, loss, label_coding), problem.X, make_encoder(problem).encode(problem.X))
 
 
-def brute_force(X, problem, loss, noise, dictionary=None, label_coding="descent"):
+def brute_force(X, problem, loss, dictionary=None, label_coding="descent"):
     """Eq. 5 as it is printed: suppose every class of every sample, and code it with the public function."""
     dictionary = problem.dictionary if dictionary is None else dictionary
-    n_features = X.shape[1]
     start = sparse_encode(X, dictionary, n_nonzero_coefs=problem.n_nonzero_coefs, method="ormp").toarray()
     residual = np.sum((X - start @ dictionary) ** 2, axis=1)
-    variance = np.full(len(X), 0.3) if noise == "shared" else estimate_variance(residual, n_features)
+    variance = estimate_variance(residual, X.shape[1])
     evidence = np.empty((len(X), len(problem.coef)))
     for j in range(len(problem.coef)):
         labels = np.tile(np.where(np.arange(len(problem.coef)) == j, 1.0, -1.0), (len(X), 1))
@@ -126,40 +123,16 @@ def brute_force(X, problem, loss, noise, dictionary=None, label_coding="descent"
 
 @every_loss
 @every_coding
-@pytest.mark.parametrize("noise", ["per_sample", "shared"])
-def test_full_inference_equals_coding_with_every_label_in_turn(problem, loss, noise, coding):
+def test_full_inference_equals_coding_with_every_label_in_turn(problem, loss, coding):
     # The descent gives up hypotheses that will not become the best of their sample.
-    evidence = weigh(FullInference(noise=noise), problem, loss, LABEL_CODINGS[coding]())
-    expected = brute_force(problem.X, problem, loss, noise, label_coding=coding)
+    evidence = weigh(FullInference(), problem, loss, LABEL_CODINGS[coding]())
+    expected = brute_force(problem.X, problem, loss, label_coding=coding)
     if coding == "printed":
         np.testing.assert_allclose(evidence, expected, rtol=1e-8)
     else:
         assert (evidence <= expected + 1e-8 * np.abs(expected)).all()
         best, expected_best = evidence.max(axis=1), expected.max(axis=1)
         assert np.mean(best >= expected_best + 1e-6 * expected_best) >= 0.98
-
-
-@every_loss
-def test_profiled_noise_compares_hypotheses_at_their_own_best_variance(problem, loss):
-    # With the codes of the rule itself: they minimise the objective of their hypothesis but not the profiled cost, in
-    # which half of a code's digits would show.
-    evidence = weigh(FullInference(noise="profiled"), problem, loss, PrintedCoding())
-    expected = weigh(FullInference(0, noise="profiled"), problem, loss)
-    n_features, start = problem.X.shape[1], make_encoder(problem).encode(problem.X)
-    problems, rows = problem.pose(loss, start.to_csr(30).toarray())
-    variance = estimate_variance(rows.misfit, n_features)
-    for j in range(4):
-        labels = np.tile(np.where(np.arange(4) == j, 1.0, -1.0), (len(problem.X), 1))
-        hypotheses = replace(problems, labels=labels, noise_variance=variance)
-        found, _ = PrintedCoding().descend(hypotheses, start, is_start_traditional=True)
-        x = RowCodes(found.indices, found.values).to_csr(30).toarray()
-        squared = np.sum((problem.X - x @ problem.dictionary) ** 2, axis=1)
-        best = estimate_variance(squared, n_features)
-        cost = 2 * np.sum(loss.value(labels * (x @ problem.coef.T + problem.intercept)) / problem.class_cost, axis=1)
-        cost += (squared + 3.0 * 0.1) / best + (n_features + 2 + 3.0) * np.log(best)
-        # A hypothesis whose profiled cost rises while its own objective falls keeps its start.
-        expected[:, j] = np.maximum(expected[:, j], -cost / 2)
-    np.testing.assert_allclose(evidence, expected, rtol=1e-8)
 
 
 @every_loss
@@ -217,11 +190,12 @@ def compare_with_enumeration(loss_name):
     loss, (X, y) = LOSSES[loss_name](), load_digits(return_X_y=True)
     X = normalise(X)
     model = make_pursuit(20, n_nonzero_coefs=2, loss=loss, max_iter=8, refine=None, random_state=0)
-    model.set_params(inference=FullInference(noise="shared")).fit(X[:800], y[:800])
+    model.set_params(inference="full").fit(X[:800], y[:800])
     new = X[1000:1070]
     fitted = Model(model.components_, model.coef_, model.intercept_, model.class_cost_)
     coder = DiscriminativeCoder(Encoder.of(model.components_, ORMP(), 2), fitted, loss, Descent())
-    variance = np.full(len(new), model.median_noise_variance_)
+    misfit = np.sum((new - model.inverse_transform(model.transform(new))) ** 2, axis=1)
+    variance = model.priors_.estimate_noise(misfit, 64)
     labels = 2 * np.eye(10) - 1
     least = [enumerate_supports(coder, new, np.tile(row, (len(new), 1)), variance) for row in labels]
     return -2 * model.decision_function(new), np.transpose(least)
@@ -253,7 +227,7 @@ def test_features_left_out_are_as_if_they_did_not_exist(problem, loss):
     codes = make_encoder(problem, shorter).encode(samples)
     model = make_model(problem, loss, PrintedCoding())  # which does not compare hypotheses
     evidence = FullInference().evidence(model, np.where(is_kept, problem.X, 1e3), codes, is_kept)
-    expected = brute_force(samples, problem, loss, "per_sample", shorter, "printed")
+    expected = brute_force(samples, problem, loss, shorter, "printed")
     np.testing.assert_allclose(evidence, expected, rtol=1e-8)
 
 
@@ -266,9 +240,7 @@ def test_codes_with_more_atoms_than_features_use_the_atoms_of_the_features_that_
     codes = Encoder.of(some.dictionary, coder, 30).encode(some.X)
     assert np.count_nonzero(codes.values, axis=1).max() > 20
     evidence, expected = (
-        FullInference().evidence(
-            LabelModel(each.make_coder(loss, sparse_coder=coder), PRIORS, 0.3), each.X, codes, kept
-        )
+        FullInference().evidence(LabelModel(each.make_coder(loss, sparse_coder=coder), PRIORS), each.X, codes, kept)
         for each, kept in ((problem, is_kept), (some, None))
     )
     np.testing.assert_allclose(evidence, expected, rtol=1e-3)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,7 +25,7 @@ from ..model.codes import Flags, Floats
 from ..model.strategies import Registry, Strategy, check_number
 from ..parallel import map_blocks, split_rows
 from .coders import MOST_ROUNDS, SparseCoder
-from .masked import RowProblem, Tangents, combine
+from .masked import MaskedFit, Tangents, combine
 
 # Beyond these limits an image could be warped into one of another class.
 _LARGEST_ANGLE = np.deg2rad(15)
@@ -161,6 +161,16 @@ class Alignment(Strategy):
                 raise ValueError(f"{name} must be a number above 0, got {value!r}.")
 
 
+class MovingCoder(Protocol):
+    """A coder of samples that may move."""
+
+    def fit(self, samples: Floats, is_known: Flags, tangents: Tangents | None) -> MaskedFit:
+        """Find codes and moves of a block of rows."""
+
+    def measure_cost(self, residuals: Floats, is_known: Flags) -> Floats:
+        """Return the cost of each row's residuals."""
+
+
 class Registration:
     """Registers blocks of images of one shape; the alignment has been checked."""
 
@@ -193,11 +203,11 @@ class Registration:
         return View(parameters, warped, is_known, *slopes)
 
     def _move(
-        self, here: View, samples: Floats, is_known: Flags, damping: Floats, problem: RowProblem
+        self, here: View, samples: Floats, is_known: Flags, damping: Floats, coder: MovingCoder
     ) -> tuple[View, Floats]:
         """Return the view after the best move, and its residuals with the codes found before the move."""
         derivatives = self._differentiate(here)
-        fit = problem.fit(here.samples, here.is_known, Tangents(derivatives, damping, here.parameters))
+        fit = coder.fit(here.samples, here.is_known, Tangents(derivatives, damping, here.parameters))
         reconstruction = here.samples + combine(fit.moves, derivatives) - fit.residuals
         step = np.clip(fit.moves, -_LARGEST_STEP, _LARGEST_STEP)
         parameters = np.clip(here.parameters + step, -self.largest, self.largest).astype(samples.dtype)
@@ -217,7 +227,7 @@ class Registration:
         self,
         samples: Floats,
         is_known: Flags,
-        problem: RowProblem,
+        coder: MovingCoder,
         parameters: Floats | None = None,
         n_rounds: int | None = None,
     ) -> View:
@@ -227,41 +237,41 @@ class Registration:
             parameters = np.zeros((len(samples), n_parameters), samples.dtype)
         step = max(_LARGEST_TANGENTS // (n_parameters * samples.shape[1]), 1)
         runs = [slice(start, start + step) for start in range(0, len(samples), step)]
-        views = [self._register(samples[run], is_known[run], parameters[run], problem, n_rounds) for run in runs]
+        views = [self._register(samples[run], is_known[run], parameters[run], coder, n_rounds) for run in runs]
         return views[0] if len(views) == 1 else View._make(map(np.concatenate, zip(*views, strict=True)))
 
     def register_all(
-        self, X: Floats, problem: RowProblem, parameters: Floats | None, n_rounds: int | None, n_jobs: int | None
+        self, X: Floats, coder: MovingCoder, parameters: Floats | None, n_rounds: int | None, n_jobs: int | None
     ) -> tuple[Floats, Floats]:
         """Return complete images after some more rounds, and their parameters."""
 
         def work(block: slice, _: None) -> View:
             before = None if parameters is None else parameters[block]
-            return self.register(X[block], np.ones(X[block].shape, bool), problem, before, n_rounds)
+            return self.register(X[block], np.ones(X[block].shape, bool), coder, before, n_rounds)
 
         views = map_blocks(work, split_rows(len(X)), lambda: None, n_jobs=n_jobs)
         return np.concatenate([view.samples for view in views]), np.concatenate([view.parameters for view in views])
 
     def _register(
-        self, samples: Floats, is_known: Flags, parameters: Floats, problem: RowProblem, n_rounds: int | None
+        self, samples: Floats, is_known: Flags, parameters: Floats, coder: MovingCoder, n_rounds: int | None
     ) -> View:
         energies = np.vecdot(samples, samples)
         damping = self.alignment.damping * np.where(energies > 0, energies, 1)  # a blank image stays where it is
         rounding = _ROUNDING_ERRORS * np.finfo(samples.dtype).eps * energies
         view = self._warp(samples, is_known, parameters)
-        residuals = problem.fit(view.samples, view.is_known, None).residuals
+        residuals = coder.fit(view.samples, view.is_known, None).residuals
         if not is_known.all():
             # Missing pixels are replaced by their reconstruction, since they affect their neighbors when the image
             # moves. (Only complete images start from maps other than the identity.)
             samples = np.where(is_known, samples, view.samples - residuals)
-        cost = problem.measure_cost(residuals, view.is_known) + damping * np.vecdot(parameters, parameters)
+        cost = coder.measure_cost(residuals, view.is_known) + damping * np.vecdot(parameters, parameters)
         active = np.arange(len(samples))
         for _ in range(self.alignment.n_rounds if n_rounds is None else n_rounds):
             if active.size == 0:
                 break
             here = View._make(array[active] for array in view)
-            there, residuals = self._move(here, samples[active], is_known[active], damping[active], problem)
-            new_cost = problem.measure_cost(residuals, there.is_known)
+            there, residuals = self._move(here, samples[active], is_known[active], damping[active], coder)
+            new_cost = coder.measure_cost(residuals, there.is_known)
             new_cost += damping[active] * np.vecdot(there.parameters, there.parameters)
             is_lower = new_cost < cost[active] - rounding[active]
             is_moving = np.abs(there.parameters - here.parameters).max(axis=1) > self.alignment.tol

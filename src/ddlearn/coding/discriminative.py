@@ -39,9 +39,10 @@ from ..model.losses import LOSSES, Loss
 from ..model.strategies import Registry
 from ..parallel import map_blocks, split_rows
 from .coders import SparseCoder, check_budget
-from .descent import STEP_KINDS, Descent, DiscriminativeCoding, RowProblems
+from .descent import Descent
 from .encoder import SPARSE_CODERS, Encoder, adapt_coder, check_samples
 from .printed import PrintedCoding
+from .rows import STEP_KINDS, DiscriminativeCoding, RowProblems
 
 LABEL_CODINGS: Registry[DiscriminativeCoding] = Registry(
     "label_coding", DiscriminativeCoding, {"descent": Descent, "printed": PrintedCoding}

@@ -17,7 +17,7 @@ of the kept features is the one of all features minus the products of those left
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,16 +47,6 @@ class MaskedFit(NamedTuple):
     moves: Floats  # (n_rows, n_parameters) delta
 
 
-class RowProblem(Protocol):
-    """The coder as registration uses it."""
-
-    def fit(self, samples: Floats, is_known: Flags, tangents: Tangents | None) -> MaskedFit:
-        """Find codes and moves of a block of rows."""
-
-    def measure_cost(self, residuals: Floats, is_known: Flags) -> Floats:
-        """Return the cost of each row's residuals."""
-
-
 @dataclass(frozen=True)
 class MaskedCoder:
     """Solves the problem of this file for blocks of rows."""
@@ -71,20 +61,21 @@ class MaskedCoder:
         n_nonzero_coefs: int | None = None,
     ) -> MaskedFit:
         """Code a block of rows, by default with T atoms; samples are finite, also where features are not kept."""
-        encoder, system = self.encoder, None
+        encoder = self.encoder
         if tangents is None:
             codes = encoder.encode_tile(samples, is_kept, n_nonzero_coefs=n_nonzero_coefs)
-        else:
-            system = _MoveSystem(tangents, is_kept)
-            kept, directions = np.where(is_kept, samples, 0), system.project(encoder.dictionary)
-            correlations = encoder.correlate(kept) - combine(system.pull(kept), directions)
-            terms = encoder.leave_out(is_kept)
-            codes = encoder.solve(correlations, n_nonzero_coefs, directions=directions, **terms)
-        residuals = samples - codes.to_csr(len(encoder.dictionary)) @ encoder.dictionary
-        if tangents is None or system is None:
-            return MaskedFit(codes, residuals, np.zeros((len(samples), 0), samples.dtype))
+            return MaskedFit(codes, self._subtract(samples, codes), np.zeros((len(samples), 0), samples.dtype))
+        system = _MoveSystem(tangents, is_kept)
+        kept, directions = np.where(is_kept, samples, 0), system.project(encoder.dictionary)
+        correlations = encoder.correlate(kept) - combine(system.pull(kept), directions)
+        codes = encoder.solve(correlations, n_nonzero_coefs, directions=directions, **encoder.leave_out(is_kept))
+        residuals = self._subtract(samples, codes)
         moves = system.solve(residuals)
         return MaskedFit(codes, residuals + combine(moves, tangents.derivatives), moves)
+
+    def _subtract(self, samples: Floats, codes: RowCodes) -> Floats:
+        """Return samples less their reconstruction."""
+        return samples - codes.to_csr(len(self.encoder.dictionary)) @ self.encoder.dictionary
 
 
 class _MoveSystem:
@@ -124,13 +115,3 @@ class _MoveSystem:
 def combine(factors: Floats, rows: Floats) -> Floats:
     """Return a linear combination of rows per sample: (n, p) and (n, p, m) give (n, m)."""
     return np.matmul(factors[:, None, :], rows)[:, 0]
-
-
-def trim_cost(residuals: Floats, is_known: Flags, budgets: NDArray[np.int64]) -> Floats:
-    """Return the sum of squared residuals over each row's known features, without the `budgets` largest."""
-    squared = np.where(is_known, residuals, 0) ** 2
-    if not budgets.any():
-        return squared.sum(axis=1)
-    squared.sort(axis=1)
-    squared[np.arange(squared.shape[1]) >= squared.shape[1] - budgets[:, None]] = 0
-    return squared.sum(axis=1)

@@ -17,7 +17,7 @@ from ..kernels.support import Rows
 from ..model.codes import RowCodes
 from ..model.strategies import check_number
 from .coders import MOST_ROUNDS
-from .descent import RESELECT, DiscriminativeCoding, Moves, Positions, RowProblems, accept, begin
+from .rows import RESELECT, DiscriminativeCoding, Moves, Positions, RowProblems, accept, place_rows
 
 
 class PrintedCoding(DiscriminativeCoding):
@@ -50,7 +50,7 @@ class PrintedCoding(DiscriminativeCoding):
         check_number("tol of the coding", self.tol, Real)
 
     def descend(self, problems: RowProblems, start: RowCodes, *, is_start_traditional: bool) -> tuple[Rows, Moves]:
-        rows, moves, active = begin(problems, start, is_start_traditional)
+        rows, moves, active = place_rows(problems, start, is_start_traditional)
         for _ in range(min(self.max_iter, 1) if problems.loss.is_quadratic else self.max_iter):
             if active.size == 0:
                 break

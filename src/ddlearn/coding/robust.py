@@ -1,27 +1,273 @@
-r"""Coding of test samples under the paper's testing model, :math:`y \circ \tau = D^T x + e + n`.
+r"""Gross errors and missing features: the paper's testing model, :math:`y \circ \tau = D^T x + e + n`.
 
-A test sample can be out of register (``alignment.py``), have grossly wrong features (``errors.py``), and miss features,
-which are wrong features known beforehand.  A block of rows is first registered, without missing features and with a
-search for errors in each round, and then coded.  Samples that need none of this are coded by ``encoder.py``.
+A block of rows is first registered (``alignment.py``), without missing features and with a search for errors in each
+round, and then coded (``masked.py``).  Samples that need none of this are coded by ``encoder.py``.
+
+The error :math:`e` is sparse, as if the dictionary were augmented by the identity.  Error atoms have a budget of their
+own, since an occlusion covers hundreds of features, but a code has only a few atoms.  There are two ways to find the
+wrong features:
+
+* *greedy*: matching pursuit over atoms and error atoms together (``kernels/errors.py``);
+* *alternating*: code the features that seem right, classify all features by their residual, and repeat.  With a
+  fixed number of wrong features these are the concentration steps of least trimmed squares (Rousseeuw and Van Driessen,
+  2006).  The code starts with one atom and gets more as wrong features are found: few atoms cannot represent an
+  occluder, many can.
+
+Residuals are compared with the spread of right features, estimated per sample: if at most a fraction :math:`\beta` of
+the features is wrong, the residual at the quantile :math:`(1 - \beta)/2` is that of a right feature.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
 
+from ..kernels.errors import pursue_with_errors
 from ..model.codes import Flags, Floats, RowCodes
-from ..model.strategies import Registry, Strategy
+from ..model.strategies import Registry, Strategy, check_number
 from .alignment import Registration
-from .errors import ERROR_SEARCHES, Counts, ErrorSearch
-from .masked import MaskedCoder, MaskedFit, Tangents, trim_cost
+from .coders import MOST_ROUNDS, PIVOT_FLOOR
+from .encoder import Encoder
+from .masked import MaskedCoder, MaskedFit, Tangents
 
-_ROUNDING = 1e-9  # 0.29 * 100 is below 29 in floating point
+Counts = NDArray[np.int64]
+
 MISSING = ("error", "mask")
+_ROUNDING = 1e-9  # of a budget: 0.29 * 100 is below 29 in floating point
+_ROUNDING_ERRORS = 100  # largest residual of a sample that the atoms represent exactly, relative to its largest value
+_GROWTH = 1.5  # of the number of atoms
+_ROUNDS_PER_SIZE = 2
+
+
+class ErrorFit(NamedTuple):
+    """Result of an :class:`ErrorSearch`: codes of a block of rows, and their wrong features.
+
+    Parameters
+    ----------
+    fit : MaskedFit
+        Codes, residuals and moves, as ``MaskedCoder.solve`` returns them.
+    is_kept : ndarray of shape (n_rows, n_features)
+        The features that the codes were fitted to.
+    is_wrong : ndarray of shape (n_rows, n_features)
+        The support of the error e.
+
+    Examples
+    --------
+    >>> from ddlearn import ErrorFit
+    >>> ErrorFit._fields
+    ('fit', 'is_kept', 'is_wrong')
+    """
+
+    fit: MaskedFit
+    is_kept: Flags
+    is_wrong: Flags
+
+
+class ErrorSearch(Strategy, ABC):
+    """Finds the features of each sample that are grossly wrong.
+
+    Examples
+    --------
+    >>> from ddlearn import AlternatingErrors, GreedyErrors
+    >>> AlternatingErrors(), GreedyErrors()
+    (AlternatingErrors(), GreedyErrors())
+    """
+
+    moves_samples = True  # whether tangents are taken into account
+
+    @abstractmethod
+    def find(
+        self,
+        coder: MaskedCoder,
+        samples: Floats,
+        is_known: Flags,
+        budgets: Counts,
+        noise_scale: float,
+        tangents: Tangents | None = None,
+    ) -> ErrorFit:
+        """Code some rows and find their wrong features.
+
+        Parameters
+        ----------
+        coder : MaskedCoder
+            Codes rows without some of their features.
+        samples : ndarray of shape (n_rows, n_features)
+            The samples; the values of missing features are not used.
+        is_known : ndarray of shape (n_rows, n_features), bool
+            False where a feature is missing.
+        budgets : ndarray of shape (n_rows,)
+            Largest number of wrong features per sample.
+        noise_scale : float
+            Standard deviation of the noise in training, a lower bound of the spread.
+        tangents : Tangents or None, default=None
+            How samples may move, if the search supports that.
+
+        Returns
+        -------
+        ErrorFit
+            Codes, residuals, the features used, and those that are wrong.
+        """
+
+
+class AlternatingErrors(ErrorSearch):
+    """Codes the features that seem right, classifies all features by their residuals, and repeats with more atoms.
+
+    Parameters
+    ----------
+    trim : float, default=1.0
+        A feature is left out of the fit if its residual exceeds this multiple of the spread of right features.  Leaving
+        out a right feature does little harm, keeping a wrong one much.
+    threshold : float, default=3.0
+        A feature is wrong if its residual exceeds this multiple of the spread.
+    max_iter : int, default=5
+        Largest number of repetitions with the full number of atoms.
+
+    See Also
+    --------
+    GreedyErrors : Selects atoms and wrong features one by one.
+
+    Examples
+    --------
+    >>> AlternatingErrors(threshold=4.0)
+    AlternatingErrors(threshold=4.0)
+    """
+
+    def __init__(self, trim: float = 1.0, threshold: float = 3.0, max_iter: int = 5):
+        self.trim = trim
+        self.threshold = threshold
+        self.max_iter = max_iter
+
+    def check_parameters(self) -> None:
+        check_number("trim", self.trim, Real)
+        check_number("threshold", self.threshold, Real)
+        check_number("max_iter", self.max_iter, Integral, most=MOST_ROUNDS)
+
+    def find(
+        self,
+        coder: MaskedCoder,
+        samples: Floats,
+        is_known: Flags,
+        budgets: Counts,
+        noise_scale: float,
+        tangents: Tangents | None = None,
+    ) -> ErrorFit:
+        is_kept = is_known.copy()
+        active = np.flatnonzero(budgets > 0)
+        for n_nonzero_coefs in self._schedule(coder.encoder.n_nonzero_coefs):
+            if active.size == 0:
+                break
+            moving = None if tangents is None else tangents.rows(active)
+            fit = coder.solve(samples[active], is_kept[active], moving, n_nonzero_coefs)
+            spread = measure_spread(fit.residuals, samples[active], is_known[active], budgets[active], noise_scale)
+            is_small = find_right(fit.residuals, is_known[active], budgets[active], self.trim * spread)
+            is_same = (is_small == is_kept[active]).all(axis=1) & (n_nonzero_coefs == coder.encoder.n_nonzero_coefs)
+            is_kept[active] = is_small
+            active = active[~is_same]
+        fit = coder.solve(samples, is_kept, tangents)
+        spread = measure_spread(fit.residuals, samples, is_known, budgets, noise_scale)
+        is_right = find_right(fit.residuals, is_known, budgets, self.threshold * spread)
+        return ErrorFit(fit, is_kept, is_known & ~is_right)
+
+    def _schedule(self, n_nonzero_coefs: int) -> Iterator[int]:
+        """Yield increasing numbers of atoms, up to all."""
+        size = 1
+        while size < n_nonzero_coefs:
+            for _ in range(_ROUNDS_PER_SIZE):
+                yield size
+            size = max(size + 1, int(size * _GROWTH))
+        for _ in range(self.max_iter):
+            yield n_nonzero_coefs
+
+
+class GreedyErrors(ErrorSearch):
+    """Orthogonal matching pursuit over atoms and error atoms together, each with its own budget.
+
+    An early atom that was chosen because of an occluder is kept: on occluded images :class:`AlternatingErrors` is more
+    accurate.  Samples are registered before the search, not during it.
+
+    Parameters
+    ----------
+    threshold : float, default=10.0
+        A feature is right if its residual is below this multiple of the noise of the training samples, which is
+        smaller than that of new samples, since the dictionary was fitted to them.
+
+    See Also
+    --------
+    AlternatingErrors : Revises its choices.
+
+    Examples
+    --------
+    >>> GreedyErrors(threshold=5.0)
+    GreedyErrors(threshold=5.0)
+    """
+
+    moves_samples = False
+
+    def __init__(self, threshold: float = 10.0):
+        self.threshold = threshold
+
+    def check_parameters(self) -> None:
+        check_number("threshold", self.threshold, Real)
+
+    def find(
+        self,
+        coder: MaskedCoder,
+        samples: Floats,
+        is_known: Flags,
+        budgets: Counts,
+        noise_scale: float,
+        tangents: Tangents | None = None,
+    ) -> ErrorFit:
+        start = coder.solve(samples, is_known)
+        is_kept, dtype = is_known.copy(), samples.dtype
+        thresholds = np.maximum(self.threshold * noise_scale, measure_rounding(samples, is_known)).astype(dtype)
+        codes = RowCodes.empty(len(samples), coder.encoder.n_nonzero_coefs, dtype)
+        norms = np.sqrt(np.diagonal(coder.encoder.gram))
+        inverse_norms = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
+        floors = dtype.type(_ROUNDING_ERRORS * np.finfo(dtype).eps), dtype.type(PIVOT_FLOOR[dtype])
+        problem = coder.encoder.atoms_by_feature, inverse_norms, np.ascontiguousarray(samples), budgets
+        pursue_with_errors(*problem, thresholds, *floors, is_kept, *codes)
+        codes = codes.sort()
+        unchanged = budgets == 0
+        for mine, theirs in zip(codes, start.codes, strict=True):
+            mine[unchanged] = theirs[unchanged]
+        residuals = samples - codes.to_csr(len(coder.encoder.dictionary)) @ coder.encoder.dictionary
+        return ErrorFit(MaskedFit(codes, residuals, start.moves), is_kept, is_known & ~is_kept)
+
+
+def measure_spread(residuals: Floats, samples: Floats, is_known: Flags, budgets: Counts, noise_scale: float) -> Floats:
+    """Return the standard deviation of the residuals of right features, estimated from the smallest residuals."""
+    n_known = is_known.sum(axis=1)
+    middle = (n_known - budgets) // 2
+    size = np.sort(np.where(is_known, np.abs(residuals), np.inf), axis=1)
+    level = (middle + 0.5) / np.maximum(n_known, 1)
+    spread = size[np.arange(len(size)), middle] / ndtri((1 + level) / 2)
+    return np.maximum(np.maximum(spread, measure_rounding(samples, is_known)), noise_scale)
+
+
+def measure_rounding(samples: Floats, is_known: Flags) -> Floats:
+    """Return the largest residuals that rounding can cause, per sample."""
+    return _ROUNDING_ERRORS * np.finfo(samples.dtype).eps * np.abs(np.where(is_known, samples, 0)).max(axis=1)
+
+
+def find_right(residuals: Floats, is_known: Flags, budgets: Counts, limit: Floats) -> Flags:
+    """Return which features are right: their residual is within the limit, or the budget is spent on larger ones."""
+    size = np.where(is_known, np.abs(residuals), np.inf)
+    largest_kept = np.sort(size, axis=1)[np.arange(len(size)), is_known.sum(axis=1) - budgets - 1]
+    return is_known & (size <= np.maximum(largest_kept, limit)[:, None])
+
+
+ERROR_SEARCHES: Registry[ErrorSearch] = Registry(
+    "error search", ErrorSearch, {"alternating": AlternatingErrors, "greedy": GreedyErrors}
+)
 
 
 class Robustness(Strategy):
@@ -91,12 +337,21 @@ class CodedBlock(NamedTuple):
 
 @dataclass(frozen=True)
 class RobustCoder:
-    """Codes blocks of test samples; all settings have been checked."""
+    """Codes blocks of samples; all settings have been checked."""
 
-    coder: MaskedCoder
-    robustness: Robustness
-    noise_scale: float  # standard deviation of the noise in training
+    encoder: Encoder
+    robustness: Robustness = field(default_factory=Robustness)
+    noise_scale: float = 0.0  # standard deviation of the noise in training
     registration: Registration | None = None
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether samples are taken to be complete, correct and registered."""
+        return self.registration is None and self.robustness.missing == "error" and self.robustness.error_budget == 0
+
+    @property
+    def _coder(self) -> MaskedCoder:
+        return MaskedCoder(self.encoder)
 
     def find_known(self, X: Floats, mask: Flags | None) -> tuple[Floats, Flags]:
         """Return samples with zeros in place of missing features, and which features are known."""
@@ -114,9 +369,9 @@ class RobustCoder:
             samples = np.where(is_known, view.samples, 0)
         budgets = self._count_budgets(is_known)
         if not budgets.any():
-            codes = self.coder.encoder.encode_tile(samples, is_known)
+            codes = self.encoder.encode_tile(samples, is_known)
             return CodedBlock(samples, codes, is_known, np.zeros_like(is_known), is_known, parameters)
-        found = self._search.find(self.coder, samples, is_known, budgets, self.noise_scale)
+        found = self._search.find(self._coder, samples, is_known, budgets, self.noise_scale)
         return CodedBlock(samples, found.fit.codes, found.is_kept, found.is_wrong, is_known, parameters)
 
     def to_affine(self, parameters: Floats) -> Floats | None:
@@ -127,13 +382,17 @@ class RobustCoder:
         """Code rows while they are being registered."""
         budgets = self._count_budgets(is_known)
         if budgets.any() and self._search.moves_samples:
-            return self._search.find(self.coder, samples, is_known, budgets, self.noise_scale, tangents).fit
-        return self.coder.solve(samples, is_known, tangents)
+            return self._search.find(self._coder, samples, is_known, budgets, self.noise_scale, tangents).fit
+        return self._coder.solve(samples, is_known, tangents)
 
     def measure_cost(self, residuals: Floats, is_known: Flags) -> Floats:
         """Return the cost that registration lowers: the squared residuals without the largest, which may be errors."""
+        squared, budgets = np.where(is_known, residuals, 0) ** 2, self._count_budgets(is_known)
+        if budgets.any():
+            squared.sort(axis=1)
+            squared[np.arange(squared.shape[1]) >= squared.shape[1] - budgets[:, None]] = 0
         n_known = np.maximum(is_known.sum(axis=1), 1)  # which changes as an image with missing pixels moves
-        return trim_cost(residuals, is_known, self._count_budgets(is_known)) * (is_known.shape[1] / n_known)
+        return squared.sum(axis=1) * (is_known.shape[1] / n_known)
 
     @property
     def _search(self) -> ErrorSearch:

@@ -20,9 +20,9 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from ..classifiers import ClassifierTrainer
 from ..coding.alignment import Alignment
 from ..coding.coders import SparseCoder
-from ..coding.descent import DiscriminativeCoding
 from ..coding.encoder import Encoder
 from ..coding.robust import Robustness, check_mask
+from ..coding.rows import DiscriminativeCoding
 from ..describe.base import Description
 from ..describe.checks import check_finite, check_form
 from ..dictionary import DictionaryUpdate, draw_dictionary

@@ -22,9 +22,7 @@ from ..coding.alignment import ALIGNMENT, Alignment, make_registration
 from ..coding.coders import check_budget
 from ..coding.discriminative import LABEL_CODINGS, DiscriminativeCoder
 from ..coding.encoder import SPARSE_CODERS, Encoder
-from ..coding.errors import ERROR_SEARCHES
-from ..coding.masked import MaskedCoder
-from ..coding.robust import ROBUSTNESS, RobustCoder, check_error_budget
+from ..coding.robust import ERROR_SEARCHES, ROBUSTNESS, RobustCoder, check_error_budget
 from ..describe.base import Description
 from ..describe.checks import check_image_shape, check_training, has_missing
 from ..describe.choice import DESCRIPTIONS, make_description
@@ -430,20 +428,18 @@ def make_predictor(model: Estimator, dtype: np.dtype, encoder: Encoder | None = 
     if encoder is None or encoder.dictionary is not fitted.dictionary:
         encoder = Encoder.of(fitted.dictionary, model.sparse_coder_, model.n_nonzero_coefs_, model.n_jobs)
     coder = DiscriminativeCoder(encoder, fitted, model.loss_, clone(LABEL_CODINGS.resolve(model.label_coding)))
-    robust: RobustCoder | None = None
+    robust = RobustCoder(
+        encoder,
+        clone(ROBUSTNESS.resolve(model.robustness)),
+        noise_scale=float(np.sqrt(model.median_noise_variance_)),
+        registration=make_registration(model.alignment, model.image_shape, model.sparse_coder_),
+    )
     views: Any = ()
-    if model.robustness not in (None, 0) or model.alignment is not None:
-        robust = RobustCoder(
-            MaskedCoder(encoder),
-            clone(ROBUSTNESS.resolve(model.robustness)),
-            noise_scale=float(np.sqrt(model.median_noise_variance_)),
-            registration=make_registration(model.alignment, model.image_shape, model.sparse_coder_),
-        )
     if model.n_views > 1:
         views = draw_views(_make_view_jitter(model), model.image_shape, model.n_views, dtype)
     return Predictor(
         model.description_,
-        LabelModel(coder, model.priors_, model.median_noise_variance_),
+        LabelModel(coder, model.priors_),
         clone(INFERENCE_RULES.resolve(model.inference)),
         robust,
         logit(prior) if model.is_multilabel_ else np.log(prior),  # the evidence of the class frequencies

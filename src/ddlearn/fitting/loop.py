@@ -23,11 +23,10 @@ from ..classifiers import ClassifierTrainer
 from ..classifiers.problem import LabelledCodes, scale_ridge
 from ..coding.alignment import Registration
 from ..coding.coders import SparseCoder
-from ..coding.descent import DiscriminativeCoding
 from ..coding.discriminative import CodingRecord, DiscriminativeCoder
 from ..coding.encoder import Encoder, count_stride
-from ..coding.masked import MaskedCoder
-from ..coding.robust import RobustCoder, Robustness
+from ..coding.robust import RobustCoder
+from ..coding.rows import DiscriminativeCoding
 from ..describe.missing import fill_with_codes
 from ..dictionary import DictionaryUpdate, WorstSamples, count_users, rank_of_worst
 from ..model.codes import Flags, Floats, Model, RowCodes, measure_residuals
@@ -243,7 +242,7 @@ def register(part: TrainingPart, settings: FitSettings, encoder: Encoder, n_roun
     """Register images: n_rounds more rounds from the current positions, or from scratch until convergence if None."""
     if settings.registration is None:
         return part
-    coder = RobustCoder(MaskedCoder(encoder), Robustness(), noise_scale=0.0)
+    coder = RobustCoder(encoder)
     positions = None if n_rounds is None else getattr(part, "positions", None)
     X, positions = settings.registration.register_all(part.X, coder, positions, n_rounds, settings.n_jobs)
     return with_unknowns(part, adjusted=X, positions=positions)

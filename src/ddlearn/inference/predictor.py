@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..coding.encoder import Encoder
-from ..coding.masked import MaskedCoder
-from ..coding.robust import CodedBlock, RobustCoder, Robustness
+from ..coding.robust import CodedBlock, RobustCoder
 from ..describe.base import Description, describe, describe_known, mark_missing
 from ..describe.jitter import Jitter, displace_alike
 from ..kernels.codes import keep_larger_half
@@ -40,7 +39,7 @@ class Predictor:
     description: Description
     model: LabelModel
     rule: InferenceRule
-    robust: RobustCoder | None  # None if samples are taken to be complete, correct and registered
+    robust: RobustCoder
     prior_evidence: Floats  # (n_classes,) for samples without any known feature
     views: Sequence[Floats] = ()  # displacement fields of shape (2, height, width) of all views but the first
     n_jobs: int | None = None
@@ -52,39 +51,39 @@ class Predictor:
 
     def evidence(self, X: Floats, mask: Flags | None = None) -> Floats:
         """Return the evidence for each class."""
-        if self.robust is not None or mask is not None:
-            return self._evidence_robustly(X, mask)
+        if len(X) == 1 and mask is None and self.robust.is_plain:
+            # Without BLAS and threads, whose limits would take as long as the product with the atoms.
+            return _check_evidence(self._weigh_plainly(X, slice(0, 1)))
+        n_blank: list[int] = []
 
         def weigh(rows: slice, _: None) -> Floats:
-            samples, energies = self._describe(X, rows)
-            evidence, codes = self._weigh(samples, energies)
-            return self._average_views(X[rows], samples, codes, evidence) if len(self.views) else evidence
+            if mask is None and self.robust.is_plain:
+                return self._weigh_plainly(X, rows)
+            coded, _ = self._code_robustly(X, mask, rows)
+            n_blank.append(_count_blank(coded))
+            return self._weigh_robustly(X[rows], coded)
 
-        if len(X) == 1:  # without BLAS and threads, whose limits would take as long as the product with the atoms
-            return _check_evidence(weigh(slice(0, 1), None))
         blocks = map_blocks(weigh, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs)
+        _warn_of_blank_rows(sum(n_blank))
         return _check_evidence(np.concatenate(blocks))
 
     def encode(self, X: Floats) -> RowCodes:
         """Return label-free codes."""
 
         def encode_rows(rows: slice, _: None) -> RowCodes:
-            if self.robust is not None:
+            if not self.robust.is_plain:
                 return self._code_robustly(X, None, rows)[0].codes
-            samples, energies = self._describe(X, rows)
+            samples, energies = describe(self.description, X[rows], rows.start, remedy=_REMEDY)
             return self.encoder.encode_tile(samples, energies=energies)
 
         return RowCodes.join(map_blocks(encode_rows, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs))
 
-    def _describe(self, X: Floats, rows: slice) -> tuple[Floats, Floats]:
-        """Return samples as they are coded, and their squared norms."""
-        return describe(self.description, X[rows], rows.start, remedy=_REMEDY)
-
-    def _weigh(self, samples: Floats, energies: Floats, start: RowCodes | None = None) -> tuple[Floats, RowCodes]:
-        """Return the evidence of samples that are taken to be complete, correct and registered, and their codes."""
-        correlations = self.encoder.correlate(samples)
-        codes = self.encoder.solve(correlations, energies=energies, start=start)
-        return self.rule.evidence(self.model, samples, codes, correlations=correlations), codes
+    def _weigh_plainly(self, X: Floats, rows: slice) -> Floats:
+        """Return the evidence of a block of samples that are taken to be complete, correct and registered."""
+        samples, energies = describe(self.description, X[rows], rows.start, remedy=_REMEDY)
+        codes = self.encoder.encode_tile(samples, energies=energies)
+        evidence = self.rule.evidence(self.model, samples, codes)
+        return self._average_views(X[rows], samples, codes, evidence) if len(self.views) else evidence
 
     def _average_views(self, X: Floats, samples: Floats, codes: RowCodes, evidence: Floats) -> Floats:
         """Return the mean evidence of images, given the codes and the evidence of the first view, and of copies."""
@@ -94,21 +93,20 @@ class Predictor:
         total = evidence
         for field in self.views:
             view = self.description.apply(displace_alike(X, field)) if describes else displace_alike(samples, field)
-            total = total + self._weigh(view, np.vecdot(view, view), start)[0]
+            total = total + self.rule.evidence(self.model, view, self.encoder.encode_tile(view, start=start))
         return total / (len(self.views) + 1)
 
     def _code_robustly(self, X: Floats, mask: Flags | None, rows: slice) -> tuple[CodedBlock, Floats]:
         """Return the coded block, and the norms by which its samples were divided."""
-        robust = self.robust or RobustCoder(MaskedCoder(self.encoder), Robustness(), noise_scale=0.0)
-        samples, is_known = robust.find_known(X[rows], None if mask is None else mask[rows])
+        samples, is_known = self.robust.find_known(X[rows], None if mask is None else mask[rows])
         norms = self.description.measure_norms(mark_missing(samples, is_known))
         described, is_known = describe_known(self.description, samples, is_known, rows.start, remedy=_REMEDY)
-        coded = robust.code(described, is_known)
+        coded = self.robust.code(described, is_known)
         right = mark_missing(coded.samples, coded.is_known & ~coded.is_wrong)  # on which alone norms may depend
         factor = self.description.measure_norms(right)
         factor = np.where(coded.is_wrong.any(axis=1, keepdims=True), factor, 1).astype(X.dtype)
         if (factor != 1).any():
-            coded, norms = robust.code(described / factor, is_known), norms * factor
+            coded, norms = self.robust.code(described / factor, is_known), norms * factor
         return coded, norms
 
     def _weigh_robustly(self, X: Floats, coded: CodedBlock) -> Floats:
@@ -121,15 +119,6 @@ class Predictor:
                 evidence[whole] = self._average_views(X[whole], *first)
         evidence[~coded.is_known.any(axis=1)] = self.prior_evidence
         return evidence
-
-    def _evidence_robustly(self, X: Floats, mask: Flags | None) -> Floats:
-        def weigh(rows: slice, _: None) -> tuple[Floats, int]:
-            coded, _ = self._code_robustly(X, mask, rows)
-            return self._weigh_robustly(X[rows], coded), _count_blank(coded)
-
-        blocks = map_blocks(weigh, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs)
-        _warn_of_blank_rows(sum(n_blank for _, n_blank in blocks))
-        return _check_evidence(np.concatenate([evidence for evidence, _ in blocks]))
 
     def explain(self, X: Floats, mask: Flags | None) -> dict[str, Any]:
         """Return the parts into which samples are decomposed, the fields of an Explanation, but for the classes."""
@@ -165,7 +154,7 @@ class Predictor:
             "is_used": find("is_kept"),
             "evidence": np.concatenate([evidence for _, _, evidence in blocks]),
             "norms": norms[:, 0],
-            "transforms": None if self.robust is None else self.robust.to_affine(parameters),
+            "transforms": self.robust.to_affine(parameters),
             "coef": self.model.coder.model.coef,
             "intercept": self.model.coder.model.intercept,
         }

@@ -17,9 +17,8 @@ with evidence :math:`-F_j/2`.  If the coder has a penalty on codes, twice the pe
 here and below, which makes it the misfit.  All hypotheses start from the label-free code, where their costs differ only
 by the fast evidence: the full rule refines the fast one for the best ``n_candidates`` classes.
 
-The paper leaves :math:`\sigma` of a test sample open.  There are three answers (:data:`TEST_NOISE`): the closed form
-of training, from the misfit of the label-free code; the median of the training samples; or the closed form for each
-hypothesis again, which without a prior turns the first term into :math:`(M + 2) \ln \|y - D^T x\|^2`.
+The paper leaves :math:`\sigma` of a test sample open: here it is the closed form of training, from the misfit of the
+label-free code.
 """
 
 from __future__ import annotations
@@ -61,44 +60,6 @@ class LabelModel:
 
     coder: DiscriminativeCoder
     priors: Priors
-    median_noise: float  # of the training samples
-
-
-class TestNoise:
-    """The noise variance of a test sample by the closed form of training, from its own label-free misfit."""
-
-    __test__ = False  # pytest collects classes by this name
-
-    def estimate(self, misfit: Floats, n_features: int, model: LabelModel) -> Floats:
-        """Return the variances to code with, from the misfits of label-free codes."""
-        return model.priors.estimate_noise(misfit, n_features)
-
-    def misfit_cost(self, misfit: Floats, variance: Floats, n_features: int, model: LabelModel) -> Floats:
-        """Return what a misfit costs, on the scale of F."""
-        return misfit / variance
-
-
-class SharedNoise(TestNoise):
-    """The median of the training samples, for all."""
-
-    def estimate(self, misfit: Floats, n_features: int, model: LabelModel) -> Floats:
-        return np.full_like(misfit, model.median_noise)
-
-
-class ProfiledNoise(TestNoise):
-    """The closed form again for each hypothesis, from its own misfit."""
-
-    def misfit_cost(self, misfit: Floats, variance: Floats, n_features: int, model: LabelModel) -> Floats:
-        variance, priors = self.estimate(misfit, n_features, model), model.priors
-        energy = misfit + priors.noise_weight * priors.noise_variance
-        return energy / variance + (n_features + 2 + priors.noise_weight) * np.log(variance)
-
-
-TEST_NOISE: dict[str, TestNoise] = {
-    "per_sample": TestNoise(),
-    "shared": SharedNoise(),
-    "profiled": ProfiledNoise(),
-}
 
 
 def _group_equal(flags: Flags) -> Iterator[tuple[Flags, NDArray[np.intp]]]:
@@ -130,12 +91,8 @@ class InferenceRule(Strategy, ABC):
         samples: Floats,
         codes: RowCodes,
         is_kept: Flags | None = None,
-        correlations: Floats | None = None,
     ) -> Floats:
-        """Return the evidence for each class; features that are not kept do not count.
-
-        ``correlations``, the products of samples with atoms, are computed where they are needed and not given.
-        """
+        """Return the evidence for each class; features that are not kept do not count."""
 
 
 class FastInference(InferenceRule):
@@ -154,7 +111,6 @@ class FastInference(InferenceRule):
         samples: Floats,
         codes: RowCodes,
         is_kept: Flags | None = None,
-        correlations: Floats | None = None,
     ) -> Floats:
         fitted = model.coder.model
         return compute_evidence(fitted.scores(codes), model.coder.loss, fitted.class_cost)
@@ -167,9 +123,6 @@ class FullInference(InferenceRule):
     ----------
     n_candidates : int or None, default=None
         How many of the best classes of the fast rule become hypotheses; by default all.
-    noise : {"per_sample", "shared", "profiled"}, default="per_sample"
-        The noise variance of a new sample, which the paper leaves open: from the residual of its label-free code, the
-        median of the training samples, or estimated again for each hypothesis.
 
     Examples
     --------
@@ -180,13 +133,10 @@ class FullInference(InferenceRule):
 
     takes_multilabel = False
 
-    def __init__(self, n_candidates: int | None = None, *, noise: str = "per_sample"):
+    def __init__(self, n_candidates: int | None = None):
         self.n_candidates = n_candidates
-        self.noise = noise
 
     def check_parameters(self) -> None:
-        if self.noise not in TEST_NOISE:
-            raise ValueError(f"noise={self.noise!r} is not known; choose one of {sorted(TEST_NOISE)}.")
         if self.n_candidates is not None:
             check_number("n_candidates", self.n_candidates, Integral)
 
@@ -202,11 +152,9 @@ class FullInference(InferenceRule):
         samples: Floats,
         codes: RowCodes,
         is_kept: Flags | None = None,
-        correlations: Floats | None = None,
     ) -> Floats:
         if is_kept is None or is_kept.all():
-            correlations = model.coder.encoder.correlate(samples) if correlations is None else correlations
-            energies = np.vecdot(samples, samples)
+            correlations, energies = model.coder.encoder.correlate(samples), np.vecdot(samples, samples)
             return self._compare(model, correlations, energies, codes, n_features=samples.shape[1])
         evidence = np.empty((len(samples), len(model.coder.model.coef)), samples.dtype)
         for mask, rows in _group_equal(is_kept):
@@ -258,27 +206,23 @@ class FullInference(InferenceRule):
         self, model: LabelModel, correlations: Floats, energies: Floats, codes: RowCodes, n_features: int
     ) -> Floats:
         """Start all hypotheses from the label-free codes and minimise the objectives of the best of them."""
-        coder, noise, n_rows = model.coder, TEST_NOISE[self.noise], len(energies)
+        coder, n_rows = model.coder, len(energies)
         fitted, n_classes = coder.model, len(coder.model.coef)
         unlabelled, unit = np.zeros((n_rows, n_classes), energies.dtype), np.ones_like(energies)
         start = coder.pose(correlations, energies, unlabelled, unit, np.arange(n_rows)).place(codes)
-        variance = noise.estimate(start.misfit, n_features, model)
+        variance = model.priors.estimate_noise(start.misfit, n_features)
         scores = start.scores + fitted.intercept
         fast = compute_evidence(scores, coder.loss, fitted.class_cost)
         all_wrong = np.sum(coder.loss.value(-scores) / fitted.class_cost, axis=1)
-        start_cost = noise.misfit_cost(start.misfit, variance, n_features, model)
-        joint = (start_cost + 2 * all_wrong)[:, None] - 2 * fast
+        joint = (start.misfit / variance + 2 * all_wrong)[:, None] - 2 * fast
         candidates = np.argsort(-fast, axis=1, kind="stable")[:, : self.n_candidates]
         rows = np.repeat(np.arange(n_rows), candidates.shape[1])
         classes = candidates.ravel()
         labels = np.full((len(rows), n_classes), -1, energies.dtype)
         labels[np.arange(len(rows)), classes] = 1
-        problems = coder.pose(correlations, energies, labels, variance[rows], rows)
-        problems = replace(problems, are_rivals=True)
+        problems = replace(coder.pose(correlations, energies, labels, variance[rows], rows), are_rivals=True)
         point, _ = coder.label_coding.descend(problems, codes.rows(rows), is_start_traditional=True)
-        misfit_cost = noise.misfit_cost(point.misfit, variance[rows], n_features, model)
-        cost = misfit_cost + point.objective - point.misfit / variance[rows]
-        joint[rows, classes] = np.minimum(joint[rows, classes], cost)
+        joint[rows, classes] = np.minimum(joint[rows, classes], point.objective)
         return -joint / 2
 
 

@@ -15,8 +15,7 @@ from sklearn.base import clone
 
 from ...coding.coders import OMP, ORMP, SparseCoder
 from ...coding.elastic_net import ElasticNet
-from ...coding.errors import ERROR_SEARCHES, AlternatingErrors
-from ...coding.robust import ROBUSTNESS, Robustness
+from ...coding.robust import ERROR_SEARCHES, ROBUSTNESS, AlternatingErrors, Robustness
 from ...estimators.classifier import DDLClassifier
 from ...inference.rules import INFERENCE_RULES, FastInference
 from ...model.codes import Model
