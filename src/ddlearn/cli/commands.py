@@ -1,4 +1,4 @@
-"""The commands; NumPy, scikit-learn and the estimators are imported where they are needed, to keep help fast."""
+"""The commands; what needs NumPy, scikit-learn or the estimators is imported when a command runs, to keep help fast."""
 
 from __future__ import annotations
 
@@ -16,37 +16,10 @@ import typer
 
 from ..files.store import make_sure_of_room, write_atomically
 from . import tables
-from .look import check_guess, list_odd_columns, look_at, refuse_missing
-from .model import (
-    Jobs,
-    Model,
-    estimate_bytes,
-    explain_sample,
-    find_row,
-    fit_model,
-    load_model,
-    make_model,
-    match_labels,
-    measure_trials,
-    predict_best,
-    read_for_model,
-    refuse_data,
-    summarize_fit,
-)
 from .options import FLAG, OWN_DEFAULTS, merge_settings, parse_word, read_parameters
 from .running import command
-from .source import SOURCE_OPTIONS, Source, read_source, require_labels
+from .source import SOURCE_OPTIONS, Source, read_source
 from .terminal import Terminal, clean, escape
-from .trials import (
-    Folds,
-    TestSize,
-    choose_contenders,
-    compare_models,
-    draw_results,
-    run_trials,
-    split_samples,
-    take_rows,
-)
 
 if TYPE_CHECKING:
     from ..estimators.classifier import DDLClassifier
@@ -57,6 +30,16 @@ _BYTES_AS_TEXT = 16 / 3  # of a float32 value in a page
 _OTHER_FORMATS = {".pkl", ".pickle", ".joblib", ".onnx", ".pt", ".h5", ".npz", ".npy", ".csv", ".json", ".html"}
 _PRESETS = ("paper", "fast", "accurate")  # written again, since to import the presets takes seconds
 _PREDICTION_COLUMNS = ("sample", "prediction", "probability")
+
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file written by fit.")]
+Jobs = Annotated[int, typer.Option("--jobs", "--n-jobs", help="Number of threads; -1 uses all cores.")]
+TestSize = Annotated[
+    float | None,
+    typer.Option("--test-size", metavar="SHARE", help="Hold out this share of the samples, and evaluate."),
+]
+Folds = Annotated[
+    int | None, typer.Option("--cv", metavar="FOLDS", min=2, help="Measure the error by cross-validation.")
+]
 
 
 @command
@@ -112,44 +95,42 @@ def fit(
     _check_output(output, source, config, checkpoint)
     if checkpoint is not None:
         _check_output(checkpoint, source, config)
-    samples = read_source(terminal, source)
-    require_labels(samples, source.data)
-    check_guess(samples, source.data)
+    from ..files.models import save
+    from .look import list_odd_columns, refuse_missing
+    from .model import estimate_bytes, fit_model, make_model, measure_trials, summarize_fit
+    from .trials import run_trials, split_samples, take_rows
+
+    samples = _read_to_learn(terminal, source)
     if settings.get("robustness__missing") != "mask":
         refuse_missing(samples, source.data)
     for note in list_odd_columns(samples):
         terminal.note(note)
-    make_sure_of_room(output, estimate_bytes(make_model(settings, samples, preset), samples))
-    splits = split_samples(samples, test_size, cv, settings) if test_size is not None or cv is not None else []
-    errors, learned = None, samples
+    make = partial(make_model, settings, samples, preset)
+    make_sure_of_room(output, estimate_bytes(make(), samples))
+    learned, errors, where = samples, None, ""
+    if cv is not None or test_size is not None:
+        splits = split_samples(samples, test_size, cv, settings)
     if cv is not None:
-
-        def fit_fold(X: Any, labels: Any) -> DDLClassifier:
-            return make_model(settings, samples, preset).fit(X, labels)
-
-        trials = run_trials(terminal, samples, splits, fit_fold, "cross-validation")
+        where = f"of {source.data}, in {cv} folds"
+        trials = run_trials(terminal, samples, splits, make, "cross-validation")
         errors = measure_trials(terminal, (trial[:3] for trial in trials))
-    elif splits:
-        learned = take_rows(samples, splits[0].learned)
-    model = make_model(settings, samples, preset)
+    elif test_size is not None:
+        learned, held_out = (take_rows(samples, rows) for rows in splits[0])
+    model = make()
     seconds = fit_model(terminal, model, learned, checkpoint, resume)
-    from ..files.models import save
-
     save(model, output)
-    facts = summarize_fit(source.data, model, settings, seconds) | {"preset": preset, "file": output}
-    where = f"of {source.data}, in {cv} folds,"
     if test_size is not None:
-        where, held_out = f"held out of {source.data}", take_rows(samples, splits[0].held_out)
+        where = f"held out of {source.data}"
         errors = measure_trials(terminal, [(model, held_out.X, held_out.labels)])
+    facts = summarize_fit(source.data, model, settings, seconds) | {"preset": preset, "file": output}
     if errors is not None:
-        facts |= {"error": errors["error"], "error_source": f"of {errors['n_samples']:,} samples {where}".strip(",")}
-        facts["evaluate"] = errors
+        source_of_error = f"of {errors['n_samples']:,} samples {where}"
+        facts |= {"error": errors["error"], "error_source": source_of_error, "evaluate": errors}
     terminal.report(tables.make_fit_table(facts, output.stat().st_size))
     if errors is not None:
         terminal.show("", *tables.make_error_tables(where, errors))
     if test_size is not None:
-        page = output.with_suffix(".html")
-        name = f"{source.data} (held out)"
+        page, name = output.with_suffix(".html"), f"{source.data} (held out)"
         facts["report"] = _write_page(terminal, model, held_out, page, output.stem, name, learned)
     terminal.answer(facts)
 
@@ -165,6 +146,8 @@ def predict(
     jobs: Jobs = -1,
 ) -> None:
     """Write the class of each sample and its probability as CSV."""
+    from .model import load_model, predict_best, read_for_model
+
     if output is not None:
         _check_output(output, source, model)
     fitted = load_model(model, jobs)
@@ -189,6 +172,9 @@ def predict(
 @command
 def evaluate(terminal: Terminal, model: Model, source: Source, jobs: Jobs = -1) -> None:
     """Measure the error on labelled samples, in total and by class."""
+    from .look import require_labels
+    from .model import load_model, measure_trials, read_for_model
+
     fitted = load_model(model, jobs)
     samples = read_for_model(terminal, fitted, source)
     labels = require_labels(samples, source.data)
@@ -210,6 +196,8 @@ def explain(
     jobs: Jobs = -1,
 ) -> None:
     """Explain the class of a sample by its atoms and the evidence for each class."""
+    from .model import explain_sample, find_row, load_model, read_for_model
+
     fitted = load_model(model, jobs)
     samples = read_for_model(terminal, fitted, source)
     place = find_row(samples, row, source.data)
@@ -239,12 +227,12 @@ def compare(
     jobs: Jobs = -1,
 ) -> None:
     """Compare our presets with other classifiers on the same splits, by default five folds."""
+    from .trials import choose_contenders, compare_models, draw_results, split_samples
+
     if output is not None:
         _check_output(output, source)
     settings = {"random_state": seed, "n_jobs": jobs}
-    samples = read_source(terminal, source)
-    require_labels(samples, source.data)
-    check_guess(samples, source.data)
+    samples = _read_to_learn(terminal, source)
     splits = split_samples(samples, test_size, 5 if cv is None and test_size is None else cv, settings)
     results = compare_models(terminal, samples, splits, choose_contenders(samples, settings, only or ()))
     terminal.show(tables.make_comparison_table(results))
@@ -256,7 +244,9 @@ def compare(
 
 @command
 def look(terminal: Terminal, source: Source) -> None:
-    """Tell what is in DATA before a fit, and the command to run next."""
+    """Show what is in DATA before a fit, and the command to run next."""
+    from .look import check_guess, list_odd_columns, look_at
+
     samples = read_source(terminal, source)
     try:
         check_guess(samples, source.data)
@@ -281,6 +271,9 @@ def report(
     jobs: Jobs = -1,
 ) -> None:
     """Write a page for a browser: errors, atoms, training, and samples to explore or to draw."""
+    from .look import require_labels
+    from .model import load_model, match_labels, read_for_model
+
     _check_page(output, source, model)
     given = [one.opts[0] for one in context.command.params if _is_given(one, context)]
     if source is None and given:
@@ -296,9 +289,10 @@ def report(
 
 @command
 def info(terminal: Terminal, model: Model) -> None:
-    """Show the content of a model file, how wrong the model is, and what to do about it."""
+    """Show the content of a model file, the error of the model, and what to do about it."""
     from ..files.format import ModelFileError
     from ..files.models import load, read_model_file
+    from .model import refuse_data
 
     refuse_data(model)
     content, arrays = read_model_file(model)
@@ -332,6 +326,8 @@ def demo(
     """Fit, evaluate and explain a model of scikit-learn's digits, in seconds."""
     from sklearn.model_selection import train_test_split
 
+    from .model import explain_sample, fit_model, make_model, measure_trials, summarize_fit
+
     if output is not None:
         _check_page(output)
     samples = read_source(terminal, Source("digits"))
@@ -355,6 +351,15 @@ def demo(
         facts["report"] = _write_page(terminal, model, test, output, "Handwritten digits", "digits of scikit-learn")
     terminal.show("Now with your data: [bold]ddlearn look DATA[/], then [bold]ddlearn fit DATA --test-size 0.2[/]")
     terminal.answer(facts)
+
+
+def _read_to_learn(terminal: Terminal, source: Source) -> Samples:
+    from .look import check_guess, require_labels
+
+    samples = read_source(terminal, source)
+    require_labels(samples, source.data)
+    check_guess(samples, source.data)
+    return samples
 
 
 def _check_output(output: Path, source: Source | None, *others: Path | None) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from .reading import DataError, Samples
+from .reading.samples import name_column
 from .source import Source
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from .reading import Samples
 
 _FEWEST_ROWS = 20  # of which a column of different numbers looks like an identifier
 _MOST_VALUES = 50_000_000  # that are looked at for columns to leave out
@@ -33,8 +33,6 @@ def find_odd_columns(samples: Samples) -> dict[str, list[str]]:
 
 def _classify(column: NDArray[Any]) -> str | None:
     """Return what is odd about a column: it never changes, or every row has another whole number."""
-    import numpy as np
-
     known = column[~np.isnan(column)]
     if len(known) < 2:
         return None
@@ -64,12 +62,25 @@ def _name(columns: list[str]) -> str:
     return f"Columns {named}{more} have" if len(columns) > 1 else f"Column {named} has"
 
 
+def require_labels(samples: Samples, data: str) -> Any:
+    """Return the labels, or raise an error if there are none or some are empty."""
+    if samples.labels is None:
+        raise DataError(
+            f"{data} has no labels: give the column of a table by --label-column NAME, a file by --labels FILE, or "
+            "images in one sub-folder per class."
+        )
+    empty = np.flatnonzero(samples.labels.astype(str) == "")
+    if len(empty):
+        others = f", as in {len(empty) - 1} other rows" if len(empty) > 1 else ""
+        raise DataError(
+            f"{data}, row {empty[0]}: there is no label{others}. Write a word such as unknown there, and fit with "
+            "--unlabeled unknown."
+        )
+    return samples.labels
+
+
 def check_guess(samples: Samples, data: str) -> None:
     """Raise if the last column was taken for the labels, but does not look like labels."""
-    import numpy as np
-
-    from .reading.samples import DataError
-
     if not samples.is_guessed or samples.labels is None:
         return
     n_classes = len(np.unique(samples.labels))
@@ -83,10 +94,6 @@ def check_guess(samples: Samples, data: str) -> None:
 
 def refuse_missing(samples: Samples, data: str) -> None:
     """Raise if values are missing, with the place of the first."""
-    import numpy as np
-
-    from .reading.samples import DataError, name_column
-
     if isinstance(samples.X, np.memmap):  # which the model looks through
         return
     is_missing = np.isnan(samples.X)
@@ -101,8 +108,6 @@ def refuse_missing(samples: Samples, data: str) -> None:
 
 def look_at(source: Source, samples: Samples) -> dict[str, Any]:
     """Return what is in the samples, and the command to run next."""
-    import numpy as np
-
     X, labels = samples.X, samples.labels
     n_missing = int(np.isnan(X).sum())
     first = np.unique(X, axis=0, return_inverse=True)[1].ravel()
@@ -131,8 +136,6 @@ def look_at(source: Source, samples: Samples) -> dict[str, Any]:
 
 def _describe_scale(X: NDArray[Any]) -> dict[str, float]:
     """Return the range of all values, and how much the spreads of features differ."""
-    import numpy as np
-
     spreads = np.nanstd(X, axis=0)
     spreads = spreads[spreads > 0]
     ratio = float(spreads.max() / spreads.min()) if len(spreads) else 1.0

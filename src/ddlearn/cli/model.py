@@ -6,87 +6,70 @@ import math
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
+from scipy.special import softmax
 
-from .options import parse_number
+from ..estimators.classifier import DDLClassifier
+from ..estimators.settings import ROLES
+from ..files.checkpoint import Checkpoint
+from ..files.models import load
+from ..model.measures import measure_calibration
+from ..refinement.refiner import find_best
+from ..show.errors import check_labels, find_positions, match_types, measure_errors
+from .options import NESTED, parse_number
+from .reading import DATA_SUFFIXES, Samples
 from .source import Source, read_source
 from .terminal import Terminal, suggest
 
-if TYPE_CHECKING:
-    from ..estimators.classifier import DDLClassifier
-    from .reading import Samples
-
 _USUAL_ATOMS, _USUAL_CODE = 500, 30  # number of atoms, and of numbers that a code takes
 _ROWS_AT_ONCE = 4096  # predicted between two updates of the progress bar
-_DATA_SUFFIXES = {
-    ".csv",
-    ".tsv",
-    ".txt",
-    ".parquet",
-    ".npz",
-    ".npy",
-    ".svm",
-    ".libsvm",
-    ".png",
-    ".jpg",
-    ".jpeg",
-}
-
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file written by fit.")]
-Jobs = Annotated[int, typer.Option("--jobs", "--n-jobs", help="Number of threads; -1 uses all cores.")]
 
 
 def make_model(settings: dict[str, Any], samples: Samples, preset: str | None = None) -> DDLClassifier:
     """Make a classifier; the shape of images and the type of the unlabelled marker come from the samples."""
-    from ..estimators.classifier import DDLClassifier
-
-    nested = {name: value for name, value in settings.items() if "__" in name}
-    own = {name: value for name, value in settings.items() if name not in nested}
+    own = {name: value for name, value in settings.items() if NESTED not in name}
     if samples.image_shape is not None and len(samples.image_shape) == 2:
         own = {"image_shape": samples.image_shape} | own
-    elif samples.image_shape is not None and preset != "paper":  # colour images, which the model does not know as such
+    elif samples.image_shape is not None and preset != "paper":  # of colour images, which have no shape for the model
         own = {"description": "unit"} | own
     marker = own.get("unlabeled")
     if isinstance(marker, str) and samples.labels is not None and samples.labels.dtype.kind in "iu":
         own["unlabeled"] = int(parse_number(marker))
     model = DDLClassifier(**own) if preset is None else DDLClassifier.from_preset(preset, **own)
-    _set_nested(model, nested)
+    for name, value in sorted(settings.items()):  # an object comes before its options
+        if NESTED in name:
+            _set_nested(model, name.split(NESTED), value)
     return model
 
 
-def _set_nested(model: DDLClassifier, nested: dict[str, Any]) -> None:
-    """Set options of strategies; one that is given by name becomes the object of that name."""
-    for name, value in sorted(nested.items()):  # an object comes before what is set on it
-        path, known = name.replace("__", "."), list(_list_nested(model))
-        if path not in known:
-            raise ValueError(
-                f"there is no nested option {path!r} of this model, which has {', '.join(known) or 'none'}"
-                f"{suggest(path, known)}"
-            )
-        owner: Any = model
-        *parts, key = path.split(".")
-        for part in parts:
-            setattr(owner, part, _make_strategy(part, getattr(owner, part)))
-            owner = getattr(owner, part)
-        owner.set_params(**{key: value})
-
-
-def _list_nested(owner: Any, prefix: str = "") -> Iterator[str]:
-    for name, value in owner.get_params(deep=False).items():
-        if prefix:
-            yield prefix + name
-        if hasattr(strategy := _make_strategy(name, value), "get_params"):
-            yield from _list_nested(strategy, f"{prefix}{name}.")
+def _set_nested(owner: Any, path: list[str], value: Any, prefix: str = "") -> None:
+    """Set an option of a strategy; a strategy that is given by name becomes the object of that name."""
+    name, *rest = path
+    known = {one: _make_strategy(one, given) for one, given in owner.get_params(deep=False).items()}
+    if rest:
+        known = {one: strategy for one, strategy in known.items() if hasattr(strategy, "get_params")}
+    if name not in known:
+        names = [prefix + one for one in known]
+        raise ValueError(
+            f"there is no nested option {prefix + name!r} of this model, which has {', '.join(names) or 'none'}"
+            f"{suggest(prefix + name, names)}"
+        )
+    if rest:
+        owner.set_params(**{name: known[name]})
+        _set_nested(known[name], rest, value, f"{prefix}{name}.")
+    else:
+        owner.set_params(**{name: value})
 
 
 def _make_strategy(role: str, value: Any) -> Any:
     """Return the object that a name stands for; "auto", and what fit will refuse, stand for none."""
-    from ..estimators.settings import ROLES
-
     if role not in ROLES or hasattr(value, "get_params"):
         return value
     with suppress(TypeError, ValueError):
@@ -97,20 +80,15 @@ def _make_strategy(role: str, value: Any) -> Any:
 def estimate_bytes(model: DDLClassifier, samples: Samples) -> int:
     """Return about the size of a model's file: the atoms and the codes of the samples."""
     n_atoms = model.n_components if isinstance(model.n_components, int) else _USUAL_ATOMS
-    n_codes = len(samples.X) * _USUAL_CODE
-    return samples.X.dtype.itemsize * (n_atoms * samples.X.shape[1] + n_codes)
+    return samples.X.dtype.itemsize * (n_atoms * samples.X.shape[1] + len(samples.X) * _USUAL_CODE)
 
 
 def fit_model(
     terminal: Terminal, model: DDLClassifier, samples: Samples, checkpoint: Path | None = None, resume: bool = False
 ) -> float:
     """Fit, with bars on a terminal; return the time in seconds."""
-    import numpy as np
-
     begin = perf_counter()
     if checkpoint is not None:
-        from ..files.checkpoint import Checkpoint
-
         model.set_callbacks(Checkpoint(checkpoint, resume=resume))
     model.set_params(verbose=int(terminal.has_progress)).fit(samples.X, samples.labels)
     model.verbose = 0  # a model file has no terminal
@@ -123,14 +101,12 @@ def fit_model(
 
 def refuse_data(path: Path) -> None:
     """Fail if what should be a model is data."""
-    if path.is_dir() or path.suffix.lower() in _DATA_SUFFIXES:
+    if path.is_dir() or path.suffix.lower() in DATA_SUFFIXES:
         raise typer.BadParameter(f"{path} is data, not a model: give MODEL first and DATA second.")
 
 
 def load_model(path: Path, jobs: int) -> DDLClassifier:
     """Load a classifier with one label per sample."""
-    from ..files.models import load
-
     refuse_data(path)
     model = load(path)
     if not hasattr(model, "components_") or getattr(model, "is_multilabel_", True):
@@ -155,7 +131,7 @@ def read_for_model(terminal: Terminal, model: DDLClassifier, source: Source) -> 
     )
 
 
-def predict_in_chunks(terminal: Terminal, model: DDLClassifier, X: Any) -> Iterator[Any]:
+def predict_in_blocks(terminal: Terminal, model: DDLClassifier, X: NDArray[Any]) -> Iterator[NDArray[Any]]:
     """Yield the probabilities of some rows after the other."""
     with terminal.progress("{task.completed:,}/{task.total:,}") as bar:
         task = bar.add_task("predicting", total=len(X))
@@ -165,50 +141,34 @@ def predict_in_chunks(terminal: Terminal, model: DDLClassifier, X: Any) -> Itera
             bar.advance(task, len(found))
 
 
-def predict_best(terminal: Terminal, model: DDLClassifier, X: Any) -> tuple[Any, Any]:
+def predict_best(terminal: Terminal, model: DDLClassifier, X: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the position of the best class of each row, and its probability."""
-    import numpy as np
-
-    best = [(found.argmax(axis=1), found.max(axis=1)) for found in predict_in_chunks(terminal, model, X)]
+    best = [(found.argmax(axis=1), found.max(axis=1)) for found in predict_in_blocks(terminal, model, X)]
     positions, probabilities = map(np.concatenate, zip(*best, strict=True))
     return positions, probabilities
 
 
 def summarize_fit(data: str, model: DDLClassifier, settings: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """Return the result of a fit."""
-    from ..show.summary import summarise
-
-    last, summary = model.history_[-1], summarise(model)
+    """Return the result of a fit: numbers for scripts, and the facts of the model's summary."""
+    summary = model.summary()
     facts = {
         "data": data,
         "n_samples": model.n_samples_seen_,
         "n_features": model.n_features_in_,
         "classes": model.classes_,
         "settings": settings,
-        "description": type(model.description_).__name__,
         "n_components": len(model.components_),
-        "n_nonzero_coefs": model.n_nonzero_coefs_,
         "n_iter": model.n_iter_,
-        "max_iter": model.n_iter_ if model.max_iter is None else model.max_iter,
         "converged": model.converged_,
-        "objective": last.objective,
+        "iteration": model.history_[-1]._asdict(),
         "error": summary.error,
         "error_source": summary.error_source,
         "label_column": getattr(model, "target_name_", None),
         "seconds": seconds,
+        "summary": summary.facts,
     }
-    if not hasattr(model, "refinement_"):  # refinement has changed the model since
-        facts |= {"training_error": last.training_error, "label_free_error": last.label_free_error}
-    else:
-        from ..refinement.refiner import find_best
-
-        best = find_best(model.refinement_)
-        facts["refinement"] = {
-            "n_epochs": len(model.refinement_) - 1,
-            "best_epoch": best.epoch,
-            "validation_error": best.validation_error,
-            "validation_error_before": model.refinement_[0].validation_error,
-        }
+    if hasattr(model, "refinement_"):
+        facts["refinement"] = find_best(model.refinement_)._asdict() | {"n_epochs": len(model.refinement_) - 1}
     if getattr(model, "search_", None):
         facts["search"] = {"n_tried": len(model.search_)} | model.search_[-1]._asdict()
     return facts
@@ -216,10 +176,6 @@ def summarize_fit(data: str, model: DDLClassifier, settings: dict[str, Any], sec
 
 def match_labels(terminal: Terminal, model: DDLClassifier, labels: Any) -> tuple[Any, Any]:
     """Return labels and the model's classes with the same type, and note labels that are not among the classes."""
-    import numpy as np
-
-    from ..show.errors import check_labels, match_types
-
     check_labels(labels, model.unlabeled)
     labels, known = match_types(labels, model.classes_)
     unknown = np.setdiff1d(labels, known)
@@ -230,22 +186,15 @@ def match_labels(terminal: Terminal, model: DDLClassifier, labels: Any) -> tuple
 
 def measure_trials(terminal: Terminal, trials: Iterable[tuple[DDLClassifier, Any, Any]]) -> dict[str, Any]:
     """Return the errors of models on their samples and labels, in total and by class, and of their probabilities."""
-    import numpy as np
-
-    from ..model.measures import measure_calibration
-    from ..show.errors import match_types, measure_errors
-
     predictions, all_labels, of_prediction, of_label = [], [], [], []
     for model, X, given in trials:
         labels, known = match_labels(terminal, model, given)
         all_labels.append(labels)
-        start = 0
-        for found in predict_in_chunks(terminal, model, X):
-            best, is_label = found.argmax(axis=1), labels[start : start + len(found), None] == known
-            predictions.append(known[best])
+        for start, found in zip(count(0, _ROWS_AT_ONCE), predict_in_blocks(terminal, model, X), strict=False):
+            is_label = labels[start : start + len(found), None] == known
+            predictions.append(known[found.argmax(axis=1)])
             of_prediction.append(found.max(axis=1))
             of_label.append(np.sum(found * is_label, axis=1))  # an unknown label had no probability
-            start += len(found)
     labels, predicted = match_types(np.concatenate(all_labels), np.concatenate(predictions))
     probabilities = np.concatenate(of_label), np.concatenate(of_prediction)
     calibration = measure_calibration(*probabilities, labels == predicted)
@@ -271,20 +220,13 @@ def find_row(samples: Samples, row: str | None, data: str) -> int:
 
 def explain_sample(model: DDLClassifier, samples: Samples, row: int) -> dict[str, Any]:
     """Return the atoms behind the prediction of a sample, their votes, and how these become evidence."""
-    import numpy as np
-    from scipy.special import softmax
-
-    from ..show.errors import find_positions
-
     found = model.explain(samples.X[row : row + 1])
     evidence = found.evidence[0]
     best, second = np.argsort(-evidence, kind="stable")[:2]
     order = np.argsort(-np.abs(found.codes.data), kind="stable")
     atoms, coefficients = found.codes.indices[order], found.codes.data[order]
     residual = found.samples - found.reconstruction - found.error
-    energy = np.sum(
-        (found.samples - model.inverse_transform(0 * found.codes)) ** 2
-    )  # about the mean, if it was removed
+    energy = np.sum((found.samples - model.inverse_transform(0 * found.codes)) ** 2)  # about a mean that was removed
     votes = coefficients * model.coef_[:, atoms]
     label = None if samples.labels is None else samples.labels[row]
     facts = {
@@ -308,10 +250,7 @@ def explain_sample(model: DDLClassifier, samples: Samples, row: int) -> dict[str
         "n_missing_features": int(np.count_nonzero(found.is_missing)),
         "explained": float(1 - np.sum(residual**2) / max(energy, np.finfo(float).tiny)),
     }
-    if label is not None and (place := int(find_positions(model.classes_, np.array([label]))[0])) not in (
-        -1,
-        best,
-        second,
-    ):
+    place = -1 if label is None else int(find_positions(model.classes_, np.array([label]))[0])
+    if place not in (-1, best, second):
         facts["votes_for_label"] = votes[place]
     return facts

@@ -38,17 +38,9 @@ _BASIC = {
 NO_OPTIONS = frozenset({"warm_start", "verbose"})  # without a meaning on the command line
 
 FLAG = " "  # in place of the type of an option that has no value
-_NESTED = "__"  # separates the names of nested parameters in scikit-learn's set_params
+NESTED = "__"  # separates the names of nested parameters in scikit-learn's set_params
 _SIZE = "tuple[int, int]"
-# Types of an annotation that an option can have, and the types that they have in a configuration file.
-_VALUE_TYPES: dict[str, tuple[type, ...]] = {
-    "int": (int,),
-    "float": (int, float),
-    "bool": (bool,),
-    "str": (str,),
-    "Any": (str, int, float),
-    _SIZE: (str, list),
-}
+_KINDS = {"int", "float", "bool", "str", "Any", _SIZE}  # types of an annotation that an option can have
 
 
 class Parameter(NamedTuple):
@@ -59,6 +51,26 @@ class Parameter(NamedTuple):
     default: Any
     description: str
     words: tuple[str, ...]  # the texts in the docstring's type, and "none" to override another default
+
+    @property
+    def is_number(self) -> bool:
+        """Whether numbers are values."""
+        return not {"int", "float"}.isdisjoint(self.kinds)
+
+    def parse(self, text: str) -> Any:
+        """Return the value that a text stands for, on the command line and in a configuration file."""
+        if text in self.words:
+            return text
+        if "bool" in self.kinds:
+            return parse_word(("True", "False"), text) == "True"
+        if _SIZE in self.kinds:
+            return parse_size(text)
+        if self.is_number:
+            number = parse_number(text, self.words)
+            if isinstance(number, float) and "float" not in self.kinds:
+                raise typer.BadParameter(f"{text!r} is not an integer.")
+            return number
+        return parse_word(self.words, text) if self.words else text
 
 
 @functools.cache
@@ -81,7 +93,7 @@ def parse_parameters(source: str) -> dict[str, Parameter]:
     parameters = {}
     for argument, node in zip(arguments, defaults, strict=True):
         types = ast.unparse(argument.annotation).split(" | ") if argument.annotation else ["Any"]
-        kinds = tuple(type_ for type_ in types if type_ in _VALUE_TYPES)
+        kinds = tuple(type_ for type_ in types if type_ in _KINDS)
         default = ast.literal_eval(node) if node else None
         type_, text = described[argument.arg]
         words = tuple(re.findall(r'"(\w+)"', type_))
@@ -105,34 +117,21 @@ def _to_plain_text(text: str) -> str:
 
 def make_option(parameter: Parameter) -> inspect.Parameter:
     """Return a parameter for typer; None means that the option was not given."""
-    flag = parameter.name.replace("_", "-")
-    names = [f"--{flag}"]
+    flag, is_switch = parameter.name.replace("_", "-"), "bool" in parameter.kinds
+    names = [f"--{flag}/--no-{flag}" if is_switch else f"--{flag}"]
     if parameter.name in ALIASES:
         names.insert(0, f"--{ALIASES[parameter.name]}")
-    type_: Any = str
-    parser: Any = None
-    metavar = "TEXT"
-    is_number = "int" in parameter.kinds or "float" in parameter.kinds
-    if "bool" in parameter.kinds:
-        names, type_ = [f"--{flag}/--no-{flag}"], bool
-    elif _SIZE in parameter.kinds:
-        parser, metavar = parse_size, "HxW"
-    elif is_number and (parameter.words or "float" in parameter.kinds):
-        parser = functools.partial(_parse_number_or_word, parameter.words)
-        metavar = "|".join(["NUMBER", *parameter.words])
-    elif is_number:
-        type_, metavar = int, "NUMBER"
-    elif parameter.words:
-        parser, metavar = functools.partial(parse_word, parameter.words), "|".join(parameter.words)
+    kinds = ["HxW"] * (_SIZE in parameter.kinds) or ["NUMBER"] * parameter.is_number
     option = typer.Option(
         *names,
-        parser=parser,
-        metavar=metavar,
+        parser=None if is_switch else parameter.parse,
+        metavar="|".join([*kinds, *parameter.words]) or "TEXT",
         help=_BASIC.get(parameter.name) or escape(parameter.description),
         show_default=False if parameter.default is None else str(parameter.default),
         rich_help_panel="Model (the parameters of DDLClassifier)",
         hidden=parameter.name not in _BASIC,
     )
+    type_ = bool if is_switch else Any
     return inspect.Parameter(
         parameter.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[type_ | None, option]
     )
@@ -164,10 +163,6 @@ def parse_word(words: tuple[str, ...], text: str) -> str:
     if text not in words:
         raise typer.BadParameter(f"{text!r} is not one of {', '.join(words)}{suggest(text, words)}")
     return text
-
-
-def _parse_number_or_word(words: tuple[str, ...], text: str) -> int | float | str:
-    return text if text in words else parse_number(text, words)
 
 
 def parse_size(text: str) -> tuple[int, int]:
@@ -205,7 +200,7 @@ def merge_settings(config: Path | None, given: dict[str, Any], nested: Iterable[
 
 
 def _to_parameter_name(name: str) -> str:
-    return name.replace("-", "_").replace(".", _NESTED)
+    return name.replace("-", "_").replace(".", NESTED)
 
 
 def _read_config(path: Path) -> dict[str, Any]:
@@ -220,17 +215,23 @@ def _read_config(path: Path) -> dict[str, Any]:
     full_names = {alias: name for name, alias in ALIASES.items()} | {name: name for name in parameters}
     settings = {}
     for key, value in _flatten(content):
-        if _NESTED in key:
+        if NESTED in key:
             settings[key] = parse_value(value) if isinstance(value, str) else value
         elif key in full_names:
-            settings[full_names[key]] = _check_value(parameters[full_names[key]], value, str(path))
+            try:
+                settings[full_names[key]] = parameters[full_names[key]].parse(_to_text(value))
+            except typer.BadParameter as error:
+                raise typer.BadParameter(f"{path}: {key} = {value!r}: {error.message}") from None
         else:
-            from .terminal import suggest
-
             raise typer.BadParameter(
                 f"{path}: there is no option {key!r} among {', '.join(sorted(full_names))}{suggest(key, full_names)}"
             )
     return settings
+
+
+def _to_text(value: Any) -> str:
+    """Return a value of a configuration file as it is written on the command line."""
+    return "x".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _flatten(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -238,19 +239,6 @@ def _flatten(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, A
     for key, value in content.items():
         name = prefix + _to_parameter_name(key)
         if isinstance(value, dict):
-            yield from _flatten(value, name + _NESTED)
+            yield from _flatten(value, name + NESTED)
         else:
             yield name, value
-
-
-def _check_value(parameter: Parameter, value: Any, place: str) -> Any:
-    """Return a value of a configuration file as the constructor takes it."""
-    if _SIZE in parameter.kinds:
-        return parse_size("x".join(map(str, value)) if isinstance(value, list) else str(value))
-    kinds = [kind for kind in parameter.kinds if not parameter.words or kind != "str"]
-    expected = tuple(type_ for kind in kinds for type_ in _VALUE_TYPES[kind])
-    is_expected = isinstance(value, expected) and not (isinstance(value, bool) and bool not in expected)
-    if value not in parameter.words and not is_expected:
-        names = " or ".join([*(type_.__name__ for type_ in expected), *map(repr, parameter.words)])
-        raise typer.BadParameter(f"{place}: {parameter.name} = {value!r}, but it must be {names}.")
-    return value

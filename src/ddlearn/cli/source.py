@@ -90,24 +90,3 @@ def read_source(terminal: Terminal, source: Source, **of_model: Any) -> Samples:
         for name, reason in samples.broken:
             terminal.note(f"  {name} ({reason})")
     return samples
-
-
-def require_labels(samples: Samples, data: str) -> Any:
-    """Return the labels, or raise an error if there are none or some are empty."""
-    import numpy as np
-
-    from .reading.samples import DataError
-
-    if samples.labels is None:
-        raise DataError(
-            f"{data} has no labels: give the column of a table by --label-column NAME, a file by --labels FILE, or "
-            "images in one sub-folder per class."
-        )
-    empty = np.flatnonzero(samples.labels.astype(str) == "")
-    if len(empty):
-        others = f", as in {len(empty) - 1} other rows" if len(empty) > 1 else ""
-        raise DataError(
-            f"{data}, row {empty[0]}: there is no label{others}. Write a word such as unknown there, and fit with "
-            "--unlabeled unknown."
-        )
-    return samples.labels

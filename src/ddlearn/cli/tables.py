@@ -40,38 +40,16 @@ def make_facts_table(title: str | None, facts: dict[str, str]) -> Table:
 def make_fit_table(facts: dict[str, Any], n_bytes: int | None = None) -> Table:
     """Return a summary of a fit, with the size of its file if there is one."""
     preset = [] if facts.get("preset") is None else [f"preset {facts['preset']}"]
-    settings = ", ".join([*preset, *(f"{name}={value}" for name, value in facts["settings"].items())])
-    end = ", converged" if facts["converged"] else f" of {facts['max_iter']}, not converged"
-    if "refinement" in facts:
-        end = " before refinement"
-    labels = "" if facts["label_column"] is None else f", labels from column {facts['label_column']!r}"
-    rows = {
-        "data": f"{facts['data']}: {facts['n_samples']:,} samples, {facts['n_features']:,} features, "
-        f"{len(facts['classes'])} classes{labels}",
-        "settings": settings,
-        "description": facts["description"],
-        "dictionary": f"{facts['n_components']} atoms, at most {facts['n_nonzero_coefs']} per code",
-        "iterations": f"{facts['n_iter']}{end}",
-        "objective": f"{facts['objective']:,.0f}",
-    }
-    if "refinement" in facts:
-        from ..show.summary import describe_refinement  # imports scikit-learn, which --help can do without
-
-        refinement = facts["refinement"]
-        rows["refinement"] = describe_refinement(refinement["n_epochs"], refinement["best_epoch"])
-        if not math.isnan(refinement["validation_error_before"]):
-            rows["refinement"] += f"; held-out error before it {refinement['validation_error_before']:.2%}"
-    else:
-        rows["training error"] = f"{facts['training_error']:.2%} (codes computed with labels)"
-    if "search" in facts:
-        rows["search"] = f"best of {facts['search']['n_tried']} settings"
-    if facts["error"] is None:
-        rows["error"] = "not measured: use --test-size 0.2 or --cv 5, or ddlearn evaluate with other samples"
-    else:
-        rows["error"] = f"{facts['error']:.2%} {facts['error_source']}"
+    settings = [*preset, *(f"{name}={value}" for name, value in facts["settings"].items())]
+    column = "" if facts["label_column"] is None else f"; labels from column {facts['label_column']!r}"
+    error = "not measured: use --test-size 0.2 or --cv 5, or ddlearn evaluate with other samples"
+    if facts["error"] is not None:
+        error = f"{facts['error']:.2%} {facts['error_source']}"
+    rows = {"file": facts["data"]} | facts["summary"] | {"settings": ", ".join(settings), "error": error}
+    rows["data"] += column
     rows["time"] = f"{facts['seconds']:.1f} s"
     if n_bytes is not None:
-        rows["file"] = f"{facts['file']} ({n_bytes / 1e6:.1f} MB)"
+        rows["model"] = f"{facts['file']} ({n_bytes / 1e6:.1f} MB)"
     return make_facts_table("Fitted", rows)
 
 

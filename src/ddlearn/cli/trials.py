@@ -6,33 +6,29 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold, StratifiedShuffleSplit
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer, StandardScaler
+from sklearn.svm import SVC
 
+from ..estimators.presets import PRESETS
+from ..show.errors import measure_errors
+from .model import make_model
+from .reading import Samples
+from .reading.samples import require
 from .terminal import Terminal, escape, suggest
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from .reading import Samples
+Split = tuple[NDArray[Any], NDArray[Any]]  # rows to learn from, and rows to predict
 
 REFERENCE = "ddlearn"  # with its defaults, which the others are compared with
-
-TestSize = Annotated[
-    float | None,
-    typer.Option("--test-size", metavar="SHARE", help="Hold out this share of the samples, and evaluate."),
-]
-Folds = Annotated[
-    int | None, typer.Option("--cv", metavar="FOLDS", min=2, help="Measure the error by cross-validation.")
-]
-
-
-class Split(NamedTuple):
-    """Rows to learn from, and rows to predict."""
-
-    learned: NDArray[Any]
-    held_out: NDArray[Any]
 
 
 class Trial(NamedTuple):
@@ -47,10 +43,10 @@ class Trial(NamedTuple):
 def split_samples(
     samples: Samples, test_size: float | None, n_folds: int | None, settings: dict[str, Any]
 ) -> list[Split]:
-    """Return one split, or one for each fold, with the classes in proportion; unlabelled samples are learned from."""
-    import numpy as np
-    from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold, StratifiedShuffleSplit
+    """Return the rows to learn from and those held out, of one split or of each fold, with the classes in proportion.
 
+    Unlabelled samples are learned from.
+    """
     if test_size is not None and n_folds is not None:
         raise typer.BadParameter("--test-size and --cv both measure the error: give only one of them.")
     if test_size is not None and not 0 < test_size < 1:
@@ -72,7 +68,7 @@ def split_samples(
     except ValueError as error:  # fewer samples than folds, or than classes
         raise typer.BadParameter(f"the samples cannot be divided like this: {error}") from None
     unlabelled = np.flatnonzero(~is_labelled)
-    return [Split(np.sort(np.append(rows[learned], unlabelled)), rows[held_out]) for learned, held_out in found]
+    return [(np.sort(np.append(rows[learned], unlabelled)), rows[held_out]) for learned, held_out in found]
 
 
 def take_rows(samples: Samples, rows: NDArray[Any]) -> Samples:
@@ -86,15 +82,15 @@ def take_rows(samples: Samples, rows: NDArray[Any]) -> Samples:
 
 
 def run_trials(
-    terminal: Terminal, samples: Samples, splits: Iterable[Split], fit: Callable[[Any, Any], Any], name: str = "trials"
+    terminal: Terminal, samples: Samples, splits: list[Split], make: Callable[[], Any], name: str
 ) -> Iterator[Trial]:
-    """Learn from one part after the other by ``fit(X, labels)``, which returns a model."""
-    splits, labels = list(splits), cast(Any, samples.labels)
+    """Fit one new model after the other, each to the first part of a split."""
+    labels: Any = samples.labels
     with terminal.progress("{task.completed}/{task.total}") as bar:
         task = bar.add_task(escape(name), total=len(splits))
         for learned, held_out in splits:
             begin = perf_counter()
-            model = fit(samples.X[learned], labels[learned])
+            model = make().fit(samples.X[learned], labels[learned])
             yield Trial(model, samples.X[held_out], labels[held_out], perf_counter() - begin)
             bar.advance(task)
 
@@ -113,16 +109,6 @@ class Result(NamedTuple):
 
 def list_contenders(samples: Samples, settings: dict[str, Any]) -> dict[str, Callable[[], Any]]:
     """Return how to make the models that are compared: our presets, and well-known ones with their defaults."""
-    from sklearn.ensemble import RandomForestClassifier
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.neighbors import KNeighborsClassifier
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import Normalizer, StandardScaler
-    from sklearn.svm import SVC
-
-    from ..estimators.presets import PRESETS
-    from .model import make_model
-
     scaler = StandardScaler if samples.image_shape is None else Normalizer
     seed, n_jobs = settings["random_state"], settings["n_jobs"]
     ours = {REFERENCE: None} | {f"{REFERENCE} {name}": name for name in PRESETS}
@@ -148,43 +134,27 @@ def compare_models(
     terminal: Terminal, samples: Samples, splits: list[Split], contenders: dict[str, Callable[[], Any]]
 ) -> list[Result]:
     """Return the results of all models on the same splits; the first is the reference."""
-    import numpy as np
-    from scipy.stats import binomtest
-
     results: list[Result] = []
-    of_reference: Any = None
+    reference: Any = None
     for name, make in contenders.items():
-        wrong, fit_seconds, predict_seconds = [], [], []
-
-        def fit(X: Any, labels: Any, make: Callable[[], Any] = make) -> Any:
-            return make().fit(X, labels)
-
-        for trial in run_trials(terminal, samples, splits, fit, name):
+        predictions, labels, fit_seconds, predict_seconds = [], [], [], []
+        for model, X, given, seconds in run_trials(terminal, samples, splits, make, name):
             begin = perf_counter()
-            wrong.append(trial.model.predict(trial.X) != trial.labels)
-            predict_seconds.append((perf_counter() - begin) * 1000 / len(trial.X))
-            fit_seconds.append(trial.seconds)
-        is_wrong = np.concatenate(wrong)
-        interval = binomtest(int(is_wrong.sum()), len(is_wrong)).proportion_ci(0.95, method="wilson")
-        difference = between = None
-        if of_reference is None:
-            of_reference = is_wrong
+            predictions.append(model.predict(X))
+            predict_seconds.append((perf_counter() - begin) * 1000 / len(X))
+            fit_seconds.append(seconds)
+            labels.append(given)
+        errors = measure_errors(np.concatenate(labels), np.concatenate(predictions))
+        is_wrong = np.concatenate(labels) != np.concatenate(predictions)
+        difference = interval = None
+        if reference is None:
+            reference = is_wrong
         else:
-            difference = float(is_wrong.mean() - of_reference.mean())
-            between = _find_interval(
-                int(np.sum(is_wrong & ~of_reference)), int(np.sum(of_reference & ~is_wrong)), len(is_wrong)
-            )
-        results.append(
-            Result(
-                name,
-                float(is_wrong.mean()),
-                [float(interval.low), float(interval.high)],
-                difference,
-                between,
-                float(np.mean(fit_seconds)),
-                float(np.mean(predict_seconds)),
-            )
-        )
+            n_worse, n_better = int(np.sum(is_wrong & ~reference)), int(np.sum(reference & ~is_wrong))
+            difference = (n_worse - n_better) / len(is_wrong)
+            interval = _find_interval(n_worse, n_better, len(is_wrong))
+        seconds = float(np.mean(fit_seconds)), float(np.mean(predict_seconds))
+        results.append(Result(name, errors.error, errors.error_interval, difference, interval, *seconds))
     return results
 
 
@@ -201,8 +171,6 @@ def _find_interval(n_worse: int, n_better: int, n_samples: int) -> list[float]:
 
 def draw_results(results: list[Result], title: str, output: Path) -> None:
     """Draw the errors with their intervals into a file."""
-    from .reading.samples import require
-
     require("matplotlib", "A figure", "plot")
     from matplotlib.figure import Figure
 

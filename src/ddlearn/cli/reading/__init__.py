@@ -26,6 +26,7 @@ from .text_tables import SPARSE_SUFFIXES, TEXT_TABLES, read_csv, read_svmlight
 __all__ = ["DataError", "Samples", "read_data"]
 
 _ARRAY_READERS = {".npz": read_npz, ".npy": read_npy}
+DATA_SUFFIXES = {*_ARRAY_READERS, *TEXT_TABLES, ".parquet", *SPARSE_SUFFIXES, *IMAGE_SUFFIXES}
 _ROWS_AT_ONCE = 4096  # checked for infinite values
 
 
