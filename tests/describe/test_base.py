@@ -151,6 +151,18 @@ def test_missing_and_wrong_features_of_new_samples_are_those_of_rows(kind):
     np.testing.assert_array_equal(by_mask, found.evidence[:, 1] - found.evidence[:, 0])
 
 
+@each_way
+def test_a_sample_of_which_nothing_is_known_gets_the_class_frequencies(kind):
+    X, y = draw_table()
+    model = quick(description=kind, robustness=Robustness(missing="mask")).fit(X, y)
+    X[3] = np.nan
+    with pytest.warns(UserWarning, match=r"In 1 sample\(s\) all features are missing"):
+        found = model.explain(X)
+    np.testing.assert_allclose(found.evidence[3], np.log(model.class_prior_))
+    assert found.is_missing[3].all()
+    assert not found.codes[[3]].nnz
+
+
 @every
 def test_files_hold_the_description(kind, tmp_path):
     X, y = draw_table()

@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 from described import in_parts, quick
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
-from sklearn.preprocessing import (
-    Normalizer,
-    StandardScaler,
-)
+from sklearn.preprocessing import Normalizer, StandardScaler
 
 from ddlearn import Identity, Standard, Transformed, UnitNorm
 from ddlearn.describe.choice import DESCRIPTIONS, choose_description

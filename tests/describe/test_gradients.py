@@ -8,17 +8,7 @@ import pytest
 from distributed import Client
 from sklearn.datasets import load_digits
 
-from ddlearn import (
-    DDLClassifier,
-    ElasticNet,
-    Gradients,
-    Jitter,
-    ModelFileError,
-    Refiner,
-    Robustness,
-    load,
-    save,
-)
+from ddlearn import DDLClassifier, ElasticNet, Gradients, Jitter, ModelFileError, Refiner, Robustness, load, save
 from ddlearn.describe.jitter import displace
 from ddlearn.fitting.data import TrainingSet
 from ddlearn.inference.predictor import draw_views

@@ -8,13 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddlearn import Jitter
-from ddlearn.describe.jitter import (
-    JITTERS,
-    _make_bumps,
-    displace,
-    displace_alike,
-    make_jitter,
-)
+from ddlearn.describe.jitter import JITTERS, _make_bumps, displace, displace_alike, make_jitter
 
 SHAPE = (12, 9)
 both_dtypes = pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -205,13 +205,6 @@ def test_other_options_work_with_missing_features(digits, parameters):
     assert np.isfinite(again.decision_function(X)).all()
 
 
-def test_training_samples_are_predicted_as_new_ones(digits):
-    X, y = leave_out(digits[0]), digits[1]
-    model = quick(max_iter=2).fit(X, y)
-    by_mask = model.decision_function(np.nan_to_num(X), mask=np.isnan(X))
-    np.testing.assert_array_equal(model.decision_function(X), by_mask)
-
-
 def test_a_memory_mapped_file_may_have_missing_features(digits, tmp_path):
     np.save(tmp_path / "X.npy", leave_out(digits[0]))
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")

@@ -7,9 +7,7 @@ import pytest
 from conftest import make_pursuit
 from described import draw_table, learn, quick
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
-from sklearn.preprocessing import (
-    StandardScaler,
-)
+from sklearn.preprocessing import StandardScaler
 
 from ddlearn import Robustness, Standard, UnitNorm
 
@@ -129,7 +127,7 @@ def test_a_stream_is_described_as_its_first_batch_was():
 
 
 @pytest.mark.parametrize("description", ["unit", "standard"])
-def test_missing_features_are_left_out_of_the_description_too(description):
+def test_missing_features_are_guessed_from_the_others(description):
     X, y = load_digits(return_X_y=True)
     model = quick(description=description, robustness=Robustness(missing="mask"), n_components=100).fit(
         X[:1000], y[:1000]
@@ -137,10 +135,6 @@ def test_missing_features_are_left_out_of_the_description_too(description):
     rng = np.random.default_rng(0)
     mask = rng.random(X[1000:].shape) < 0.3
     broken = np.where(mask, np.nan, X[1000:])
-    found = model.explain(broken)
-    np.testing.assert_array_equal(found.is_missing, mask)
-    assert not found.samples[mask].any()
-    np.testing.assert_allclose(found.samples[~mask], X[1000:][~mask], rtol=1e-9, atol=1e-9)
-    np.testing.assert_array_equal(model.decision_function(np.where(mask, 1e5, X[1000:]), mask), found.evidence)
     assert model.score(broken, y[1000:]) > 0.8
-    assert np.linalg.norm((found.reconstruction - X[1000:])[mask]) < 0.6 * np.linalg.norm(X[1000:][mask])
+    reconstruction = model.explain(broken).reconstruction
+    assert np.linalg.norm((reconstruction - X[1000:])[mask]) < 0.6 * np.linalg.norm(X[1000:][mask])

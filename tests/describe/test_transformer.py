@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 from described import draw_table, quick
 from sklearn.datasets import load_wine
-from sklearn.preprocessing import (
-    FunctionTransformer,
-    PowerTransformer,
-)
+from sklearn.preprocessing import FunctionTransformer, PowerTransformer
 
 from ddlearn import save
 

@@ -143,7 +143,7 @@ def describe_known(
     """
     check_finite(X, first_row, remedy=remedy)
     rows = description.apply(mark_missing(X, is_known))
-    is_known = ~np.isnan(rows)
+    is_known = ~np.isnan(rows) & is_known.any(axis=1, keepdims=True)  # a constant is nothing that is known of a sample
     rows = np.where(is_known, rows, rows.dtype.type(0))
     measure_energies(rows, first_row, remedy=remedy, original=X)
     return rows, is_known

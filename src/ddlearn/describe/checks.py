@@ -44,7 +44,7 @@ def measure_energies(
 ) -> Floats:
     """Return the squared norm of each row; raise an error if it is not finite or out of the range of the dtype.
 
-    An error names the value in the original rows, if these are scaled ones.
+    An error names the value in the original rows, if these are described ones.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         energies = np.vecdot(X, X)
