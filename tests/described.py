@@ -15,10 +15,8 @@ def in_parts(X, y=None, n_rows=50):
     """Return samples as the parts of a fit."""
     y = np.zeros(len(X), int) if y is None else y
     labels = np.where(y[:, None] == np.arange(y.max() + 1), 1, -1).astype(np.int8)
-    starts = range(0, len(X), n_rows)
-    return Parts(
-        [TrainingPart.of(X[start : start + n_rows], labels[start : start + n_rows], start) for start in starts]
-    )
+    blocks = [slice(start, start + n_rows) for start in range(0, len(X), n_rows)]
+    return Parts([TrainingPart.of(X[rows], labels[rows], first_row=rows.start) for rows in blocks])
 
 
 def learn(description, X, y=None, n_rows=50, image_shape=None):

@@ -27,7 +27,7 @@ from ddlearn.classifiers import resolve_trainer
 from ddlearn.coding import encoder
 from ddlearn.coding.encoder import SPARSE_CODERS
 from ddlearn.dictionary import draw_dictionary
-from ddlearn.fitting.data import TrainingSet, collect_labels, fetch_candidates
+from ddlearn.fitting.data import TrainingSet, fetch_candidates
 from ddlearn.fitting.loop import FitSettings, Loop, Unknowns, get_unknowns, put_unknowns
 from ddlearn.model.codes import RowCodes
 from ddlearn.model.scales import NOISE_MODELS
@@ -91,8 +91,8 @@ def evaluate(loop, state) -> float:
     """Return the objective by the public function."""
     model, settings = state.model, loop.settings
     return map_objective(
-        loop.training.X,
-        collect_labels(loop.training),
+        loop.training.whole.X,
+        loop.training.whole.labels,
         model.dictionary,
         model.coef,
         model.intercept,
@@ -198,7 +198,7 @@ def test_half_the_weight_is_the_papers_printed_algorithm():
     loop, state = start_fit(loss, classification_weight=0.5, label_coding=PrintedCoding())
     training, model, variances = loop.training, state.model, state.collect_unknowns().noise_variance
     expected, n_moved = get_codes(state).toarray(), 0
-    for row, (y, labels) in enumerate(zip(training.X, collect_labels(training), strict=True)):
+    for row, (y, labels) in enumerate(zip(training.whole.X, training.whole.labels, strict=True)):
         x = expected[row].copy()
         found = pursue_stacked(*make_printed_matrices(x, y, labels, model, variances[row], loss), 4)
         rest = (y, labels, model.dictionary, model.coef, model.intercept, variances[row], 2 * model.class_cost, loss)
@@ -217,7 +217,7 @@ def test_a_vanishing_weight_gives_codes_without_labels(loss):
     # From empty codes: every code is better than none, so that the guard takes what the pursuit finds.
     loop, state = start_fit(loss, classification_weight=1e-12, label_coding=PrintedCoding())
     empty = put_rows(state, codes=RowCodes.empty(400, 4, np.float64))
-    label_free = state.encoder.encode(loop.training.X).to_csr(60)
+    label_free = state.encoder.encode(loop.training.whole.X).to_csr(60)
     codes = get_codes(loop.encode(empty)[0])
     np.testing.assert_allclose(codes.toarray(), label_free.toarray(), atol=1e-5)
     weighted = change_settings(loop, classification_weight=1.0)
@@ -256,7 +256,7 @@ def test_records_add_up_and_count(loss):
 def test_samples_that_are_atoms_have_the_typical_noise_at_first(scales):
     # With the variance of least objective they would hold their atoms where they are, and K-SVD could not move them.
     loop, state = start_fit(LOSSES["square"](), n_components=60, scales=scales())
-    is_atom = (np.abs(loop.training.X @ state.model.dictionary.T).max(axis=1)) > 1 - 1e-12
+    is_atom = (np.abs(loop.training.whole.X @ state.model.dictionary.T).max(axis=1)) > 1 - 1e-12
     assert is_atom.sum() >= 60
     np.testing.assert_allclose(state.collect_unknowns().noise_variance[is_atom], state.priors.noise_variance)
     scaled, record = loop.update_scales(state)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from conftest import make_pursuit, normalise
+from sklearn.base import clone
 from sklearn.datasets import load_digits, make_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, recall_score
@@ -84,9 +85,21 @@ def test_weights_are_repetitions_for_other_settings(digits, parameters):
     assert_same(*fit_both(digits, max_iter=1, **parameters), rtol=1e-5, atol=1e-6)
 
 
-def test_weights_of_one_change_nothing(digits):
-    np.testing.assert_array_equal(fit(*digits, np.ones(300)).predict(digits[0]), fit(*digits).predict(digits[0]))
-    assert_same(fit(*digits, np.ones(300)), fit(*digits), rtol=1e-9, atol=1e-10)
+@pytest.mark.parametrize(
+    "model",
+    [
+        make_pursuit(40, dictionary_update="ksvd", max_iter=2, random_state=0),
+        make_pursuit(40, dictionary_update="atom", refine=None, loss="logistic", max_iter=2, random_state=0),
+        DDLClassifier(40, random_state=0),  # searched and refined
+    ],
+    ids=["ksvd", "atom", "default"],
+)
+def test_weights_of_one_are_none(digits, model):
+    # They drew other mini-batches, and so made another model.
+    X, y = digits
+    plain, weighted = clone(model).fit(X, y), clone(model).fit(X, y, sample_weight=np.ones(300))
+    for name in ("components_", "coef_", "intercept_", "class_cost_", "class_prior_"):
+        np.testing.assert_array_equal(getattr(weighted, name), getattr(plain, name))
 
 
 def test_samples_of_weight_zero_are_left_out(digits):

@@ -65,10 +65,10 @@ def make_refinement(refiner, X, labels, part_rows=None, weights=None, jitter=Non
     training = TrainingSet.of_arrays(X, labels, part_rows, weights=weights)
     held_out = refiner.hold_out(collect_classes(training))
     if len(held_out):
-        labels = training.labels.copy()
+        labels = training.whole.labels.copy()
         labels[held_out] = 0
         hidden = np.zeros_like(labels)
-        hidden[held_out] = training.labels[held_out]
+        hidden[held_out] = training.whole.labels[held_out]
         training = TrainingSet.of_arrays(X, labels, part_rows, weights=weights, held_out=hidden)
     return Refinement(refiner, TaskGradient(encoder, cost, 1), training.parts, **options)
 
@@ -218,7 +218,7 @@ def test_the_history_tells_what_probabilities_of_held_out_samples_are_worth(part
     cost, record = refinement.task.gradient.cost, refined.history[-1]
     rows = refinement.held_out
     scores, labels = refinement.task.gradient.measure(refined.best, problem.X[rows]).scores, problem.labels[rows]
-    chosen = None if weights is None else weights[rows]
+    chosen = np.ones(len(rows)) if weights is None else weights[rows]
     temperature = find_temperature(cost.unit_evidence(scores), labels, chosen)
     evidence = cost.evidence(scores) / temperature
     probabilities = softmax(evidence, axis=1)

@@ -52,7 +52,7 @@ def test_the_criterion_is_the_label_code_of_samples_that_a_short_fit_has_not_see
     size = search.run()[1]
 
     model = make_pursuit(size.n_components, loss=loss, tol=0.1, random_state=search.seed)
-    seen = [np.flatnonzero((row == X).all(axis=1))[0] for row in search.learned.X]
+    seen = [np.flatnonzero((row == X).all(axis=1))[0] for row in search.learned.whole.X]
     model.fit(X[seen], y[seen])
     new = np.setdiff1d(np.arange(len(X)), seen)
     scores = model.transform(X[new]) @ model.coef_.T + model.intercept_
@@ -70,7 +70,7 @@ def test_a_quarter_of_each_class_is_held_out_and_no_sample_both_learned_and_held
     learned, held_out = search.learned, search.held_out
     np.testing.assert_array_equal(held_out.facts.n_positive, np.bincount(y) // 4)
     np.testing.assert_array_equal(learned.facts.n_positive + held_out.facts.n_positive, np.bincount(y))
-    both = np.concatenate([learned.X, held_out.X])
+    both = np.concatenate([learned.whole.X, held_out.whole.X])
     np.testing.assert_array_equal(np.sort(both, axis=0), np.sort(X, axis=0))
 
 

@@ -2,7 +2,7 @@ r"""The problems of all classes: penalised costs, gradients and Hessians, as sum
 
 .. math:: \sum_i \omega_i\, \Omega\bigl(l_{ij} (w_j^T x_i + b_j)\bigr) + \frac{\lambda_j}{2} \|w_j\|^2
 
-A sample of weight :math:`\omega_i = 2` counts as two; without weights all are 1.  The Hessian is that of a weighted
+A sample of weight :math:`\omega_i = 2` counts as two; by default all are 1.  The Hessian is that of a weighted
 least squares problem, with the sample weights of a trainer.  A round solves the normal equations of one class for a
 base learner and adds it with the first step of 1, 1/2, 1/4, ... that brings enough of the predicted decrease (Armijo's
 rule).
@@ -93,14 +93,12 @@ class LabelledCodes:
 
     codes: RowCodes
     labels: NDArray  # (n_samples, n_classes) of -1, 0 (not known) and +1
-    weights: NDArray[np.float64] | None = field(default=None, kw_only=True)  # (n_samples,), None if all are 1
+    weights: NDArray[np.float64] | float = field(default=1.0, kw_only=True)  # (n_samples,), or that of all
 
     def summarise(self, n_components: int) -> CodeSummary:
         """Count labels and add up squared coefficients."""
-        squares = self.codes.values.astype(np.float64) ** 2
-        if self.weights is not None:
-            squares *= self.weights[:, None]
-        known = self.labels != 0
+        known, weights = self.labels != 0, np.broadcast_to(self.weights, len(self.labels))
+        squares = weights[:, None] * self.codes.values.astype(np.float64) ** 2
         norms_of_known = {}  # most often all classes are known for the same samples
         for column in known.T:
             if column.tobytes() not in norms_of_known:
@@ -109,7 +107,7 @@ class LabelledCodes:
                 norms_of_known[column.tobytes()] = norms
         return CodeSummary(
             np.array([norms_of_known[column.tobytes()] for column in known.T]),
-            np.array([sum_weights(self.labels == label, self.weights) for label in (-1, 1)], dtype=np.float64),
+            np.array([weights @ (self.labels == label) for label in (-1, 1)]),
             int(np.count_nonzero(~known[known.any(axis=1)])),
         )
 
@@ -119,7 +117,7 @@ class LabelledCodes:
         costs, gradients = np.empty(n_classes), np.zeros((n_classes, n_places))
         n_hessians = {"each": n_classes, "mean": 1, "none": 0}[request.hessians]
         hessians = np.zeros((n_hessians, n_places, n_places))
-        all_weights = np.zeros((n_classes if request.hessians == "mean" else 0, len(self.labels)))
+        curvatures = np.zeros((n_classes if request.hessians == "mean" else 0, len(self.labels)))
 
         def expand_class(block: slice, _: None) -> None:
             place = block.start
@@ -127,37 +125,30 @@ class LabelledCodes:
             is_known = labels != 0
             codes = _make_contiguous(self.codes if is_known.all() else self.codes.rows(np.flatnonzero(is_known)))
             labels, scores = labels[is_known].astype(np.float64), np.empty(len(codes.indices))
-            sample_weight = None if self.weights is None else self.weights[is_known]
+            weights = np.broadcast_to(self.weights, len(self.labels))[is_known]
             score_class(*codes, np.ascontiguousarray(request.classifiers[place]), scores)
             with np.errstate(over="ignore", invalid="ignore"):
                 margins = labels * scores
                 values, slopes = request.loss.value(margins), request.loss.gradient(margins)
-                costs[place] = values.sum() if sample_weight is None else values @ sample_weight
-                weights = None if request.hessians == "none" else request.curvature(margins)
-                if weights is not None and request.sample_weights is not None:
-                    weights = request.sample_weights(slopes, weights)
-                if sample_weight is not None:
-                    slopes = slopes * sample_weight
-                    weights = None if weights is None else weights * sample_weight
-                add_gradient(*codes, labels * slopes, gradients[place])
-                if request.hessians == "each":
-                    add_hessian(*codes, weights, hessians[place])
-                elif request.hessians == "mean":
-                    all_weights[place, is_known] = weights
+                costs[place] = np.sum(weights * values)
+                add_gradient(*codes, labels * (weights * slopes), gradients[place])
+                if request.hessians != "none":
+                    curvature = request.curvature(margins)
+                    if request.sample_weights is not None:
+                        curvature = request.sample_weights(slopes, curvature)
+                    if request.hessians == "each":
+                        add_hessian(*codes, weights * curvature, hessians[place])
+                    else:
+                        curvatures[place, is_known] = weights * curvature
 
         _map_classes(expand_class, n_classes, request.n_jobs)
         if request.hessians == "mean":
-            add_hessian(*_make_contiguous(self.codes), all_weights.mean(axis=0), hessians[0])
+            add_hessian(*_make_contiguous(self.codes), curvatures.mean(axis=0), hessians[0])
         return Expansion(costs, gradients, hessians)
 
 
 def _make_contiguous(codes: RowCodes) -> RowCodes:
     return RowCodes(np.ascontiguousarray(codes.indices), np.ascontiguousarray(codes.values))
-
-
-def sum_weights(is_counted: NDArray[np.bool_], weights: NDArray[np.float64] | None) -> NDArray:
-    """Return the weight of the rows that are counted, in each column; their number if all weights are 1."""
-    return np.count_nonzero(is_counted, axis=0) if weights is None else weights @ is_counted
 
 
 def _map_classes(work: Callable[[slice, None], object], n_classes: int, n_jobs: int | None) -> list:

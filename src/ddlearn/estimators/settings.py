@@ -257,7 +257,7 @@ def resolve_plan(
         searched=None if found is None else found.tried,
         jitter=jitter,
         image_shape=model.image_shape,
-        stores_codes=mode == "memory" and not is_mapped(training.X),
+        stores_codes=mode == "memory" and training.whole is not None and not is_mapped(training.whole.X),
         n_jobs=model.n_jobs,
     )
 

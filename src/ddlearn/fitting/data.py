@@ -1,4 +1,4 @@
-"""What a fit learns from: samples with labels, in parts.
+"""What a fit learns from: samples with labels and weights, in parts.
 
 A part is some consecutive rows.  It goes through the steps of a fit wherever it is, in this process or on a worker, and
 only sums over it come back.
@@ -6,8 +6,8 @@ only sums over it come back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from numbers import Real
 from tempfile import TemporaryFile
 from typing import Any, NamedTuple
@@ -15,17 +15,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..classifiers.problem import sum_weights
 from ..describe.base import IDENTITY, Description
 from ..describe.checks import check_finite, has_missing
 from ..describe.choice import fit_description
 from ..describe.missing import describe_and_fill
 from ..dictionary import order_candidates
 from ..model.codes import Flags, Floats
-from ..parallel import PART_ROWS, Parts, is_on_dask, pair_chunks, split_rows
+from ..parallel import PART_ROWS, Parts, add_in_tree, is_on_dask, pair_chunks, split_rows
 from .labels import Labels, LabelSet, Targets, encode_labels, find_labels, index_classes, read_targets, to_array
 
 Weights = NDArray[np.float64]
+RowNumbers = NDArray[np.intp]
 
 _LARGEST_WEIGHT = 1e15  # whose squares are far from the end of float64
 
@@ -36,29 +36,36 @@ _MOST_CANDIDATES = 2**20
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingPart:
-    """Some consecutive training samples: rows of what is passed to fit, described."""
+    """Some consecutive training samples: columns of what is passed to fit, described."""
 
     X: Floats  # (n, n_features) where features are missing, filled
     labels: Labels  # (n, n_classes) of -1, 0 (not known) and +1
-    weights: Weights | None = None  # (n,), None if all are 1
+    weights: Weights  # (n,)
     first_row: int = 0  # the number of the part's first row
     is_known: Flags | None = None  # (n, n_features) where features are not missing, None if none is
     images: Floats | None = None  # (n, n_image_features) before description, if the described samples are no images
     held_out: Labels | None = None  # labels that are hidden and select the best epoch of refinement, 0 for the others
 
     @classmethod
-    def of(cls, X: Floats, labels: Labels, first_row: int = 0, weights: Weights | None = None) -> TrainingPart:
-        """Return a part with samples, labels and weights only."""
+    def of(cls, X: Floats, labels: Labels, weights: Weights | None = None, **columns: Any) -> TrainingPart:
+        """Return a part whose samples weigh 1, unless they have weights."""
+        weights = np.ones(len(labels)) if weights is None else weights
         # A memory map without its subclass, which Numba does not know.
-        return cls(X=np.asarray(X), labels=labels, weights=weights, first_row=first_row)
+        return cls(X=np.asarray(X), labels=labels, weights=weights, **columns)
 
     def __len__(self) -> int:
         return len(self.X)
 
-    def find(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    def find(self, rows: RowNumbers) -> tuple[RowNumbers, RowNumbers]:
         """Return which of the rows are in the part, as positions in ``rows``, and their numbers in the part."""
         positions = np.flatnonzero((rows >= self.first_row) & (rows < self.first_row + len(self)))
         return positions, rows[positions] - self.first_row
+
+    def take(self, own_rows: slice | RowNumbers, first_row: int = 0) -> TrainingPart:
+        """Return some of the rows, numbered anew."""
+        columns = list_columns(self).items()
+        taken: Any = {name: None if column is None else column[own_rows] for name, column in columns}
+        return TrainingPart(**taken, first_row=first_row)
 
     @property
     def samples(self) -> Floats:
@@ -75,25 +82,62 @@ class TrainingPart:
         return sum(getattr(value, "nbytes", 0) for value in vars(self).values())
 
 
+def list_columns(part: TrainingPart) -> dict[str, Any]:
+    """Return the columns of the input by name."""
+    return {field.name: getattr(part, field.name) for field in fields(TrainingPart) if field.name != "first_row"}
+
+
+def _join(parts: Sequence[TrainingPart]) -> TrainingPart:
+    """Return all rows in one part."""
+    joined: Any = {}
+    for name, column in list_columns(parts[0]).items():
+        joined[name] = None if column is None else np.concatenate([getattr(part, name) for part in parts])
+    return TrainingPart(**joined)
+
+
+def _cut(whole: TrainingPart, n_rows: int) -> Parts[TrainingPart]:
+    """Return parts of so many rows, without a copy."""
+    starts = range(0, len(whole), n_rows)
+    return Parts([whole.take(slice(start, start + n_rows), start) for start in starts])
+
+
+def bring(parts: Parts[TrainingPart]) -> Parts[TrainingPart]:
+    """Return parts in this process, cut as arrays in memory are, so that results do not depend on the chunks."""
+    return parts if parts.is_local else _cut(_join(parts.gather()), PART_ROWS)
+
+
 class TrainingFacts(NamedTuple):
     """Sizes of the training set."""
 
     n_rows: tuple[int, ...]  # of each part
-    n_samples: int
     n_features: int
     n_classes: int
     dtype: np.dtype
-    n_labelled: NDArray[Any]  # (n_classes,) samples with a known label for the class, each by its weight
-    n_positive: NDArray[Any]  # (n_classes,) samples of the class, each by its weight
+    is_weighted: bool  # whether a weight is not 1
     n_with_label: int  # samples with a known label for at least one class
-    label_weight: float  # the weight of these
+    n_labelled: Floats  # (n_classes,) samples with a known label for the class, each by its weight
+    n_positive: Floats  # (n_classes,) samples of the class, each by its weight
+    label_weight: float  # the weight of samples with a label
     weight: float  # of all samples
-    n_missing: float = 0.0  # missing features of a sample, the mean by weight
+    missing_weight: float  # of all missing features
+
+    @classmethod
+    def of(cls, parts: Parts[TrainingPart]) -> TrainingFacts:
+        """Return the sizes of all parts together."""
+        n_rows, shapes, is_weighted, counts = zip(*parts.collect(_measure), strict=True)
+        sums: tuple[Any, ...] = add_in_tree(counts)
+        n_features, n_classes, dtype = shapes[0]
+        return cls(n_rows, n_features, n_classes, dtype, any(is_weighted), *sums)
+
+    @property
+    def n_samples(self) -> int:
+        """The number of samples."""
+        return sum(self.n_rows)
 
     @property
     def n_known(self) -> float:
         """Known features of a sample, the mean by weight."""
-        return self.n_features - self.n_missing
+        return self.n_features - self.missing_weight / self.weight
 
     @property
     def row_slices(self) -> list[slice]:
@@ -102,100 +146,60 @@ class TrainingFacts(NamedTuple):
         return [slice(end - n_rows, end) for end, n_rows in zip(ends, self.n_rows, strict=True)]
 
 
-def count_labels(part: TrainingPart) -> tuple[NDArray[Any], NDArray[Any], int, float, float]:
-    """Return how many labels per class are known and positive, how many samples have any, their weight, and of all."""
-    labels, weights = part.labels, part.weights
-    n_labelled, n_positive = sum_weights(labels != 0, weights), sum_weights(labels > 0, weights)
-    has_label = np.asarray(labels.any(axis=1))
-    n_with_label, weight = int(np.count_nonzero(has_label)), float(sum_weights(has_label, weights))
-    return n_labelled, n_positive, n_with_label, weight, float(len(labels) if weights is None else weights.sum())
+def _measure(part: TrainingPart) -> tuple[int, tuple[int, int, np.dtype], bool, tuple[Any, ...]]:
+    """Return the number of rows, what all parts have in common, whether a weight is not 1, and what is added up."""
+    labels, weights, is_labelled = part.labels, part.weights, np.asarray(part.labels.any(axis=1))
+    counts = (
+        int(np.count_nonzero(is_labelled)),
+        weights @ (labels != 0),
+        weights @ (labels > 0),
+        float(weights @ is_labelled),
+        float(weights.sum()),
+        float(np.sum(weights * (part.X.shape[1] - part.n_known))),
+    )
+    return len(part), (part.X.shape[1], labels.shape[1], part.X.dtype), bool((weights != 1).any()), counts
 
 
-def sum_rows(values: Floats, weights: Weights | None) -> float:
+def sum_rows(values: Floats, weights: Weights) -> float:
     """Return a sum over samples, each by its weight, in float64."""
-    return float(np.sum(values if weights is None else weights @ values.astype(np.float64), dtype=np.float64))
+    return float(np.sum(weights * values.T))
 
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """The parts before the fit, and their sizes."""
+    """The samples of a fit in parts, and their sizes."""
 
     parts: Parts[TrainingPart]
     facts: TrainingFacts
-    X: Any  # all samples, if they are in this process
-    labels: Labels | None  # all labels, if the samples are in this process
+    whole: TrainingPart | None = None  # all rows, if they are in this process
     description: Description = IDENTITY  # of the samples
-    weights: Weights | None = None  # all weights, if the samples are in this process; None if all are 1
-    is_known: Flags | None = None  # which features of described samples are; None if all are
-    held_out: Labels | None = None  # hidden labels, if the samples are in this process and there are any
 
     @classmethod
-    def of_arrays(
-        cls,
-        X: Floats,
-        labels: NDArray[Any],
-        part_rows: int | None = None,
-        description: Description = IDENTITY,
-        weights: Weights | None = None,
-        is_known: Flags | None = None,
-        held_out: Labels | None = None,
-    ) -> TrainingSet:
+    def of_arrays(cls, X: Floats, labels: NDArray[Any], part_rows: int | None = None, **columns: Any) -> TrainingSet:
         """Cut arrays in this process, which may be memory-mapped, into parts without a copy."""
-        labels, part_rows = labels.astype(np.int8, copy=False), part_rows or PART_ROWS
-        starts = range(0, len(X), part_rows)
-        blocks = [slice(start, start + part_rows) for start in starts]
-        parts = Parts(
-            [
-                TrainingPart.of(X[rows], labels[rows], rows.start, None if weights is None else weights[rows])
-                for rows in blocks
-            ]
-        )
-        n_missing = 0.0
-        if is_known is not None:
-            parts = parts.map_each(_mark_known, [is_known[rows] for rows in blocks])
-            n_missing = float(np.average((~is_known).sum(axis=1), weights=weights))
-        if held_out is not None:
-            parts = parts.map_each(_mark_held_out, [held_out[rows] for rows in blocks])
-        n_rows = tuple(np.diff([*starts, len(X)]).tolist())
-        counts = parts.add_up(count_labels)
-        facts = TrainingFacts(n_rows, len(X), X.shape[1], labels.shape[1], X.dtype, *counts, n_missing=n_missing)
-        return cls(parts, facts, X, labels, description, weights, is_known, held_out)
+        whole = TrainingPart.of(X, labels.astype(np.int8, copy=False), **columns)
+        parts = _cut(whole, part_rows or PART_ROWS)
+        return cls(parts, TrainingFacts.of(parts), whole)
+
+    def map(self, step: Callable[..., TrainingPart], *shared: Any) -> TrainingSet:
+        """Return the set of the rows ``step(rows, *shared)``, wherever they are: the only way to another set."""
+        if self.whole is None:
+            parts: Parts[TrainingPart] = self.parts.map(step, *shared)
+            return replace(self, parts=parts, facts=TrainingFacts.of(parts))
+        whole = step(self.whole, *shared)
+        parts = Parts([whole.take(rows, rows.start) for rows in self.facts.row_slices])
+        return replace(self, parts=parts, facts=TrainingFacts.of(parts), whole=whole)
 
     def weigh(self, sample_weight: Weights | None, class_weight: Any, targets: Targets) -> TrainingSet:
-        """Return the set with weights of samples, which must be in this process, times those of their classes."""
-        training = self
-        if sample_weight is not None and not (sample_weight == 1).all():
-            training = TrainingSet.of_arrays(self.X, collect_labels(self), weights=sample_weight)
+        """Return the set with weights of samples times those of their classes."""
+        training = self if sample_weight is None else self.map(_weigh_samples, sample_weight)
         if class_weight is None:
             return training
-        parts = training.parts.map(_weigh_part, list_class_weights(class_weight, targets, training.facts))
-        if training.labels is not None:
-            weights = np.concatenate(parts.gather("weights"))
-            return TrainingSet.of_arrays(training.X, training.labels, weights=weights)
-        return training._with_labels(parts)
+        return training.map(_weigh_classes, list_class_weights(class_weight, targets, training.facts))
 
-    def _with_labels(self, parts: Parts[TrainingPart]) -> TrainingSet:
-        """Return the set with other labels or weights, which are counted."""
-        facts = self.facts
-        n_labelled, n_positive, n_with_label, label_weight, weight = parts.add_up(count_labels)
-        counts = TrainingFacts(*facts[:5], n_labelled, n_positive, n_with_label, label_weight, weight, facts.n_missing)
-        return replace(self, parts=parts, facts=counts)
-
-    def hold_out(self, rows: NDArray[np.intp]) -> TrainingSet:
+    def hold_out(self, rows: RowNumbers) -> TrainingSet:
         """Return the set without the labels of some rows, which refinement holds out."""
-        parts = self.parts.map(_hide_labels, rows)
-        if self.labels is None:
-            return self._with_labels(parts)
-        labels, held_out = (np.concatenate(parts.gather(name)) for name in ("labels", "held_out"))
-        return TrainingSet.of_arrays(
-            self.X, labels, description=self.description, weights=self.weights, held_out=held_out
-        )
-
-    def take(self, rows: NDArray[np.intp]) -> TrainingSet:
-        """Return a set of some rows, which are ascending, in this process."""
-        taken = self.parts.collect(_take_columns, rows)
-        X, labels, weights, is_known = map(_join_column, zip(*taken, strict=True))
-        return TrainingSet.of_arrays(X, labels, weights=weights, is_known=is_known)
+        return self.map(_hide_labels, rows)
 
     def describe(self, description: Any, image_shape: tuple[int, int] | None) -> TrainingSet:
         """Return the set with described samples; a description that has learned nothing yet learns from them.
@@ -203,21 +207,88 @@ class TrainingSet:
         Missing features, which were NaN, are filled.
         """
         description = fit_description(description, self.parts, self.facts.n_samples, image_shape)
-        if self.labels is None:
-            parts = self.parts.map(_describe_part, description)
-            n_features: int = parts.collect(_count_features)[0]
-            return replace(self, parts=parts, facts=self.facts._replace(n_features=n_features), description=description)
-        if has_missing(self.X):
-            X, is_known = describe_and_fill(description, np.asarray(self.X))
-            return TrainingSet.of_arrays(X, self.labels, None, description, self.weights, is_known, self.held_out)
-        X = _describe_rows(self.X, description)
-        if X is self.X:
-            return replace(self, description=description)
-        described = TrainingSet.of_arrays(X, self.labels, None, description, self.weights, held_out=self.held_out)
-        if description.images != "described":
-            return described
-        images = [self.X[rows] for rows in described.facts.row_slices]
-        return replace(described, parts=described.parts.map_each(_put_images, images))
+        return replace(self.map(_describe, description), description=description)
+
+    def take(self, rows: RowNumbers) -> TrainingSet:
+        """Return a set of some rows, which are ascending, in this process."""
+        whole = self.whole.take(rows) if self.whole is not None else _join(self.parts.collect(_take, rows))
+        parts = _cut(whole, PART_ROWS)
+        return TrainingSet(parts, TrainingFacts.of(parts), whole, self.description)
+
+    def take_samples(self, rows: RowNumbers) -> Floats:
+        """Return the samples in some rows, in their order."""
+        if self.whole is not None:
+            return self.whole.X[rows]
+        samples = np.empty((len(rows), self.facts.n_features), self.facts.dtype)
+        for positions, taken in self.parts.collect(_take_samples, rows):
+            samples[positions] = taken
+        return samples
+
+
+def _weigh_samples(part: TrainingPart, sample_weight: Weights) -> TrainingPart:
+    return replace(part, weights=sample_weight[part.first_row : part.first_row + len(part)])
+
+
+def _weigh_classes(part: TrainingPart, class_weights: Weights) -> TrainingPart:
+    return replace(part, weights=class_weights[index_classes(part.labels)] * part.weights)  # -1, no label, is the last
+
+
+def _hide_labels(part: TrainingPart, rows: RowNumbers) -> TrainingPart:
+    _, own_rows = part.find(rows)
+    labels, held_out = part.labels.copy(), np.zeros_like(part.labels)
+    held_out[own_rows], labels[own_rows] = labels[own_rows], 0
+    return replace(part, labels=labels, held_out=held_out)
+
+
+def _describe(part: TrainingPart, description: Description) -> TrainingPart:
+    if has_missing(part.X):
+        X, is_known = describe_and_fill(description, part.X)
+        return replace(part, X=X, is_known=is_known)
+    images = part.X if description.images == "described" else None
+    return replace(part, X=_describe_rows(part.X, description), images=images)
+
+
+def _take(part: TrainingPart, rows: RowNumbers) -> TrainingPart:
+    return part.take(part.find(rows)[1])
+
+
+def _take_samples(part: TrainingPart, rows: RowNumbers) -> tuple[RowNumbers, Floats]:
+    positions, own_rows = part.find(rows)
+    return positions, part.X[own_rows]
+
+
+def _index_classes(part: TrainingPart) -> NDArray[np.signedinteger]:
+    # In few bytes, since these come from all parts to one place.
+    return index_classes(part.labels).astype(np.min_scalar_type(-part.labels.shape[1] - 1))
+
+
+def is_mapped(X: Any) -> bool:
+    """Whether samples are in a file, from which they are read as they are needed."""
+    while X is not None and not isinstance(X, np.memmap):
+        X = getattr(X, "base", None)
+    return X is not None
+
+
+def _describe_rows(X: Floats, description: Description) -> Floats:
+    """Return described samples; those of a memory-mapped array are mapped too, from a file that goes with them."""
+    described = X
+    for tile in split_rows(len(X)):
+        samples = np.asarray(X[tile])
+        rows = description.apply(samples)
+        if rows is samples:
+            return X  # as they are
+        if described is X:
+            described = _make_rows(len(X), rows.shape[1], X)
+        described[tile] = rows
+    return described
+
+
+def _make_rows(n_rows: int, n_features: int, X: Floats) -> Floats:
+    """Return room for rows in the memory or in a file, where X is."""
+    if not is_mapped(X):
+        return np.empty((n_rows, n_features), X.dtype)
+    with TemporaryFile() as file:  # the map keeps it open
+        return np.memmap(file, X.dtype, "w+", shape=(n_rows, n_features))
 
 
 def list_class_weights(class_weight: Any, targets: Targets, facts: TrainingFacts) -> Weights:
@@ -250,110 +321,6 @@ def check_weight(name: str, weight: float) -> None:
         )
 
 
-def _mark_known(part: TrainingPart, is_known: Flags) -> TrainingPart:
-    return replace(part, is_known=is_known)
-
-
-def _weigh_part(part: TrainingPart, class_weights: Weights) -> TrainingPart:
-    weights = class_weights[index_classes(part.labels)]  # -1, no label, is the last
-    return replace(part, weights=weights if part.weights is None else weights * part.weights)
-
-
-def is_mapped(X: Any) -> bool:
-    """Whether samples are in a file, from which they are read as they are needed."""
-    while X is not None and not isinstance(X, np.memmap):
-        X = getattr(X, "base", None)
-    return X is not None
-
-
-def _describe_rows(X: Floats, description: Description) -> Floats:
-    """Return described samples; those of a memory-mapped array are mapped too, from a file that goes with them."""
-    described = X
-    for tile in split_rows(len(X)):
-        samples = np.asarray(X[tile])
-        rows = description.apply(samples)
-        if rows is samples:
-            return X  # as they are
-        if described is X:
-            described = _make_rows(len(X), rows.shape[1], X)
-        described[tile] = rows
-    return described
-
-
-def _make_rows(n_rows: int, n_features: int, X: Floats) -> Floats:
-    """Return room for rows in the memory or in a file, where X is."""
-    if not is_mapped(X):
-        return np.empty((n_rows, n_features), X.dtype)
-    with TemporaryFile() as file:  # the map keeps it open
-        return np.memmap(file, X.dtype, "w+", shape=(n_rows, n_features))
-
-
-def _describe_part(part: TrainingPart, description: Description) -> TrainingPart:
-    X = _describe_rows(part.X, description)
-    return replace(part, X=X, images=part.X if description.images == "described" else None)
-
-
-def _count_features(part: TrainingPart) -> int:
-    return part.X.shape[1]
-
-
-def _put_images(part: TrainingPart, images: Floats) -> TrainingPart:
-    return replace(part, images=np.asarray(images))
-
-
-def collect_labels(training: TrainingSet) -> Labels:
-    """Return the labels of all samples."""
-    return np.concatenate(training.parts.gather("labels")) if training.labels is None else training.labels
-
-
-def _mark_held_out(part: TrainingPart, held_out: Labels) -> TrainingPart:
-    return replace(part, held_out=held_out)
-
-
-def collect_classes(training: TrainingSet) -> NDArray[np.intp]:
-    """Return the class of each sample, as :func:`index_classes` does."""
-    return np.concatenate(training.parts.collect(_index_classes))
-
-
-def _index_classes(part: TrainingPart) -> NDArray[np.intp]:
-    return index_classes(part.labels)
-
-
-def _hide_labels(part: TrainingPart, rows: NDArray[np.intp]) -> TrainingPart:
-    _, own_rows = part.find(rows)
-    labels, held_out = part.labels.copy(), np.zeros_like(part.labels)
-    held_out[own_rows], labels[own_rows] = labels[own_rows], 0
-    return replace(part, labels=labels, held_out=held_out)
-
-
-def _take_columns(part: TrainingPart, rows: NDArray[np.intp]) -> tuple[NDArray[Any] | None, ...]:
-    _, own_rows = part.find(rows)
-    columns = part.X, part.labels, part.weights, part.is_known
-    return tuple(None if column is None else column[own_rows] for column in columns)
-
-
-def bring(parts: Parts[TrainingPart]) -> Parts[TrainingPart]:
-    """Return parts in this process, cut as arrays in memory are, so that results do not depend on the chunks."""
-    if parts.is_local:
-        return parts
-    names = ("X", "labels", "weights", "images", "held_out")
-    taken = parts.gather()
-    columns: dict[str, Any] = {name: _join_column([getattr(part, name) for part in taken]) for name in names}
-
-    def cut(start: int) -> TrainingPart:
-        own: dict[str, Any] = {
-            name: None if column is None else column[start : start + PART_ROWS] for name, column in columns.items()
-        }
-        part = TrainingPart.of(own["X"], own["labels"], start, own["weights"])
-        return replace(part, images=own["images"], held_out=own["held_out"])
-
-    return Parts([cut(start) for start in range(0, sum(map(len, taken)), PART_ROWS)])
-
-
-def _join_column(pieces: Sequence[Any]) -> Any:
-    return None if pieces[0] is None else np.concatenate(pieces)
-
-
 def cut_into_parts(X: Floats, y: Any, unlabeled: Any) -> tuple[TrainingSet, Targets]:
     """Return the training set of arrays in this process."""
     found = find_labels(y, unlabeled)
@@ -377,7 +344,7 @@ def _make_part(pair: tuple[Any, Any], how: tuple[int, np.dtype, NDArray[Any], An
     first_row, dtype, *target = how
     samples = np.require(pair[0], dtype, ["C", "ALIGNED"])  # what Dask has moved is at odd addresses
     check_finite(samples, first_row, remedy="a Dask array must be complete, so remove or impute such values")
-    return TrainingPart.of(samples, encode_labels(pair[1], *target), first_row)
+    return TrainingPart.of(samples, encode_labels(pair[1], *target), first_row=first_row)
 
 
 def spread_over_cluster(X: Any, y: Any, unlabeled: Any) -> tuple[TrainingSet, Targets]:
@@ -397,12 +364,11 @@ def spread_over_cluster(X: Any, y: Any, unlabeled: Any) -> tuple[TrainingSet, Ta
         first_rows = (np.cumsum(n_rows) - n_rows).tolist()
         parts = pairs.map_each(_make_part, [(first_row, dtype, *target) for first_row in first_rows])
         del pairs  # which the workers may forget, one after another
-        counts = parts.add_up(count_labels)
+        facts = TrainingFacts.of(parts)
     except BaseException:
         session.release()  # an error on a worker keeps hold of all that led to it
         raise
-    facts = TrainingFacts(tuple(n_rows), sum(n_rows), X.shape[1], len(classes), dtype, *counts)
-    return TrainingSet(parts, facts, X, labels=None), Targets(classes, found.is_multilabel)
+    return TrainingSet(parts, facts), Targets(classes, found.is_multilabel)
 
 
 def cut_batch(X: Floats, y: Any, classes: Any, unlabeled: Any, known: Targets | None) -> tuple[TrainingSet, Targets]:
@@ -416,35 +382,9 @@ def cut_batch(X: Floats, y: Any, classes: Any, unlabeled: Any, known: Targets | 
     return TrainingSet.of_arrays(X, labels), targets
 
 
-def count_classes(part: TrainingPart) -> NDArray[np.int64]:
-    """Return the number of samples per class, after that of unlabelled ones."""
-    return np.bincount(index_classes(part.labels) + 1, minlength=part.labels.shape[1] + 2)
-
-
-class Candidates(NamedTuple):
-    """Samples that may become first atoms."""
-
-    rows: NDArray[np.int32]  # of the part
-    class_index: NDArray[np.signedinteger]
-
-
-def find_candidates(part: TrainingPart, request: tuple[NDArray[np.int64], NDArray[np.int64]]) -> Candidates:
-    """Return every s-th sample of each class, with a stride s per class, counted on from the parts before."""
-    n_before, strides = request
-    index = index_classes(part.labels)
-    is_candidate = np.zeros(len(index), bool)
-    for position, stride in enumerate(strides):
-        rows = np.flatnonzero(index == position - 1)
-        is_candidate[rows[-n_before[position] % stride :: stride]] = True
-    # In few bytes, since these come from all parts to one place.
-    smallest = np.min_scalar_type(-len(strides))
-    return Candidates(np.flatnonzero(is_candidate).astype(np.int32), index[is_candidate].astype(smallest))
-
-
-def take_rows(part: TrainingPart, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], Floats]:
-    """Return which of the rows are in a part, as positions in ``rows``, and their samples."""
-    positions, own_rows = part.find(rows)
-    return positions, part.X[own_rows]
+def collect_classes(training: TrainingSet) -> NDArray[np.signedinteger]:
+    """Return the class of each sample, as :func:`index_classes` does."""
+    return np.concatenate(training.parts.collect(_index_classes))
 
 
 def fetch_candidates(training: TrainingSet, n_at_once: int, rng: np.random.RandomState) -> Iterator[Floats]:
@@ -452,28 +392,17 @@ def fetch_candidates(training: TrainingSet, n_at_once: int, rng: np.random.Rando
     class_index, rows = _list_candidates(training)
     order = order_candidates(class_index, rng)
     for start in range(0, len(order), n_at_once):
-        wanted = rows[order[start : start + n_at_once]]
-        yield _take_from_parts(training, wanted) if training.labels is None else np.asarray(training.X[wanted])
+        yield training.take_samples(rows[order[start : start + n_at_once]])
 
 
-def _take_from_parts(training: TrainingSet, rows: NDArray[np.intp]) -> Floats:
-    samples = np.empty((len(rows), training.facts.n_features), training.facts.dtype)
-    for positions, taken in training.parts.collect(take_rows, rows):
-        samples[positions] = taken
-    return samples
-
-
-def _list_candidates(training: TrainingSet) -> tuple[NDArray[np.signedinteger], NDArray[np.intp]]:
-    """Return the classes and rows of the samples that may become first atoms."""
-    parts, facts = training.parts, training.facts
-    if training.labels is not None and facts.n_samples <= _MOST_CANDIDATES:
-        return index_classes(training.labels), np.arange(facts.n_samples)
-    counts = np.array(parts.collect(count_classes))
-    n_of_class = counts.sum(axis=0)
-    stride = -(-facts.n_samples // _MOST_CANDIDATES)
-    strides = np.where(n_of_class * len(n_of_class) > _MOST_CANDIDATES, stride, 1)
-    n_before = np.cumsum(counts, axis=0) - counts
-    found = parts.map_each(find_candidates, [(before, strides) for before in n_before]).gather()
-    class_index = np.concatenate([candidates.class_index for candidates in found])
-    rows = [block.start + candidates.rows for block, candidates in zip(facts.row_slices, found, strict=True)]
-    return class_index, np.concatenate(rows)
+def _list_candidates(training: TrainingSet) -> tuple[NDArray[np.signedinteger], RowNumbers]:
+    """Return the classes and rows of the samples that may become first atoms: every s-th of each large class."""
+    class_index = collect_classes(training)
+    n_kinds = training.facts.n_classes + 2  # and samples with none of the labels, and unlabelled ones
+    is_candidate, stride = np.ones(len(class_index), bool), -(-len(class_index) // _MOST_CANDIDATES)
+    for kind in range(-1, n_kinds - 1):
+        rows = np.flatnonzero(class_index == kind)
+        if len(rows) * n_kinds > _MOST_CANDIDATES:
+            is_candidate[rows] = False
+            is_candidate[rows[::stride]] = True
+    return class_index[is_candidate], np.flatnonzero(is_candidate)

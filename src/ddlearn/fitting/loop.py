@@ -35,7 +35,7 @@ from ..model.measures import count_errors
 from ..model.objective import MapObjective, Terms, sum_class_terms, sum_costs, sum_noise_terms
 from ..model.scales import MisfitSums, Priors, Scales, find_unit
 from ..parallel import Parts, find_median, select_ranks, single_threaded_blas
-from .data import TrainingPart, TrainingSet, sum_rows, take_rows
+from .data import TrainingPart, TrainingSet, sum_rows
 
 # The label-free error is monitored on at most this many samples, since it needs an extra coding pass. Where it is five
 # per cent, its standard error is then half a per cent.
@@ -318,8 +318,7 @@ def sum_statistics(
 ) -> tuple[Any, NDArray[np.intp]]:
     """Return the statistics that an additive dictionary update needs, and how many samples use each atom."""
     precision = variance_unit / part.noise_variance  # only ratios matter, and these fit in any dtype
-    if part.weights is not None:
-        precision = precision * part.weights.astype(precision.dtype)
+    precision *= part.weights.astype(precision.dtype)
     statistics = settings.dictionary_update.statistics(  # type: ignore[attr-defined]
         part.samples, part.codes, precision, n_components, n_jobs=settings.n_jobs
     )
@@ -358,17 +357,14 @@ def is_own_atom(part: CodedPart) -> Flags:
 
 def sum_misfits(part: CodedPart, unit: float, mean_known: float) -> MisfitSums:
     """Return the sums from which the prior of the noise is estimated, as if all samples had as many known features."""
-    is_noisy, weights = ~is_own_atom(part), part.weights
+    is_noisy = ~is_own_atom(part)
     logs = np.log(part.misfits[is_noisy].astype(np.float64) / unit)
     if part.is_known is not None:
         logs += np.log(mean_known / part.is_known.sum(axis=1)[is_noisy])
-    n_samples, sums = float(len(part)), (float(logs.size), float(logs.sum()), float(logs @ logs))
-    if weights is not None:
-        n_samples, weights = float(weights.sum()), weights[is_noisy]
-        sums = float(weights.sum()), float(weights @ logs), float(weights @ logs**2)
+    n_noisy, weighted = float(part.weights[is_noisy].sum()), part.weights[is_noisy] * logs
     energy = sum_rows(np.vecdot(part.samples, part.samples), part.weights)
-    eps = float(np.finfo(part.X.dtype).eps)
-    return MisfitSums(mean_known, eps, unit, n_samples, *sums, energy)
+    eps, sums = float(np.finfo(part.X.dtype).eps), (float(weighted.sum()), float(weighted @ logs))
+    return MisfitSums(mean_known, eps, unit, float(part.weights.sum()), n_noisy, *sums, energy)
 
 
 def estimate_noise(
@@ -418,10 +414,9 @@ def scale_part(
     part, terms = estimate_noise(part, settings, means, priors, is_first)
     n_at_floor = int(np.count_nonzero(part.noise_variance <= part.noise_variance.dtype.type(priors.noise_floor)))
     monitored = slice(-part.first_row % stride, None, stride)  # a view: to draw samples would copy them
-    weights = None if part.weights is None else part.weights[monitored]
-    some = TrainingPart.of(part.samples[monitored], part.labels[monitored], weights=weights)
-    if part.is_known is not None:
-        some = replace(some, is_known=part.is_known[monitored])
+    is_known = None if part.is_known is None else part.is_known[monitored]
+    columns = part.samples[monitored], part.labels[monitored], part.weights[monitored]
+    some = TrainingPart.of(*columns, is_known=is_known)
     label_free = count_wrong(code_label_free(some, settings, encoder), settings, model) if len(some) else (0, 0)
     return part, (terms, (n_at_floor, *count_wrong(part, settings, model), *label_free))
 
@@ -431,8 +426,7 @@ def adapt_coder(training: TrainingSet, settings: FitSettings, dictionary: Floats
     coder, n_samples = settings.sparse_coder, training.facts.n_samples
     if coder.is_adapted:
         return coder
-    rows = np.arange(0, n_samples, count_stride(n_samples))
-    samples = np.concatenate([taken for _, taken in training.parts.collect(take_rows, rows)])
+    samples = training.take_samples(np.arange(0, n_samples, count_stride(n_samples)))
     return coder.adapt(samples, dictionary, settings.n_nonzero_coefs)
 
 
@@ -540,7 +534,7 @@ class Loop:
         if trainer.is_additive:
             coef, intercept = trainer.train_on(state.parts, *start, **options)
         else:
-            if self.training.weights is not None:
+            if self.facts.is_weighted:
                 raise ValueError(f"{trainer!r} needs all samples at once, and takes no weights: use 'auto'.")
             labels = np.concatenate(state.parts.gather("labels")).astype(self.facts.dtype)
             coef, intercept = trainer.train(state.collect_unknowns().codes, labels, *start, **options)
@@ -563,17 +557,17 @@ class Loop:
 
     def _update_from_samples(self, state: State) -> tuple[Floats, Parts[CodedPart], NDArray[np.intp]]:
         """Pass all samples to the update at once, which is possible only in this process."""
-        training, unknowns = self.training, state.collect_unknowns()
-        is_same = self.settings.registration is None and training.is_known is None
-        X = training.X if is_same else np.concatenate(state.parts.gather("samples"))
-        codes = unknowns.codes
-        if training.weights is not None:  # weighted least squares are those of rows times the roots of their weights
-            roots = np.sqrt(training.weights).astype(X.dtype)[:, None]
+        whole, unknowns, is_weighted = self.training.whole, state.collect_unknowns(), self.facts.is_weighted
+        assert whole is not None
+        is_same = self.settings.registration is None and whole.is_known is None
+        X, codes = whole.X if is_same else np.concatenate(state.parts.gather("samples")), unknowns.codes
+        if is_weighted:  # weighted least squares are those of rows times the roots of their weights
+            roots = np.sqrt(whole.weights).astype(X.dtype)[:, None]
             X, codes = X * roots, RowCodes(codes.indices, codes.values * roots)
         dictionary, codes, replaced = self.settings.dictionary_update.update(
             X, codes, state.model.dictionary, 1 / unknowns.noise_variance, n_jobs=self.settings.n_jobs
         )
-        if training.weights is not None:
+        if is_weighted:
             codes = RowCodes(codes.indices, codes.values / roots)
         return dictionary, state.parts.map(put_unknowns, replace(unknowns, codes=codes)), replaced
 

@@ -31,23 +31,22 @@ class Reliability(NamedTuple):
 
 
 def count_errors(
-    labels: NDArray, evidence: Floats, is_multilabel: bool, weights: NDArray | None = None
+    labels: NDArray, evidence: Floats, is_multilabel: bool, weights: NDArray | float = 1.0
 ) -> tuple[float, float]:
     """Return how many labelled samples are misclassified, and how many there are, each by its weight.
 
     For multilabel targets labels are counted, not samples.
     """
     labelled = labels.any(axis=1)
+    weights = np.broadcast_to(weights, len(labels))[labelled]
     labels, evidence = labels[labelled], evidence[labelled]
     if is_multilabel:
         known = labels != 0
         is_wrong = np.where(evidence > 0, 1, -1)[known] != labels[known]
+        weights = np.repeat(weights, np.count_nonzero(known, axis=1))
     else:
         is_wrong = labels[np.arange(len(labels)), evidence.argmax(axis=1)] != 1
-    if weights is None:
-        return int(np.count_nonzero(is_wrong)), is_wrong.size
-    counts = np.repeat(weights[labelled], np.count_nonzero(known, axis=1)) if is_multilabel else weights[labelled]
-    return float(counts @ is_wrong), float(counts.sum())
+    return float(weights @ is_wrong), float(weights.sum())
 
 
 def log_sum_exp(scores: Floats) -> Floats:
@@ -63,10 +62,10 @@ def measure_log_loss(evidence: Floats, labels: Floats, doubt: float = 0.0) -> Fl
     return log_sum_exp(evidence) - (1 - doubt) * right - doubt * np.mean(evidence, axis=1)
 
 
-def find_temperature(evidence: Floats, labels: Floats, weights: NDArray[np.float64] | None = None) -> float:
+def find_temperature(evidence: Floats, labels: Floats, weights: NDArray[np.float64] | float = 1.0) -> float:
     """Return by what evidence must be divided for the likeliest classes."""
     # As if there were one more sample that could be of any class: a few without error are no reason for certainty.
-    doubt = 1 / (len(evidence) + 1)
+    doubt, weights = 1 / (len(evidence) + 1), np.broadcast_to(weights, len(evidence))
 
     def mean_log_loss(power: float) -> float:
         temperature = 1 / float(np.exp(power))

@@ -27,6 +27,7 @@ from .codes import Floats, Model, RowCodes, measure_residuals
 from .losses import LOSSES, Loss
 from .scales import Priors, penalise
 
+Weights = NDArray[np.float64] | float  # of samples; a number is that of all
 Terms = tuple[float, float, float]  # two terms of Eq. 3, and what the priors of their scales add
 
 
@@ -70,12 +71,10 @@ class MapObjective(NamedTuple):
         return cls(*noise_terms[:2], *class_terms[:2], prior=noise_terms[2] + class_terms[2])
 
 
-def sum_costs(
-    labels: Floats, scores: Floats, loss: Loss, weights: NDArray[np.float64] | None = None
-) -> NDArray[np.float64]:
+def sum_costs(labels: Floats, scores: Floats, loss: Loss, weights: Weights = 1.0) -> NDArray[np.float64]:
     """Return each class's sum of classification costs; a label of 0 costs nothing."""
     costs = np.abs(labels) * loss.value(labels * scores)
-    return costs.sum(axis=0, dtype=np.float64) if weights is None else weights @ costs.astype(np.float64)
+    return np.sum(np.atleast_1d(weights)[:, None] * costs, axis=0, dtype=np.float64)
 
 
 def sum_noise_terms(
@@ -83,13 +82,13 @@ def sum_noise_terms(
     noise_variance: Floats,
     n_features: float | NDArray,
     priors: Priors,
-    weights: NDArray[np.float64] | None = None,
+    weights: Weights = 1.0,
 ) -> Terms:
     """Return what some samples add to the first two terms, and to that of the priors."""
     variance = noise_variance.astype(np.float64)
 
     def add_up(terms: Floats) -> float:
-        return float(np.sum(terms) if weights is None else weights @ terms)
+        return float(np.sum(weights * terms))
 
     logs, weight = np.log(variance), priors.noise_weight
     prior = weight / 2 * (priors.noise_variance * add_up(1 / variance) + add_up(logs))

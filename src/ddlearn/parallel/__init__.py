@@ -11,6 +11,7 @@ from .dask import refuse_dask as refuse_dask
 from .parts import PART_ROWS as PART_ROWS
 from .parts import Parts as Parts
 from .parts import add as add
+from .parts import add_in_tree as add_in_tree
 from .parts import find_median as find_median
 from .parts import select_ranks as select_ranks
 from .processes import map_processes as map_processes

@@ -136,7 +136,7 @@ def differentiate(part: TrainingPart, task: Task, batch: MiniBatch, codes: RowCo
     if not len(own_rows):
         return BatchSums(RefinedModel(*map(np.zeros_like, batch.model)), 0.0, 0.0, 0.0)
     rows = batch.rows[places]
-    labels, weights = part.labels[own_rows].astype(part.X.dtype), _get_weights(part, own_rows) / batch.mean_weight
+    labels, weights = part.labels[own_rows].astype(part.X.dtype), part.weights[own_rows] / batch.mean_weight
     samples = task.distort(part, places, own_rows, batch)
     own_codes = None if codes is None else codes.rows(rows)
     gradient, scores = task.gradient.differentiate(
@@ -146,10 +146,6 @@ def differentiate(part: TrainingPart, task: Task, batch: MiniBatch, codes: RowCo
         codes.indices[rows], codes.values[rows] = own_codes
     cost = float(np.sum(weights * task.gradient.cost.value(scores, labels)))
     return BatchSums(gradient, cost, *task.count_errors(scores, labels, weights))
-
-
-def _get_weights(part: TrainingPart, own_rows: RowNumbers) -> NDArray[np.float64]:
-    return np.ones(len(own_rows)) if part.weights is None else part.weights[own_rows]
 
 
 def _get_labels(part: TrainingPart, own_rows: RowNumbers) -> Floats:
@@ -172,7 +168,7 @@ def _list_rows(part: TrainingPart) -> _Listed:
         np.empty(0, np.intp) if labels is None else np.flatnonzero(labels.any(axis=1))
         for labels in (part.labels, part.held_out)
     )
-    return _Listed(len(part), training + part.first_row, held_out + part.first_row, _get_weights(part, training))
+    return _Listed(len(part), training + part.first_row, held_out + part.first_row, part.weights[training])
 
 
 class _Coded(NamedTuple):
@@ -186,7 +182,7 @@ class _Coded(NamedTuple):
 def _encode(part: TrainingPart, task: Task, dictionary: Floats, rows: RowNumbers) -> _Coded:
     _, own_rows = part.find(rows)
     codes = task.gradient.encode(dictionary, task.prepare(part, own_rows, dictionary))
-    return _Coded(codes, _get_labels(part, own_rows), _get_weights(part, own_rows))
+    return _Coded(codes, _get_labels(part, own_rows), part.weights[own_rows])
 
 
 class _Scored(NamedTuple):
@@ -201,7 +197,7 @@ class _Scored(NamedTuple):
 def _score(part: TrainingPart, task: Task, model: RefinedModel, rows: RowNumbers) -> _Scored:
     _, own_rows = part.find(rows)
     scores, misfit = task.gradient.measure(model, task.prepare(part, own_rows, model.dictionary))
-    return _Scored(scores, _get_labels(part, own_rows), _get_weights(part, own_rows), misfit)
+    return _Scored(scores, _get_labels(part, own_rows), part.weights[own_rows], misfit)
 
 
 def _measure_energies(part: TrainingPart, rows: RowNumbers) -> Floats:

@@ -152,8 +152,8 @@ class _Fold(NamedTuple):
     dictionary: Floats
     is_known: Flags | None  # which features are; None if all are
     is_known_left_out: Flags | None
-    weights: NDArray[np.float64] | None
-    weights_left_out: NDArray[np.float64] | None
+    weights: NDArray[np.float64]
+    weights_left_out: NDArray[np.float64]
 
 
 class _Coded(NamedTuple):
@@ -343,8 +343,7 @@ class SettingsSearch:
         """Judge the scores of the samples that are left out of some folds."""
         cost, view, is_multilabel = self.costs[setting.cost], self.views[setting.view], self.settings.is_multilabel
         scores, labels = np.concatenate(scores_of_folds), np.concatenate([fold.labels_left_out for fold in folds])
-        given = [fold.weights_left_out for fold in folds if fold.weights_left_out is not None]
-        weights = np.concatenate(given) if given else np.ones(len(labels))
+        weights = np.concatenate([fold.weights_left_out for fold in folds])
         weights = weights / weights.mean()
         n_wrong, n_counted = count_errors(labels, cost.evidence(scores), is_multilabel, weights)
         losses = costs = cost.value(scores, labels)
@@ -429,12 +428,13 @@ class SettingsSearch:
         draw_init: Callable[[Description], str | ArrayLike],
     ) -> _View:
         """Return the folds with scaled samples, and a dictionary drawn from those to learn from."""
-        rng, labels, folds = np.random.RandomState(_SEED), training.labels, []
-        assert labels is not None
+        rng, whole, folds = np.random.RandomState(_SEED), training.whole, []
+        assert whole is not None
+        labels = whole.labels
         for learned, left_out in rows:
-            part = TrainingSet.of_arrays(np.ascontiguousarray(training.X[learned]), labels[learned])
-            fitted = description.learn(part.parts)
-            X, is_known = describe_and_fill(fitted, part.X)
+            X = np.ascontiguousarray(whole.X[learned])
+            fitted = description.learn(TrainingSet.of_arrays(X, labels[learned]).parts)
+            X, is_known = describe_and_fill(fitted, X)
             part = TrainingSet.of_arrays(X, labels[learned])
             init, facts = draw_init(fitted), part.facts
             n_atoms = (
@@ -444,11 +444,11 @@ class SettingsSearch:
             )
             batches = fetch_candidates(part, n_atoms, rng)
             dictionary = draw_dictionary(init, batches, n_atoms, facts.n_features, facts.dtype, rng)
-            X_left_out, is_known_left_out = describe_and_fill(fitted, np.ascontiguousarray(training.X[left_out]))
+            X_left_out, is_known_left_out = describe_and_fill(fitted, np.ascontiguousarray(whole.X[left_out]))
             X_left_out = np.ascontiguousarray(X_left_out)
             labels_of = (labels[some].astype(facts.dtype) for some in (learned, left_out))
-            weights = (None if training.weights is None else training.weights[some] for some in (learned, left_out))
-            samples = part.X, next(labels_of), X_left_out, next(labels_of)
+            weights = (whole.weights[some] for some in (learned, left_out))
+            samples = X, next(labels_of), X_left_out, next(labels_of)
             folds.append(_Fold(*samples, dictionary, is_known, is_known_left_out, *weights))
         squared_unit = float(np.mean([np.mean(np.vecdot(fold.X, fold.X)) for fold in folds])) or 1.0
         return _View(

@@ -147,7 +147,7 @@ def _cost_at_zero(loss: Loss) -> float:
 def _measure_costs(part: CodedPart, settings: FitSettings, model: Model) -> NDArray[np.float64]:
     labels = part.labels.astype(part.X.dtype)
     costs = (np.abs(labels) * settings.loss.value(labels * model.scores(part.codes))).astype(np.float64)
-    return costs if part.weights is None else costs * part.weights[:, None]
+    return costs * part.weights[:, None]
 
 
 def _find_best(tried: list[_Trial]) -> int:
