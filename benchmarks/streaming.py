@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import normalize
 
-from ddlearn import DDLClassifier
+from ddlearn import DDLClassifier, MiniBatchDDLClassifier
 
 RESULTS = Path(__file__).parent / "results" / "streaming.json"
 LOADERS = {"usps": load_usps, "mnist": load_mnist}
@@ -83,14 +83,15 @@ def measure_fit(split: Split, seed: int, **parameters: object) -> list[tuple[flo
 
 def measure_stream(split: Split, seed: int, batch_size: int, **options: float) -> list[tuple[float, float]]:
     """Return the error of a stream after each number of passes, and the seconds until then; each pass is shuffled."""
-    model, seconds, measured = make_model(seed), 0.0, []
+    model = MiniBatchDDLClassifier(N_COMPONENTS, description=None, n_jobs=-1, random_state=seed, **options)
+    seconds, measured = 0.0, []
     classes, rng = np.unique(split.y), np.random.default_rng(seed)
     for n_passes in range(1, PASSES[-1] + 1):
         order = rng.permutation(len(split.y))
         start = time.perf_counter()
         for first in range(0, len(order), batch_size):
             batch = order[first : first + batch_size]
-            model.partial_fit(split.X[batch], split.y[batch], classes=classes, **options)
+            model.partial_fit(split.X[batch], split.y[batch], classes=classes)
         seconds += time.perf_counter() - start
         if n_passes in PASSES:
             measured.append((split.measure_error(model), seconds))

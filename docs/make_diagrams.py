@@ -81,7 +81,7 @@ QUESTIONS = [
         "faces half hidden: 25 to 97 % right; clean digits: harm",
     ),
     (["Are images out of place?"], ['refine=Refiner(40, jitter="affine")'], "or alignment, if you cannot fit again"),
-    (["Too many for memory?"], ["a memory map, partial_fit or Dask"], "see Data larger than memory"),
+    (["Too many for memory?"], ["a memory map, batches or Dask"], "see Data larger than memory"),
 ]
 
 

@@ -12,7 +12,7 @@ from hypothesis import settings
 from reference import dsc_objective
 from scipy.sparse import csr_array
 
-from ddlearn import ORMP, DDLClassifier, Descent, Refiner, RowCodes
+from ddlearn import ORMP, DDLClassifier, Descent, MiniBatchDDLClassifier, Refiner, RowCodes
 from ddlearn.coding.descent import refit
 from ddlearn.coding.discriminative import DiscriminativeCoder
 from ddlearn.coding.encoder import Encoder
@@ -146,6 +146,11 @@ def leave_out(atoms, X, is_kept):
 def make_pursuit(n_components=None, **parameters) -> DDLClassifier:
     """Return a model with codes by pursuit that is not refined: the joint fit of the paper, of which much is known."""
     return DDLClassifier(n_components, **{"sparse_coder": "ormp", "refine": "classifiers"} | parameters)
+
+
+def make_stream(n_components=None, **parameters) -> MiniBatchDDLClassifier:
+    """Return a model with codes by pursuit that learns from batches."""
+    return MiniBatchDDLClassifier(n_components, **{"sparse_coder": "ormp"} | parameters)
 
 
 def make_refiner(epochs=1, **parameters) -> Refiner:

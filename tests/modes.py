@@ -1,7 +1,7 @@
 """What each constructor parameter does where the samples are in memory, come in batches, or are on a Dask cluster.
 
-Each row of :data:`CASES` is one value of a parameter, other than that of ``make_pursuit``.  For each mode it names what
-the value changes, or says that it is refused; None where another row holds for that mode.
+Each row of :data:`CASES` is one value of a parameter, other than that of ``make_pursuit`` or ``make_stream``.  For each
+mode it names what the value changes, or says that it is refused; None where another row holds for that mode.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from conftest import make_pursuit, normalise
+from conftest import make_pursuit, make_stream, normalise
 from scipy.sparse import csr_array
 from sklearn.preprocessing import MinMaxScaler
 
@@ -41,15 +41,15 @@ class Case(NamedTuple):
     dask: str | None
     others: dict[str, Any] = {}  # noqa: RUF012 - parameters that it needs, in the model to compare with, too
 
-    def make_models(self) -> tuple[DDLClassifier, DDLClassifier]:
+    def make_models(self, mode: str) -> tuple[Any, Any]:
         """Return the model to compare with, and the one with this value."""
-        common = {"random_state": 0} | self.others
-        return make_pursuit(**common), make_pursuit(**common | {self.name: self.value})
+        common, make = {"random_state": 0} | self.others, make_stream if mode == "batches" else make_pursuit
+        return make(**common), make(**common | {self.name: self.value})
 
 
 CASES = [
     Case("n_components", 7, *["components_"] * 3),
-    Case("n_components", "auto", "dictionary_sizes_", "dictionary_sizes_", REFUSED),
+    Case("n_components", "auto", "dictionary_sizes_", REFUSED, REFUSED),
     Case("description", "standard", *["components_"] * 3),
     Case("description", MinMaxScaler(), "components_", "components_", REFUSED),
     Case("n_nonzero_coefs", 2, *["n_nonzero_coefs_"] * 3),
@@ -68,11 +68,13 @@ CASES = [
     Case("class_weight", "balanced", None, REFUSED, None),
     Case("classification_weight", 5.0, *["components_"] * 3),
     Case("scales", ConjugateScales("shared"), *["components_"] * 3),
-    Case("max_iter", 1, "n_iter_", REFUSED, "n_iter_"),
-    Case("tol", 0.9, "n_iter_", REFUSED, "n_iter_"),
-    Case("refine", None, *["coef_"] * 3),
-    Case("refine", 1, "refinement_", REFUSED, "refinement_"),
-    Case("refine", "auto", "refinement_", NOTHING, "refinement_"),
+    Case("forgetting", 0, None, "components_", None),
+    Case("batch_size", 40, None, NOTHING, None),  # which only fit reads
+    Case("max_iter", 1, "n_iter_", None, "n_iter_"),
+    Case("tol", 0.9, "n_iter_", None, "n_iter_"),
+    Case("refine", None, "coef_", None, "coef_"),
+    Case("refine", 1, "refinement_", None, "refinement_"),
+    Case("refine", "auto", "refinement_", None, "refinement_"),
     Case("inference", "full", *[EVIDENCE] * 3),
     Case("robustness", 1, *[EVIDENCE] * 3),
     Case("robustness", Robustness(missing="mask"), *[NOTHING] * 3),  # of complete samples; coding/test_missing.py
@@ -81,7 +83,7 @@ CASES = [
     Case("image_shape", (2, 6), *[EVIDENCE] * 3, IMAGES | {"n_views": 3}),
     Case("n_views", 3, *[EVIDENCE] * 3, IMAGES),
     Case("unlabeled", 0, *["classes_"] * 3),
-    Case("warm_start", True, "components_", REFUSED, "components_"),
+    Case("warm_start", True, "components_", None, "components_"),
     Case("verbose", 1, *[NOTHING] * 3),
     Case("n_jobs", 2, *[NOTHING] * 3),
     Case("random_state", 1, *["components_"] * 3),

@@ -40,6 +40,12 @@ TOPICS = (
         ("estimators.classifier", "show.summary", "show.explanation", "fitting.loop", "refinement.size"),
     ),
     Topic(
+        "minibatch",
+        "Learning from batches",
+        "The classifier for samples that come in batches and are not kept. See :doc:`/streaming`.",
+        ("estimators.minibatch",),
+    ),
+    Topic(
         "plotting",
         "Plots and reports",
         "What a model has learned and why it decides, as figures and as a page of HTML. See :doc:`/report`.",

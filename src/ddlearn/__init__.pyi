@@ -48,6 +48,7 @@ from .dictionary import KSVDUpdate as KSVDUpdate
 from .dictionary import UpdatedDictionary as UpdatedDictionary
 from .estimators.classifier import DDLClassifier as DDLClassifier
 from .estimators.ksvd import KSVD as KSVD
+from .estimators.minibatch import MiniBatchDDLClassifier as MiniBatchDDLClassifier
 from .files.checkpoint import Checkpoint as Checkpoint
 from .files.format import ModelFileError as ModelFileError
 from .files.models import load as load

@@ -17,6 +17,7 @@ from ddlearn import (
     ConjugateScales,
     ElasticNet,
     FullInference,
+    MiniBatchDDLClassifier,
     PrintedCoding,
     Robustness,
     RowCodes,
@@ -367,9 +368,9 @@ def test_alpha_is_found_once_and_kept_in_files_and_streams(tmp_path):
     restored = load(tmp_path / "model")
     assert restored.sparse_coder_.get_params() == coder.get_params()
     np.testing.assert_array_equal(restored.predict_proba(X), model.predict_proba(X))
-    restored.partial_fit(5 * X[:30], y[:30])
-    assert restored.sparse_coder_.get_params() == coder.get_params()
-    stream = clone(model).set_params(max_iter=None).partial_fit(X[:60], y[:60], classes=range(3))
+    stream = MiniBatchDDLClassifier.go_on_from(restored).partial_fit(5 * X[:30], y[:30])
+    assert stream.sparse_coder_.get_params() == coder.get_params()
+    stream = clone(stream).partial_fit(X[:60], y[:60], classes=range(3))
     first = stream.sparse_coder_.get_params()
     assert first["alpha"] > 0
     assert stream.partial_fit(X[60:], y[60:]).sparse_coder_.get_params() == first

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import make_pursuit
+from conftest import make_pursuit, make_stream
 from sklearn.datasets import load_digits
 
 from ddlearn import Alignment, Refiner, Robustness
@@ -62,8 +62,8 @@ def test_a_feature_with_a_name_is_named():
 def test_modes_that_cannot_leave_features_out_say_so(digits):
     X, y = digits[0].copy(), digits[1]
     X[0, 3] = np.nan
-    with pytest.raises(ValueError, match=r"NaN in row 0, feature .*: partial_fit takes complete samples only"):
-        make_pursuit(20, robustness=MASK).partial_fit(X, y, classes=range(10))
+    with pytest.raises(ValueError, match=r"NaN in row 0, feature .*: batches must be complete"):
+        make_stream(20, robustness=MASK).partial_fit(X, y, classes=range(10))
     moving = {"alignment": Alignment("translation", training=True), "image_shape": (8, 8)}
     with pytest.raises(ValueError, match=r"alignment=Alignment\(.*moves training images, which must be complete"):
         quick(robustness=MASK, **moving).fit(X, y)

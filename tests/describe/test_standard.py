@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import make_pursuit
+from conftest import make_stream
 from described import draw_table, learn, quick
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.preprocessing import StandardScaler
@@ -105,7 +105,7 @@ def test_a_constant_is_what_pursuits_need_to_tell_centred_classes_apart():
     y = np.arange(600) % 5
     X = 3 * rng.standard_normal((5, 2))[y] + 0.5 * rng.standard_normal((600, 2))
     scores = [
-        make_pursuit(description=Standard(c), random_state=0).fit(X[:300], y[:300]).score(X[300:], y[300:])
+        make_stream(description=Standard(c), random_state=0).fit(X[:300], y[:300]).score(X[300:], y[300:])
         for c in (0, 1)
     ]
     assert scores[1] > scores[0] + 0.1
@@ -113,7 +113,7 @@ def test_a_constant_is_what_pursuits_need_to_tell_centred_classes_apart():
 
 def test_a_stream_is_described_as_its_first_batch_was():
     X, y = draw_table(400)
-    model = make_pursuit(30, description="standard", random_state=0).partial_fit(X[:200], y[:200], classes=[0, 1])
+    model = make_stream(30, description="standard", random_state=0).partial_fit(X[:200], y[:200], classes=[0, 1])
     first = model.description_
     np.testing.assert_allclose(first.mean, X[:200].mean(axis=0))
     model.partial_fit(X[200:], y[200:])
@@ -122,8 +122,8 @@ def test_a_stream_is_described_as_its_first_batch_was():
     with pytest.raises(ValueError, match=r"description is UnitNorm\(\) now, but Standard"):
         model.set_params(description="unit").partial_fit(X, y)
     with pytest.raises(ValueError, match="cannot be learned from 1 sample: begin with more"):
-        make_pursuit(description="standard").partial_fit(X[:1], y[:1], classes=[0, 1])
-    assert isinstance(make_pursuit().partial_fit(X[:1], y[:1], classes=[0, 1]).description_, UnitNorm)
+        make_stream(description="standard").partial_fit(X[:1], y[:1], classes=[0, 1])
+    assert isinstance(make_stream().partial_fit(X[:1], y[:1], classes=[0, 1]).description_, UnitNorm)
 
 
 @pytest.mark.parametrize("description", ["unit", "standard"])

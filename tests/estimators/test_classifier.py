@@ -308,9 +308,7 @@ def test_feature_names_and_data_frames(digits):
     assert list(codes.columns[:2]) == ["ddlclassifier0", "ddlclassifier1"]
     with pytest.raises(ValueError, match="feature names"):
         model.predict(frame[frame.columns[::-1]])
-    history = model.history_frame()
-    assert list(history.index) == [0, 1, 2, 3]
-    assert history["objective"].iloc[-1] == model.history_[-1].objective
+    assert list(pd.DataFrame(model.history_)["iteration"]) == [0, 1, 2, 3]  # named tuples make a frame
 
 
 def test_names_of_codes(digits):
@@ -427,9 +425,8 @@ def test_the_gram_matrix_of_a_fitted_model_is_computed_once_for_all_predictions(
         lambda model: setattr(model.robustness.error_search, "threshold", 9.0),
         lambda model: setattr(model, "class_cost_", 2 * model.class_cost_),
         lambda model: setattr(model, "n_jobs", 2),
-        lambda model: model.partial_fit(np.eye(64), np.arange(64) % 10),
     ],
-    ids=["parameter", "nested", "strategy", "strategy's attribute", "strategy within", "fitted", "attribute", "batch"],
+    ids=["parameter", "nested", "strategy", "strategy's attribute", "strategy within", "fitted", "attribute"],
 )
 def test_a_change_of_the_model_is_seen_by_the_next_prediction(digits, grams, change):
     X, y = digits

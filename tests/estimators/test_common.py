@@ -18,6 +18,7 @@ from ddlearn import (
     ConjugateScales,
     DDLClassifier,
     ElasticNet,
+    MiniBatchDDLClassifier,
     Robustness,
 )
 from ddlearn.classifiers import resolve_trainer
@@ -40,6 +41,8 @@ def make_estimators():
     for update, loss, coder, others in zip(DICTIONARY_UPDATES, cycle(LOSSES), pursuits, options, strict=False):
         yield DDLClassifier(dictionary_update=update, loss=loss, sparse_coder=coder, refine=None, **others, **QUICK)
     yield DDLClassifier(description=StandardScaler(), refine=None, **QUICK)
+    yield MiniBatchDDLClassifier(random_state=0)
+    yield MiniBatchDDLClassifier(sparse_coder="ormp", dictionary_update="block_coordinate", random_state=0)
     yield KSVD(**QUICK)
 
 
@@ -50,16 +53,11 @@ def test_auto_chooses_every_trainer_but_the_general_one():
 
 def list_refused(estimator):
     """Return the checks that cannot hold, and why."""
-    reason = "partial_fit refuses parameters that it cannot honour"
-    checks, others = set(), {}
-    if isinstance(estimator, DDLClassifier):  # tests/fitting/test_weights.py compares fits from the same atoms
-        repeated = "the number of atoms, and which samples are drawn as such, depend on the number of samples"
-        others["check_sample_weight_equivalence_on_dense_data"] = repeated
-    if isinstance(estimator, DDLClassifier) and estimator.max_iter == QUICK["max_iter"]:
-        checks |= {"check_n_features_in_after_fitting", "check_estimators_partial_fit_n_features"}
-        if estimator.refine is not None or estimator.dictionary_update not in ("auto", "atom", "block_coordinate"):
-            checks.add("check_fit_score_takes_y")
-    return dict.fromkeys(checks, reason) | others
+    if isinstance(estimator, KSVD):
+        return {}
+    # tests/fitting/test_weights.py compares fits from the same atoms
+    repeated = "the number of atoms, and which samples are drawn as such, depend on the number of samples"
+    return {"check_sample_weight_equivalence_on_dense_data": repeated}
 
 
 @parametrize_with_checks(list(make_estimators()), expected_failed_checks=list_refused, xfail_strict=True)

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import make_pursuit, make_refiner
+from conftest import make_pursuit, make_refiner, make_stream
 from modes import draw_samples
 
 from ddlearn import DDLClassifier
@@ -46,7 +46,7 @@ def test_progress_changes_nothing_and_is_silent_by_default(capsys):
 
 def test_batches_are_told(capsys):
     X, y = draw_samples()
-    model = make_pursuit(9, random_state=0, verbose=1).partial_fit(X[:60], y[:60], classes=[0, 1, 2])
+    model = make_stream(9, random_state=0, verbose=1).partial_fit(X[:60], y[:60], classes=[0, 1, 2])
     error = model.history_[-1].label_free_error
     told = capsys.readouterr().err
     assert told.startswith("[ddlearn] 60 samples: objective ")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import make_pursuit, make_refiner
-from modes import CASES, MODES, NOTHING, REFUSED, draw_samples, is_same, list_cases
+from conftest import make_pursuit, make_refiner, make_stream
+from modes import MODES, NOTHING, REFUSED, draw_samples, is_same, list_cases
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
-from ddlearn import DDLClassifier, FullInference, GreedyErrors, Robustness
+from ddlearn import DDLClassifier, FullInference, GreedyErrors, MiniBatchDDLClassifier, Robustness
 
 
 def fit(model):
@@ -35,13 +35,15 @@ def plain_fits():
 
 @pytest.mark.parametrize("mode", MODES)
 def test_every_parameter_has_a_case_in_every_mode(mode):
-    assert {case.name for case in list_cases(mode)} == set(DDLClassifier._get_param_names())
+    estimator = MiniBatchDDLClassifier if mode == "batches" else DDLClassifier
+    assert {case.name for case in list_cases(mode)} == set(estimator._get_param_names())
 
 
 def test_no_case_is_the_default():
-    defaults = make_pursuit()
-    for case in CASES:
-        assert repr(case.value) != repr(getattr(defaults, case.name))
+    for mode in MODES:
+        for case in list_cases(mode):
+            default, _ = case.make_models(mode)
+            assert repr(case.value) != repr(getattr(default, case.name))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +51,7 @@ def test_no_case_is_the_default():
     [pytest.param(mode, case, id=f"{mode}-{case.name}-{case.value}") for mode in FITS for case in list_cases(mode)],
 )
 def test_a_parameter_is_honoured_or_refused(plain_fits, mode, case):
-    plain, changed = case.make_models()
+    plain, changed = case.make_models(mode)
     effect = getattr(case, mode)
     if effect == REFUSED:
         with pytest.raises(ValueError, match=rf"^{case.name}=.*cannot be honoured"):
@@ -66,7 +68,8 @@ def test_a_parameter_is_honoured_or_refused(plain_fits, mode, case):
 
 @pytest.mark.parametrize("mode", FITS)
 def test_defaults_work_in_every_mode(mode):
-    assert FITS[mode](make_pursuit()).score(*draw_samples()) > 0.6
+    make = {"memory": make_pursuit, "batches": make_stream}[mode]
+    assert FITS[mode](make()).score(*draw_samples()) > 0.6
 
 
 def test_codes_and_noise_variances_are_kept_of_samples_in_memory_only(tmp_path):
@@ -78,12 +81,6 @@ def test_codes_and_noise_variances_are_kept_of_samples_in_memory_only(tmp_path):
         model.set_params(description=description).fit(np.load(tmp_path / "X.npy", mmap_mode="r"), y)
         assert not hasattr(model, "codes_")
         assert not hasattr(model, "noise_variance_")
-
-
-def test_a_stream_goes_on_with_parameters_of_fit_that_its_model_was_fitted_with():
-    X, y = draw_samples()
-    model = make_pursuit(10, max_iter=1, random_state=0).fit(X, y)
-    assert model.partial_fit(X, y).n_samples_seen_ == 240
 
 
 # -- parameters of strategies ------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import make_pursuit, normalise
+from conftest import make_pursuit, make_stream, normalise
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_classification
 from sklearn.linear_model import LogisticRegression
@@ -218,7 +218,7 @@ def test_a_batch_with_weights_is_one_with_repetitions(digits):
     weights = draw_weights()
     models = []
     for samples, target, weight in ((X, y, weights), (*repeat(weights, X, y), None)):
-        model = make_pursuit(description=None, init=X[:40], random_state=0)
+        model = make_stream(description=None, init=X[:40], random_state=0)
         models.append(model.partial_fit(samples, target, classes=range(10), sample_weight=weight))
     assert_same(*models, rtol=1e-6, atol=1e-7)
     again = models[0].partial_fit(X, y, sample_weight=weights)
@@ -228,7 +228,7 @@ def test_a_batch_with_weights_is_one_with_repetitions(digits):
 def test_a_batch_leaves_samples_of_weight_zero_out(digits):
     X, y = digits
     kept = np.arange(300) % 4 > 0
-    models = [make_pursuit(description=None, init=X[:40], random_state=0) for _ in range(2)]
+    models = [make_stream(description=None, init=X[:40], random_state=0) for _ in range(2)]
     for rows in (slice(0, 150), slice(150, 300)):
         models[0].partial_fit(X[rows], y[rows], classes=range(10), sample_weight=kept[rows].astype(float))
         models[1].partial_fit(X[rows][kept[rows]], y[rows][kept[rows]], classes=range(10))
@@ -238,7 +238,7 @@ def test_a_batch_leaves_samples_of_weight_zero_out(digits):
 
 def test_a_batch_knows_weights_of_classes(digits):
     X, y = digits
-    models = [make_pursuit(description=None, init=X[:40], random_state=0) for _ in range(2)]
+    models = [make_stream(description=None, init=X[:40], random_state=0) for _ in range(2)]
     models[0].set_params(class_weight={3: 2.0, 8: 0.5}).partial_fit(X, y, classes=range(10))
     weights = np.where(y == 3, 2.0, np.where(y == 8, 0.5, 1.0))
     models[1].partial_fit(X, y, classes=range(10), sample_weight=weights)

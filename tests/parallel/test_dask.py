@@ -1039,7 +1039,7 @@ def test_every_parameter_is_honoured_or_refused_on_dask(client, default_fits, ca
     X, y = draw_samples()
     data = da.from_array(X, chunks=(60, -1)), da.from_array(y, chunks=60)
     n_iter = {"max_iter": 2, "tol": 4}.get(case.name, 1)
-    default, changed = case.make_models()
+    default, changed = case.make_models("dask")
     default.set_params(max_iter=n_iter)
     if case.name != "max_iter":
         changed.set_params(max_iter=n_iter)

@@ -175,16 +175,6 @@ def test_atoms_that_are_given_decide_their_number(digits):
 # -- where it is kept --------------------------------------------------------------------------------------------------
 
 
-def test_a_stream_decides_with_its_first_batch(digits):
-    X, y = digits
-    model = automatic(max_iter=None).partial_fit(X[:300], y[:300], classes=range(10))
-    sizes = model.dictionary_sizes_
-    assert len(model.components_) == choose_size(sizes, 0)
-    model.partial_fit(X[300:], y[300:])
-    assert model.dictionary_sizes_ == sizes
-    assert len(model.components_) == choose_size(sizes, 0)
-
-
 def test_a_file_tells_what_was_tried(digits, tmp_path):
     model = automatic().fit(*digits)
     save(model, tmp_path / "m")

@@ -305,7 +305,7 @@ def info(terminal: Terminal, model: Model) -> None:
     rows["arrays"] = ", ".join(f"{name} {'x'.join(map(str, array.shape))}" for name, array in sorted(arrays.items()))
     terminal.show(tables.make_facts_table(None, rows))
     try:
-        summary = load(model).summary() if content["class"] == "DDLClassifier" else None
+        summary = load(model).summary() if content["class"] != "KSVD" else None
     except ModelFileError as error:  # it needs an object of the user
         terminal.note(str(error))
         summary = None

@@ -2,85 +2,56 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, TypeGuard
-from weakref import WeakKeyDictionary
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.special import softmax
-from sklearn.base import ClassifierMixin
+from numpy.typing import ArrayLike
 from sklearn.callback import CallbackSupportMixin, with_callbacks
-from sklearn.utils import Tags, check_random_state
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_consistent_length, validate_data
 
 from ..classifiers import ClassifierTrainer
 from ..coding.alignment import Alignment
 from ..coding.coders import SparseCoder
-from ..coding.encoder import Encoder
-from ..coding.robust import Robustness, check_mask
+from ..coding.robust import Robustness
 from ..coding.rows import DiscriminativeCoding
 from ..describe.base import Description
-from ..describe.checks import check_finite, check_form
-from ..dictionary import DictionaryUpdate, draw_dictionary
+from ..describe.checks import check_form
+from ..dictionary import DictionaryUpdate
 from ..fitting.data import (
-    TrainingSet,
     collect_classes,
-    cut_batch,
     cut_into_parts,
-    fetch_candidates,
     spread_over_cluster,
 )
-from ..fitting.labels import Targets
-from ..fitting.loop import FitSettings, Loop
-from ..fitting.online import PastFit, Stream, begin_stream, learn_batch, resume_stream
-from ..inference.lazy import predict_lazily, score_lazily
-from ..inference.predictor import Predictor
-from ..inference.rules import InferenceRule, label_probabilities
-from ..model.codes import Flags, Floats, Model, RowCodes
+from ..inference.rules import InferenceRule
 from ..model.losses import Loss
 from ..model.scales import Scales
-from ..model.strategies import check_number
-from ..parallel import is_on_dask, refuse_dask
-from ..refinement.refiner import Refiner
+from ..parallel import is_on_dask
+from ..refinement.refiner import REFINEMENT, Refiner
 from ..refinement.search import SettingsSearch
-from ..refinement.size import SizeSearch, choose_size
+from .prediction import DictionaryClassifier
 from .presets import collect_parameters
-from .progress import describe_iteration, say, show_progress
-from .run import Attributes, FitRun, Report, describe_settings
+from .progress import show_progress
+from .run import FitRun, Report
 from .settings import (
-    KeptPredictor,
     Mode,
-    check_description,
+    check_dask,
     check_missing,
-    check_mode,
     check_warm_start,
     count_components,
     describe_atoms,
     drop_weightless,
     get_description,
-    get_refiner,
     list_descriptions,
-    make_predictor,
     resolve_fit,
     resolve_plan,
-    searches_size,
-    takes_missing,
     warn_of_marks,
 )
-from .transformer import DictionaryTransformer
-
-if TYPE_CHECKING:
-    from .. import Explanation, Summary
-
-# The predictors of fitted models by precision, kept outside of the models, whose attributes predict must not change.
-_PREDICTORS: WeakKeyDictionary[DDLClassifier, dict[np.dtype, KeptPredictor]] = WeakKeyDictionary()
 
 
-class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer):
+class DDLClassifier(CallbackSupportMixin, DictionaryClassifier):
     r"""Discriminative dictionary learning: a dictionary, sparse codes and linear classifiers, learned jointly.
 
     A sample is described by a few atoms of the dictionary, and the classifiers read the description.  Samples of any
@@ -117,8 +88,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         "ksvd" (one approximate K-SVD sweep, as printed in the paper), "guarded_ksvd" (the same, but undone
         where it would raise the objective), "exact_ksvd", "atom" (never raises the objective),
         "block_coordinate", or an object.  "auto" is "guarded_ksvd" for samples in memory ("atom" for the
-        elastic net, whose penalty updates that change codes ignore), "block_coordinate" for a Dask array and "atom" for
-        :meth:`partial_fit`.
+        elastic net, whose penalty updates that change codes ignore), "block_coordinate" for a Dask array.
     classifier_trainer : str or ClassifierTrainer, default="auto"
         "square_lev", "ada_boost", "logit_boost", "linear_svm", "newton", or an object; "auto" is the one for the loss.
         Its ``fit_intercept`` says whether classifiers have an intercept.
@@ -142,7 +112,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
     refine : "auto", "classifiers", int, Refiner or None, default="auto"
         What is trained after the joint fit, on codes computed as for new samples: dictionary and classifiers, for a
         number of epochs or as a :class:`Refiner` says; the classifiers alone; or nothing (None), as in the paper.
-        "auto" is ``Refiner()``, and "classifiers" for :meth:`partial_fit`.  ``codes_``, ``noise_variance_`` and
+        "auto" is ``Refiner()``.  ``codes_``, ``noise_variance_`` and
         ``history_`` always describe the joint fit.
     inference : {"fast", "full"} or InferenceRule, default="fast"
         How a new sample is classified: from one code without labels, or by coding it once for each class as if it were
@@ -220,8 +190,6 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
         What each iteration did, starting with the state before the first; its objective never rises by default.
     refinement_ : list of EpochRecord
         What each epoch of refinement did, starting with the model before the first epoch.
-    stream_ : object
-        What :meth:`partial_fit` remembers of the samples.
     target_name_ : str
         The name of y, if it is a column of a data frame.
     n_features_in_ : int
@@ -379,7 +347,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
             if mode == "memory" and isinstance(name := getattr(y, "name", None), str):
                 self.target_name_ = name
             if mode == "dask":
-                check_mode(self, mode)
+                check_dask(self)
                 if sample_weight is not None:
                     raise ValueError("sample_weight needs samples in memory, not a Dask array: use class_weight.")
                 training, targets = spread_over_cluster(X, y, self.unlabeled)
@@ -398,7 +366,7 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 check_warm_start(self, n_features_before)
                 training = training.weigh(sample_weight, self.class_weight, targets)
                 found = None
-                if (refiner := get_refiner(self, mode)) is not None:
+                if (refiner := REFINEMENT.resolve(self.refine)) is not None:
                     refiner.list_costs(targets.is_multilabel)  # raises if it does not suit
                     if refiner.validation_fraction > 0:
                         # Were these labels known to the loop, the unrefined model would look best.
@@ -428,359 +396,3 @@ class DDLClassifier(CallbackSupportMixin, ClassifierMixin, DictionaryTransformer
                 if mode == "dask":
                     training.parts.release()
         return self
-
-    def _set_fitted(self, attributes: Attributes, encoder: Encoder) -> None:
-        """Set fitted attributes, remove those that only an earlier fit had, and make the predictor."""
-        of_earlier = {"codes_", "noise_variance_", "stream_", "refinement_", "dictionary_sizes_", "search_"}
-        for name in of_earlier & set(vars(self)):
-            delattr(self, name)
-        for name, value in attributes.items():
-            setattr(self, name, value)
-        dtype = self.components_.dtype
-        _PREDICTORS[self] = {dtype: KeptPredictor(self, make_predictor(self, dtype, encoder))}
-
-    def partial_fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        forgetting: float = 2.0,
-    ) -> DDLClassifier:
-        """Learn from one more batch of samples, which need not be kept: an approximation of :meth:`fit`.
-
-        A new stream begins with atoms drawn from its first batch, whose labelled samples also determine
-        ``n_components`` if that is None.  After :meth:`fit`, or for a model from :func:`load`, learning goes on from
-        that model.  ``history_`` has a record for each batch, with the error before the batch was learned as
-        ``label_free_error``.  The priors are set anew with each batch, from all samples that are remembered.
-        Parameters that cannot be honoured, such as epochs of refinement, are refused.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            The batch: any number of samples, in the precision of the first batch.
-        y : array-like of shape (n_samples,) or (n_samples, n_classes)
-            The class of each sample, or for multilabel targets a matrix of zeros and ones.
-        classes : array-like of shape (n_classes,), default=None
-            All classes that will ever occur; required in the first call, unless targets are multilabel.
-        sample_weight : array-like of shape (n_samples,), default=None
-            As in :meth:`fit`.
-        forgetting : float, default=2.0
-            How fast earlier samples lose weight: after n samples, the m-th counts :math:`(m/n)^{forgetting}`; 0
-            forgets nothing.
-
-        Returns
-        -------
-        DDLClassifier
-            The estimator itself.  If something goes wrong, it is as it was before.
-
-        See Also
-        --------
-        fit : Learns from all samples at once.
-
-        Examples
-        --------
-        >>> from sklearn.datasets import load_digits
-        >>> from ddlearn import DDLClassifier
-        >>> X, y = load_digits(return_X_y=True)
-        >>> model = DDLClassifier(n_components=100, random_state=0)
-        >>> for start in range(0, 1500, 300):
-        ...     batch = slice(start, start + 300)
-        ...     _ = model.partial_fit(X[batch], y[batch], classes=range(10))
-        >>> model.score(X[1500:], y[1500:]) > 0.85
-        True
-        """
-        with self._unchanged_on_failure():
-            refuse_dask(X, "partial_fit", "use fit, which leaves it on its workers, or pass X.compute()")
-            check_number("forgetting", forgetting, Real)
-            check_mode(self, "batches")
-            is_new = not hasattr(self, "components_")
-            dtype = [np.float64, np.float32] if is_new else self.components_.dtype
-            check_form(X)
-            X = validate_data(self, X, dtype=dtype, order="C", reset=is_new, ensure_all_finite=False)
-            check_finite(X, 0, remedy="partial_fit takes complete samples only, so remove or impute such values")
-            check_consistent_length(X, y)
-            known = None if is_new else Targets(self.classes_, self.is_multilabel_)
-            if sample_weight is not None:
-                X, y, sample_weight = drop_weightless(X, y, sample_weight)
-            training, targets = cut_batch(X, y, classes, self.unlabeled, known)
-            training = training.weigh(sample_weight, self.class_weight, targets)
-            training = training.describe(self.description if is_new else self.description_, self.image_shape)
-            stream, settings, extra = self._begin_stream(training, targets) if is_new else self._go_on(training)
-            stream = learn_batch(stream, training, settings, forgetting)
-            attributes = stream.attributes(refits=self.refine is not None)
-            attributes |= describe_settings(settings, stream.encoder)
-            attributes |= {"classes_": targets.classes, "description_": training.description}
-            self._set_fitted(attributes | extra, stream.encoder)
-        if self.verbose:
-            say(f"{self.n_samples_seen_:,} samples: {describe_iteration(self.history_[-1])} before the last batch")
-        return self
-
-    def _begin_stream(self, training: TrainingSet, targets: Targets) -> tuple[Stream, FitSettings, Attributes]:
-        """Return a new stream, its settings and further attributes."""
-        facts, rng = training.facts, check_random_state(self.random_state)
-        n_components = count_components(self, facts.n_with_label)
-        settings = resolve_fit(self, facts, n_components, targets.is_multilabel, "batches")
-        extra, init = {}, describe_atoms(self, training.description)
-        if searches_size(self):
-            extra["dictionary_sizes_"] = sizes = SizeSearch(training, settings, init, deepcopy(rng)).run()
-            n_components = choose_size(sizes, n_components)
-        batches = fetch_candidates(training, n_components, rng)
-        dictionary = draw_dictionary(init, batches, n_components, facts.n_features, facts.dtype, rng)
-        return begin_stream(Loop(training, settings).start(dictionary), settings), settings, extra
-
-    def _go_on(self, training: TrainingSet) -> tuple[Stream, FitSettings, Attributes]:
-        """Return the stream so far, or one that begins with the fitted model, its settings and further attributes."""
-        settings = resolve_fit(self, training.facts, len(self.components_), self.is_multilabel_, "batches")
-        self._check_same_model(settings)
-        coder = settings.sparse_coder.with_learned_parameters(self.sparse_coder_.learned_parameters())
-        settings = replace(settings, sparse_coder=coder)
-        sizes = getattr(self, "dictionary_sizes_", None)
-        extra = {} if sizes is None else {"dictionary_sizes_": sizes}
-        if hasattr(self, "stream_"):
-            return self.stream_, settings, extra
-        past = PastFit(
-            Model(self.components_, self.coef_, self.intercept_, self.class_cost_),
-            self.class_prior_,
-            self.median_noise_variance_,
-            self.priors_,
-            self.n_samples_seen_,
-        )
-        return resume_stream(past, training, settings), settings, extra
-
-    def _check_same_model(self, settings: FitSettings) -> None:
-        """Raise if a parameter has changed that must not change from one batch to the next."""
-        n_components = len(self.components_)
-        for name, now, before in (
-            (
-                "n_components",
-                self.n_components if isinstance(self.n_components, Integral) else n_components,
-                n_components,
-            ),
-            ("loss", type(settings.loss).__name__, type(self.loss_).__name__),
-            ("sparse_coder", type(settings.sparse_coder).__name__, type(self.sparse_coder_).__name__),
-        ):
-            if now != before:
-                raise ValueError(
-                    f"{name} is {now!r} now, but {before!r} in the model that partial_fit is to go on from: "
-                    "set it back, or begin with a new estimator."
-                )
-        check_description(self, "partial_fit is to go on from: set it back, or begin with a new estimator")
-
-    def _predictor(self, dtype: np.dtype) -> Predictor:
-        """Return the predictor of the fitted model, which is made anew where something that it depends on changed."""
-        kept = _PREDICTORS.setdefault(self, {})
-        if dtype not in kept or not kept[dtype].is_up_to_date(self):
-            kept[dtype] = KeptPredictor(self, make_predictor(self, dtype))
-        return kept[dtype].predictor
-
-    def _is_checked(self, X: ArrayLike) -> TypeGuard[Floats]:
-        """Whether `validate_data` would return X as it is, for which a single sample does not have the time."""
-        fitted = vars(self)
-        return (
-            type(X) is np.ndarray
-            and X.dtype.char in "df"
-            and X.dtype.isnative
-            and X.flags.c_contiguous
-            and X.ndim == 2
-            and len(X) > 0
-            and X.shape[1] == fitted.get("n_features_in_")
-            and "components_" in fitted
-            and "feature_names_in_" not in fitted
-        )
-
-    def _check_new(self, X: ArrayLike, mask: ArrayLike | None) -> tuple[Floats, Flags | None]:
-        if not self._is_checked(X):
-            check_is_fitted(self, "components_")
-            check_form(X)
-            X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False, reset=False)
-        return X, None if mask is None else check_mask(mask, X.shape)
-
-    def _encode(self, X: ArrayLike) -> RowCodes:
-        X, _ = self._check_new(X, None)
-        return self._predictor(X.dtype).encode(X)
-
-    def _invert(self, reconstruction: Floats) -> Floats:
-        return self.description_.invert(reconstruction)
-
-    def _evidence(self, X: ArrayLike, mask: ArrayLike | None) -> Floats:
-        X, mask = self._check_new(X, mask)
-        return self._predictor(X.dtype).evidence(X, mask)
-
-    def predict(self, X: ArrayLike, mask: ArrayLike | None = None) -> NDArray[Any]:
-        """Return the class of largest evidence, or for multilabel targets every label whose evidence is positive.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.  For a Dask array, the result is a lazy Dask array.
-        mask : array-like of shape (n_samples, n_features) or (n_features,), default=None
-            True where a feature is missing; its value does not matter.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-            The classes, or a matrix of zeros and ones.
-        """
-        if is_on_dask(X):
-            return predict_lazily(DDLClassifier.predict, self, X, mask)
-        evidence = self._evidence(X, mask)
-        if self.is_multilabel_:
-            return (evidence > 0).astype(int)
-        return self.classes_[evidence.argmax(axis=1)]
-
-    def decision_function(self, X: ArrayLike, mask: ArrayLike | None = None) -> Floats:
-        """Return the evidence for each class.
-
-        Parameters
-        ----------
-        X, mask : array-like
-            As in :meth:`predict`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
-            The log-probability of each class up to a constant; for two classes, that of the second minus that of the
-            first.
-        """
-        if is_on_dask(X):
-            return predict_lazily(DDLClassifier.decision_function, self, X, mask)
-        evidence = self._evidence(X, mask)
-        if evidence.shape[1] == 2 and not self.is_multilabel_:
-            return evidence[:, 1] - evidence[:, 0]
-        return evidence
-
-    def predict_proba(self, X: ArrayLike, mask: ArrayLike | None = None) -> Floats:
-        """Return the probability of each class under the model (Eq. 2, or Eq. 5 in full inference).
-
-        Those of a refined model are calibrated by one temperature, on training samples that were held out in its search
-        for settings; others are not calibrated.
-
-        Parameters
-        ----------
-        X, mask : array-like
-            As in :meth:`predict`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Rows sum to one; for multilabel targets, the probability of each label alone.
-        """
-        if is_on_dask(X):
-            return predict_lazily(DDLClassifier.predict_proba, self, X, mask)
-        evidence = self._evidence(X, mask)
-        return label_probabilities(evidence) if self.is_multilabel_ else softmax(evidence, axis=1)
-
-    def predict_log_proba(self, X: ArrayLike, mask: ArrayLike | None = None) -> Floats:
-        """Return the logarithm of :meth:`predict_proba`.
-
-        Parameters
-        ----------
-        X, mask : array-like
-            As in :meth:`predict`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Minus infinity where a probability underflows; :meth:`decision_function` does not.
-        """
-        if is_on_dask(X):
-            return predict_lazily(DDLClassifier.predict_log_proba, self, X, mask)
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X, mask))
-
-    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Return the share of samples whose class, or whose labels all together, are predicted correctly.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-        y : array-like of shape (n_samples,) or (n_samples, n_classes)
-            The true classes.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
-
-        Returns
-        -------
-        float
-            From 0 to 1.
-        """
-        if is_on_dask(X):
-            return score_lazily(self.predict(X), y, sample_weight)
-        return super().score(X, y, sample_weight)
-
-    def explain(self, X: ArrayLike, mask: ArrayLike | None = None) -> Explanation:
-        """Decompose samples into atoms, gross error and evidence for each class.
-
-        Parameters
-        ----------
-        X, mask : array-like
-            As in :meth:`predict`.
-
-        Returns
-        -------
-        Explanation
-            All of it, by name.
-        """
-        refuse_dask(X, "explain", "explain a few of them, as X[:10].compute()")
-        X, mask = self._check_new(X, mask)
-        from .. import Explanation  # show/ stands above this room: its names come from the package's own list
-
-        return Explanation(**self._predictor(X.dtype).explain(X, mask), classes=self.classes_)
-
-    def summary(
-        self,
-        X: ArrayLike | None = None,
-        y: ArrayLike | None = None,
-        *,
-        training: tuple[ArrayLike, ArrayLike] | None = None,
-    ) -> Summary:
-        """Summarise size, error and checks, with remedies.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), default=None
-            Samples that the model has not seen.  Some checks need them.
-        y : array-like of shape (n_samples,), default=None
-            Their classes.
-        training : tuple of X and y, default=None
-            The training samples, from which a logistic regression learns that the model is compared with.  Without
-            them, it learns from four fifths of the samples at a time.
-
-        Returns
-        -------
-        Summary
-            Facts, the error and checks; ``print`` shows them as a table.
-
-        See Also
-        --------
-        write_report : The same and much more as a page for a browser.
-        """
-        check_is_fitted(self, "components_")
-        from .. import Summary  # as for Explanation
-
-        return Summary.of(self, X, y, training)
-
-    def history_frame(self) -> Any:
-        """Return ``history_`` as a pandas data frame, one row per iteration.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Indexed by iteration.
-        """
-        check_is_fitted(self, "history_")
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError("history_frame needs pandas: pip install pandas, or use history_.") from error
-        return pd.DataFrame([record._asdict() for record in self.history_]).set_index("iteration")
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.input_tags.allow_nan = takes_missing(self)
-        return tags

@@ -6,9 +6,9 @@ modes cannot honour is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from numbers import Integral, Real
-from operator import is_, itemgetter
+from operator import is_
 from typing import Any, Literal
 
 import numpy as np
@@ -39,11 +39,11 @@ from ..model.losses import LOSSES
 from ..model.scales import SCALES, ConjugateScales
 from ..model.strategies import Registry, check_number
 from ..parallel import warn_user
-from ..refinement.refiner import CLASSIFIERS, REFINEMENT, Refiner
+from ..refinement.refiner import REFINEMENT, Refiner
 from ..refinement.search import Found
 from .run import FitPlan
 
-Mode = Literal["memory", "dask", "batches"]
+Mode = Literal["memory", "dask"]
 Estimator = Any  # a DDLClassifier, whose file imports this one
 
 AUTO = "auto"  # in place of a value that is chosen
@@ -60,11 +60,9 @@ _LARGEST_WEIGHT = 1e15  # of the classification cost, so that evidence stays in 
 # No class is impossible or certain because the training samples happened to have none or nothing else.
 _SMALLEST_PRIOR = 1e-6
 # The dictionary update that suits where the samples are.
-_AUTO_UPDATES: dict[Mode, str] = {"memory": "guarded_ksvd", "dask": "block_coordinate", "batches": "atom"}
+_AUTO_UPDATES: dict[Mode, str] = {"memory": "guarded_ksvd", "dask": "block_coordinate"}
 # For coders with a penalty, which K-SVD does not know of when it changes codes: it nearly always raises the objective.
 _AUTO_UPDATES_WITH_PENALTY: dict[Mode, str] = dict.fromkeys(_AUTO_UPDATES, "atom")
-# Only fit reads these; partial_fit cannot begin with them.
-_READ_BY_FIT_ALONE = ("max_iter", "tol", "warm_start")
 # Nothing changes them, so one of each serves all models.
 DEFAULT_SCALES = ConjugateScales()
 
@@ -92,41 +90,33 @@ ROLES: dict[str, Registry[Any]] = {
 }
 
 
-def get_refiner(model: Estimator, mode: Mode) -> Refiner | None:
-    """Return how the model is refined; where samples come in batches, "auto" does without."""
-    return None if is_auto(model.refine) and mode == "batches" else REFINEMENT.resolve(model.refine)
-
-
 def _resolve_update(model: Estimator, mode: Mode) -> DictionaryUpdate:
     update = model.dictionary_update
     names = _AUTO_UPDATES_WITH_PENALTY if SPARSE_CODERS.resolve(model.sparse_coder).has_penalty else _AUTO_UPDATES
     return DICTIONARY_UPDATES.resolve(names[mode] if is_auto(update) else update)
 
 
-def check_mode(model: Estimator, mode: Mode) -> None:
-    """Raise if a parameter cannot be honoured where the samples are not in memory."""
-    where = {
-        "dask": "needs all samples in one place, but those of a Dask array are on its workers",
-        "batches": "cannot be honoured by partial_fit, which sees each sample once",
-    }[mode]
-
-    def refuse(name: str, remedy: str) -> None:
-        raise ValueError(f"{name}={getattr(model, name)!r} {where}: {remedy}.")
-
-    if mode == "batches" and get_refiner(model, mode) is not None:
-        refuse("refine", f"use refine={CLASSIFIERS!r}, or fit samples in memory")
-    update, trainer = _resolve_update(model, mode), resolve_trainer(model.classifier_trainer, model.loss)
+def check_dask(model: Estimator) -> None:
+    """Raise if a parameter cannot be honoured where the samples are on the workers of a cluster."""
+    where = "needs all samples in one place, but those of a Dask array are on its workers"
+    update, trainer = _resolve_update(model, "dask"), resolve_trainer(model.classifier_trainer, model.loss)
     if not update.is_additive:
-        fitting = [repr(name) for name, known in DICTIONARY_UPDATES.items() if known.is_additive]
-        refuse("dictionary_update", f"use 'auto' or {' or '.join(fitting)}, which need only sums over samples")
-    if not trainer.is_additive or (mode == "batches" and not isinstance(trainer, ClassifierTrainer)):
-        refuse("classifier_trainer", "use 'auto', or derive it from ClassifierTrainer")
-    if mode == "dask" and not is_auto(model.description) and DESCRIPTIONS.resolve(model.description).needs_all_samples:
-        refuse("description", "use 'auto', 'unit' or 'standard', which need only sums over samples")
-    if mode == "dask" and searches_size(model):
-        refuse("n_components", "use a number, such as that of a fit to some of them in memory")
-    if mode == "batches":
-        _check_batches(model, refuse)
+        remedy = f"use 'auto' or {_list_additive()}, which need only sums over samples"
+        _refuse(model, "dictionary_update", where, remedy)
+    if not trainer.is_additive:
+        _refuse(model, "classifier_trainer", where, "use 'auto', or derive it from ClassifierTrainer")
+    if not is_auto(model.description) and DESCRIPTIONS.resolve(model.description).needs_all_samples:
+        _refuse(model, "description", where, "use 'auto', 'unit' or 'standard', which need only sums over samples")
+    if searches_size(model):
+        _refuse(model, "n_components", where, "use a number, such as that of a fit to some of them in memory")
+
+
+def _refuse(model: Estimator, name: str, where: str, remedy: str) -> None:
+    raise ValueError(f"{name}={getattr(model, name)!r} {where}: {remedy}.")
+
+
+def _list_additive() -> str:
+    return " or ".join(repr(name) for name, known in DICTIONARY_UPDATES.items() if known.is_additive)
 
 
 def takes_missing(model: Estimator) -> bool:
@@ -159,19 +149,6 @@ def drop_weightless(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
     check_weight("sample_weight", float(weights.max()))
     kept = np.flatnonzero(weights)
     return (X, y, weights) if kept.size == len(weights) else (X[kept], _safe_indexing(y, kept), weights[kept])
-
-
-def _check_batches(model: Estimator, refuse: Callable[[str, str], None]) -> None:
-    if model.class_weight == "balanced":
-        refuse("class_weight", "use a dict of weights by class")
-    if isinstance(model.alignment, Alignment) and model.alignment.training:
-        refuse("alignment", "use Alignment(training=False), or fit")
-    if hasattr(model, "components_"):
-        return  # fitted before, by what these parameters say
-    defaults = type(model)()
-    for name in _READ_BY_FIT_ALONE:
-        if getattr(model, name) != getattr(defaults, name):
-            refuse(name, f"leave it at {getattr(defaults, name)!r}, or use fit")
 
 
 def fits_intercept(trainer: ClassifierTrainer) -> bool:
@@ -210,7 +187,7 @@ def check_inference(model: Estimator, n_classes: int, n_features: int, is_multil
 
 def _make_view_jitter(model: Estimator) -> Any:
     """Return the distortion of views: that of the refiner, by default "affine"."""
-    refiner = REFINEMENT.resolve(model.refine)
+    refiner = REFINEMENT.resolve(getattr(model, "refine", None))  # a stream has none
     jitter = refiner.jitter if refiner is not None else None
     return make_jitter("affine" if jitter is None else jitter, model.image_shape)
 
@@ -226,7 +203,7 @@ def _check_images(model: Estimator, description: Description) -> None:
     """Raise if images are to be distorted after a description that makes something else of them."""
     if description.images == "kept":
         return
-    refiner = REFINEMENT.resolve(model.refine)
+    refiner = REFINEMENT.resolve(getattr(model, "refine", None))
     distortions = {"alignment": model.alignment is not None}
     if description.images == "lost":
         distortions["n_views"] = model.n_views > 1
@@ -266,40 +243,65 @@ def resolve_fit(
     model: Estimator, facts: TrainingFacts, n_components: int, is_multilabel: bool, mode: Mode
 ) -> FitSettings:
     """Resolve the strategies and check the numbers."""
-    check_inference(model, facts.n_classes, model.n_features_in_, is_multilabel)
     max_iter = model.max_iter
     if max_iter is None:
-        max_iter = _MAX_ITER if get_refiner(model, mode) is None else _MAX_ITER_BEFORE_REFINEMENT
+        max_iter = _MAX_ITER if REFINEMENT.resolve(model.refine) is None else _MAX_ITER_BEFORE_REFINEMENT
     check_number("max_iter", max_iter, Integral)
     check_number("tol", model.tol, Real)
+    settings = _resolve_strategies(model, facts, n_components, is_multilabel, _resolve_update(model, mode))
+    if model.alignment is not None:
+        registration = make_registration(model.alignment, model.image_shape, settings.sparse_coder)
+        if registration is not None and registration.alignment.training:
+            settings = replace(settings, registration=registration)
+    # A worker runs one thread for each part.
+    return replace(settings, max_iter=max_iter, tol=model.tol, n_jobs=1 if mode == "dask" else model.n_jobs)
+
+
+def resolve_stream(model: Estimator, facts: TrainingFacts, n_components: int, is_multilabel: bool) -> FitSettings:
+    """Resolve the strategies of a stream, whose batches are used once, and check the numbers."""
+    where, update = "cannot be honoured by partial_fit, which sees each sample once", model.dictionary_update
+    trainer = resolve_trainer(model.classifier_trainer, model.loss)
+    if not DICTIONARY_UPDATES.resolve(update).is_additive:
+        _refuse(model, "dictionary_update", where, f"use {_list_additive()}, which need only sums over samples")
+    if not trainer.is_additive or not isinstance(trainer, ClassifierTrainer):
+        _refuse(model, "classifier_trainer", where, "use 'auto', or derive it from ClassifierTrainer")
+    if is_auto(model.n_components):
+        _refuse(model, "n_components", where, "use a number")
+    if model.class_weight == "balanced":
+        _refuse(model, "class_weight", where, "use a dict of weights by class")
+    if isinstance(model.alignment, Alignment) and model.alignment.training:
+        _refuse(model, "alignment", where, "use Alignment(training=False), or DDLClassifier")
+    return _resolve_strategies(model, facts, n_components, is_multilabel, DICTIONARY_UPDATES.resolve(update))
+
+
+def _resolve_strategies(
+    model: Estimator, facts: TrainingFacts, n_components: int, is_multilabel: bool, update: DictionaryUpdate
+) -> FitSettings:
+    check_inference(model, facts.n_classes, model.n_features_in_, is_multilabel)
     # Clones: a later set_params must not change the fitted model.
     loss = clone(LOSSES.resolve(model.loss), safe=False)
     sparse_coder = clone(SPARSE_CODERS.resolve(model.sparse_coder), safe=False)
     trainer = resolve_trainer(model.classifier_trainer, loss)
-    update, updates = model.dictionary_update, _AUTO_UPDATES_WITH_PENALTY if sparse_coder.has_penalty else _AUTO_UPDATES
-    registration = None
-    if model.alignment is not None:
-        registration = make_registration(model.alignment, model.image_shape, sparse_coder)
     return FitSettings(
         loss=loss,
         sparse_coder=sparse_coder,
         n_nonzero_coefs=check_budget(model.n_nonzero_coefs, n_components, sparse_coder),
         label_coding=clone(LABEL_CODINGS.resolve(model.label_coding)),
-        dictionary_update=DICTIONARY_UPDATES.resolve(updates[mode] if is_auto(update) else update),
+        dictionary_update=update,
         classifier_trainer=trainer,
         scales=DEFAULT_SCALES if model.scales == "conjugate" else clone(SCALES.resolve(model.scales)),
         classification_weight=float(model.classification_weight),
         fit_intercept=fits_intercept(trainer),
         is_multilabel=is_multilabel,
-        max_iter=max_iter,
-        tol=model.tol,
-        registration=registration if registration is not None and registration.alignment.training else None,
-        n_jobs=1 if mode == "dask" else model.n_jobs,  # a worker runs one thread for each part
+        max_iter=0,
+        tol=0.0,
+        registration=None,
+        n_jobs=model.n_jobs,
     )
 
 
 def _is_warm(model: Estimator) -> bool:
-    return model.warm_start and hasattr(model, "components_")
+    return getattr(model, "warm_start", False) and hasattr(model, "components_")  # a stream has no warm start
 
 
 def check_warm_start(model: Estimator, n_features_before: int | None) -> None:
@@ -385,7 +387,7 @@ def check_fitted(model: Estimator) -> None:
     make_registration(model.alignment, model.image_shape, model.sparse_coder_)
 
 
-_READ_BY_PREDICTION = itemgetter(
+_READ_BY_PREDICTION = (
     *("inference", "robustness", "alignment", "image_shape", "n_views", "refine", "label_coding"),
     *("classification_weight", "n_jobs", "components_", "coef_", "intercept_", "class_cost_", "class_prior_"),
     *("description_", "loss_", "sparse_coder_", "n_nonzero_coefs_", "n_features_in_", "is_multilabel_", "priors_"),
@@ -401,7 +403,7 @@ class KeptPredictor:
 
     def __init__(self, model: Estimator, predictor: Predictor):
         self.predictor = predictor
-        self._values: list[Any] = [*_READ_BY_PREDICTION(vars(model))]
+        self._values = [*map(vars(model).get, _READ_BY_PREDICTION)]
         self._owners: list[dict[str, Any]] = []
         for value in self._values:  # which grow
             if isinstance(value, BaseEstimator):
@@ -410,7 +412,7 @@ class KeptPredictor:
 
     def is_up_to_date(self, model: Estimator) -> bool:
         """Whether nothing has changed."""
-        values = [*_READ_BY_PREDICTION(vars(model))]
+        values = [*map(vars(model).get, _READ_BY_PREDICTION)]
         for owner in self._owners:
             values.extend(owner.values())
         return len(values) == len(self._values) and all(map(is_, values, self._values))

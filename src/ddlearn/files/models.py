@@ -21,6 +21,8 @@ from sklearn.utils.validation import check_is_fitted
 from ..describe.base import Description
 from ..estimators.classifier import DDLClassifier
 from ..estimators.ksvd import KSVD
+from ..estimators.minibatch import MiniBatchDDLClassifier
+from ..estimators.prediction import DictionaryClassifier
 from ..estimators.settings import ROLES, check_fitted
 from ..fitting.loop import IterationRecord
 from ..refinement.refiner import EpochRecord, find_best
@@ -62,16 +64,18 @@ _POSITIVE = {"class_cost_", "noise_variance_"}
 _MOST_GRAM_BYTES = 2**33  # of the products of all atoms with each other, which a prediction needs
 _MOST_VIEW_BYTES = 2**30  # of the distortions of all views
 _NOT_TOLD = {"n_records", "n_described_features"}  # sizes that the summary leaves out
-_MODELS: dict[str, type[BaseEstimator]] = {cls.__name__: cls for cls in (DDLClassifier, KSVD)}
+_MODELS: dict[str, type[BaseEstimator]] = {cls.__name__: cls for cls in (DDLClassifier, MiniBatchDDLClassifier, KSVD)}
 _NAMES = {"n_features_in_", "feature_names_in_"}
+_OF_CLASSIFIERS = {*_SHAPES, *_NUMBERS, *_STRATEGIES, *_RECORDS, "priors_", "target_name_"} - {"error_"}
 _ATTRIBUTES = {
-    "DDLClassifier": {*_SHAPES, *_NUMBERS, *_STRATEGIES, *_RECORDS, "priors_", "target_name_"} - {"error_"},
+    "DDLClassifier": _OF_CLASSIFIERS,
+    "MiniBatchDDLClassifier": _OF_CLASSIFIERS,
     "KSVD": {"components_", "error_", "n_nonzero_coefs_", "n_iter_", "sparse_coder_"} | _NAMES,
 }
 _OPTIONAL = {"feature_names_in_", "target_name_", "codes_", "noise_variance_"} | {*_RECORDS} - {"history_"}
 
 
-def save(model: DDLClassifier | KSVD | Pipeline, path: str | os.PathLike[str]) -> None:
+def save(model: DictionaryClassifier | KSVD | Pipeline, path: str | os.PathLike[str]) -> None:
     """Write a fitted model to a file, in one step; an existing file is replaced.
 
     Strategies are stored by name and parameters.  An object of a class of your own, such as a loss, is only named in
@@ -79,7 +83,7 @@ def save(model: DDLClassifier | KSVD | Pipeline, path: str | os.PathLike[str]) -
 
     Parameters
     ----------
-    model : DDLClassifier, KSVD or Pipeline
+    model : DDLClassifier, MiniBatchDDLClassifier, KSVD or Pipeline
         The model.  A pipeline of scalers and a :class:`DDLClassifier` becomes one classifier that scales samples itself
         and predicts the same; other steps are refused.
     path : str or path-like
@@ -151,7 +155,7 @@ def load(path: str | os.PathLike[str], **strategies: Any) -> Any:
 
     Returns
     -------
-    DDLClassifier or KSVD
+    DDLClassifier, MiniBatchDDLClassifier or KSVD
         The fitted model.
 
     Raises
@@ -214,12 +218,12 @@ def _restore(content: Json, decoder: Decoder) -> BaseEstimator:
     model = _MODELS[name](**parameters)
     for key, value in attributes.items():
         setattr(model, key, value)
-    if isinstance(model, DDLClassifier):
+    if isinstance(model, DictionaryClassifier):
         _check_predictions(model)
     return model
 
 
-def _check_predictions(model: DDLClassifier) -> None:
+def _check_predictions(model: DictionaryClassifier) -> None:
     """Raise if new samples cannot be treated as the parameters say, or not with bounded memory."""
     check_fitted(model)
     n_features = model.n_features_in_

@@ -148,9 +148,9 @@ class Stream:
             scales=self.scales.forget(factor),
         )
 
-    def attributes(self, refits: bool) -> dict[str, Any]:
+    def attributes(self) -> dict[str, Any]:
         """Return the fitted attributes, and the stream itself."""
-        model = (self.judging if refits else self.pulling).model
+        model = self.judging.model
         return {
             "stream_": self,
             "history_": self.history,

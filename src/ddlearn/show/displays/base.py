@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...describe.base import IDENTITY
 from ...estimators.classifier import DDLClassifier
+from ...estimators.minibatch import MiniBatchDDLClassifier
 from .drawing import LABEL_SIZE, TICK_SIZE, TITLE_SIZE, Axes, Floats, ImageShape, measure_axes
 
 
@@ -95,8 +96,8 @@ def import_pyplot() -> Any:
 
 
 def find_model(estimator: Any, *kinds: type) -> Any:
-    """Return the fitted model, a DDLClassifier or one of `kinds`, itself or at the end of a pipeline."""
-    kinds = kinds or (DDLClassifier,)
+    """Return the fitted model, a classifier or one of `kinds`, itself or at the end of a pipeline."""
+    kinds = kinds or (DDLClassifier, MiniBatchDDLClassifier)
     model = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
     if not isinstance(model, kinds):
         names = " or ".join(kind.__name__ for kind in kinds)

@@ -189,7 +189,7 @@ def _list_notes(model: DDLClassifier, steps_before: list[str]) -> list[str]:
 
 def _describe_settings(model: DDLClassifier) -> dict[str, str]:
     """Return the most important parameters, and those that differ from their defaults."""
-    defaults = DDLClassifier().get_params(deep=False)
+    defaults = type(model)().get_params(deep=False)
     settings = {"atoms": str(len(model.components_)), "atoms in a code": f"at most {model.n_nonzero_coefs_}"}
     settings |= {"loss": type(model.loss_).__name__, "sparse coder": type(model.sparse_coder_).__name__}
     settings["description"] = type(model.description_).__name__

@@ -1,0 +1,256 @@
+"""What fitted classifiers do with new samples: codes, evidence, probabilities, explanations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeGuard
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
+from sklearn.base import ClassifierMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..coding.encoder import Encoder
+from ..coding.robust import check_mask
+from ..describe.base import Description
+from ..describe.checks import check_form
+from ..inference.lazy import predict_lazily, score_lazily
+from ..inference.predictor import Predictor
+from ..inference.rules import label_probabilities
+from ..model.codes import Flags, Floats, RowCodes
+from ..parallel import is_on_dask, refuse_dask
+from .run import Attributes
+from .settings import (
+    KeptPredictor,
+    make_predictor,
+    takes_missing,
+)
+from .transformer import DictionaryTransformer
+
+if TYPE_CHECKING:
+    from .. import Explanation, Summary
+
+# The predictors of fitted models by precision, kept outside of the models, whose attributes predict must not change.
+_PREDICTORS: WeakKeyDictionary[DictionaryClassifier, dict[np.dtype, KeptPredictor]] = WeakKeyDictionary()
+
+
+class DictionaryClassifier(ClassifierMixin, DictionaryTransformer):
+    """A fitted dictionary with classifiers; a subclass learns them, and sets what is named here."""
+
+    description_: Description
+    classes_: NDArray[Any]
+    is_multilabel_: bool
+
+    def _set_fitted(self, attributes: Attributes, encoder: Encoder) -> None:
+        """Set fitted attributes, remove those that only an earlier fit had, and make the predictor."""
+        of_earlier = {"codes_", "noise_variance_", "stream_", "refinement_", "dictionary_sizes_", "search_"}
+        for name in of_earlier & set(vars(self)):
+            delattr(self, name)
+        for name, value in attributes.items():
+            setattr(self, name, value)
+        dtype = self.components_.dtype
+        _PREDICTORS[self] = {dtype: KeptPredictor(self, make_predictor(self, dtype, encoder))}
+
+    def _predictor(self, dtype: np.dtype) -> Predictor:
+        """Return the predictor of the fitted model, which is made anew where something that it depends on changed."""
+        kept = _PREDICTORS.setdefault(self, {})
+        if dtype not in kept or not kept[dtype].is_up_to_date(self):
+            kept[dtype] = KeptPredictor(self, make_predictor(self, dtype))
+        return kept[dtype].predictor
+
+    def _is_checked(self, X: ArrayLike) -> TypeGuard[Floats]:
+        """Whether `validate_data` would return X as it is, for which a single sample does not have the time."""
+        fitted = vars(self)
+        return (
+            type(X) is np.ndarray
+            and X.dtype.char in "df"
+            and X.dtype.isnative
+            and X.flags.c_contiguous
+            and X.ndim == 2
+            and len(X) > 0
+            and X.shape[1] == fitted.get("n_features_in_")
+            and "components_" in fitted
+            and "feature_names_in_" not in fitted
+        )
+
+    def _check_new(self, X: ArrayLike, mask: ArrayLike | None) -> tuple[Floats, Flags | None]:
+        if not self._is_checked(X):
+            check_is_fitted(self, "components_")
+            check_form(X)
+            X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False, reset=False)
+        return X, None if mask is None else check_mask(mask, X.shape)
+
+    def _encode(self, X: ArrayLike) -> RowCodes:
+        X, _ = self._check_new(X, None)
+        return self._predictor(X.dtype).encode(X)
+
+    def _invert(self, reconstruction: Floats) -> Floats:
+        return self.description_.invert(reconstruction)
+
+    def _evidence(self, X: ArrayLike, mask: ArrayLike | None) -> Floats:
+        X, mask = self._check_new(X, mask)
+        return self._predictor(X.dtype).evidence(X, mask)
+
+    def predict(self, X: ArrayLike, mask: ArrayLike | None = None) -> NDArray[Any]:
+        """Return the class of largest evidence, or for multilabel targets every label whose evidence is positive.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.  For a Dask array, the result is a lazy Dask array.
+        mask : array-like of shape (n_samples, n_features) or (n_features,), default=None
+            True where a feature is missing; its value does not matter.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            The classes, or a matrix of zeros and ones.
+        """
+        if is_on_dask(X):
+            return predict_lazily(DictionaryClassifier.predict, self, X, mask)
+        evidence = self._evidence(X, mask)
+        if self.is_multilabel_:
+            return (evidence > 0).astype(int)
+        return self.classes_[evidence.argmax(axis=1)]
+
+    def decision_function(self, X: ArrayLike, mask: ArrayLike | None = None) -> Floats:
+        """Return the evidence for each class.
+
+        Parameters
+        ----------
+        X, mask : array-like
+            As in :meth:`predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
+            The log-probability of each class up to a constant; for two classes, that of the second minus that of the
+            first.
+        """
+        if is_on_dask(X):
+            return predict_lazily(DictionaryClassifier.decision_function, self, X, mask)
+        evidence = self._evidence(X, mask)
+        if evidence.shape[1] == 2 and not self.is_multilabel_:
+            return evidence[:, 1] - evidence[:, 0]
+        return evidence
+
+    def predict_proba(self, X: ArrayLike, mask: ArrayLike | None = None) -> Floats:
+        """Return the probability of each class under the model (Eq. 2, or Eq. 5 in full inference).
+
+        Those of a refined model are calibrated by one temperature, on training samples that were held out in its search
+        for settings; others are not calibrated.
+
+        Parameters
+        ----------
+        X, mask : array-like
+            As in :meth:`predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Rows sum to one; for multilabel targets, the probability of each label alone.
+        """
+        if is_on_dask(X):
+            return predict_lazily(DictionaryClassifier.predict_proba, self, X, mask)
+        evidence = self._evidence(X, mask)
+        return label_probabilities(evidence) if self.is_multilabel_ else softmax(evidence, axis=1)
+
+    def predict_log_proba(self, X: ArrayLike, mask: ArrayLike | None = None) -> Floats:
+        """Return the logarithm of :meth:`predict_proba`.
+
+        Parameters
+        ----------
+        X, mask : array-like
+            As in :meth:`predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Minus infinity where a probability underflows; :meth:`decision_function` does not.
+        """
+        if is_on_dask(X):
+            return predict_lazily(DictionaryClassifier.predict_log_proba, self, X, mask)
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X, mask))
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return the share of samples whose class, or whose labels all together, are predicted correctly.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        y : array-like of shape (n_samples,) or (n_samples, n_classes)
+            The true classes.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        Returns
+        -------
+        float
+            From 0 to 1.
+        """
+        if is_on_dask(X):
+            return score_lazily(self.predict(X), y, sample_weight)
+        return super().score(X, y, sample_weight)
+
+    def explain(self, X: ArrayLike, mask: ArrayLike | None = None) -> Explanation:
+        """Decompose samples into atoms, gross error and evidence for each class.
+
+        Parameters
+        ----------
+        X, mask : array-like
+            As in :meth:`predict`.
+
+        Returns
+        -------
+        Explanation
+            All of it, by name.
+        """
+        refuse_dask(X, "explain", "explain a few of them, as X[:10].compute()")
+        X, mask = self._check_new(X, mask)
+        from .. import Explanation  # show/ stands above this room: its names come from the package's own list
+
+        return Explanation(**self._predictor(X.dtype).explain(X, mask), classes=self.classes_)
+
+    def summary(
+        self,
+        X: ArrayLike | None = None,
+        y: ArrayLike | None = None,
+        *,
+        training: tuple[ArrayLike, ArrayLike] | None = None,
+    ) -> Summary:
+        """Summarise size, error and checks, with remedies.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), default=None
+            Samples that the model has not seen.  Some checks need them.
+        y : array-like of shape (n_samples,), default=None
+            Their classes.
+        training : tuple of X and y, default=None
+            The training samples, from which a logistic regression learns that the model is compared with.  Without
+            them, it learns from four fifths of the samples at a time.
+
+        Returns
+        -------
+        Summary
+            Facts, the error and checks; ``print`` shows them as a table.
+
+        See Also
+        --------
+        write_report : The same and much more as a page for a browser.
+        """
+        check_is_fitted(self, "components_")
+        from .. import Summary  # as for Explanation
+
+        return Summary.of(self, X, y, training)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.input_tags.allow_nan = takes_missing(self)
+        return tags
