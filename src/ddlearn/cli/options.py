@@ -28,7 +28,7 @@ OWN_DEFAULTS = {"n_jobs": -1, "random_state": 0}
 # What --help shows of the options of the model; --help-all shows all of them, as the docstring describes them.
 _BASIC = {
     "n_components": "Number of atoms; by default half the labelled samples, at most 500.",
-    "description": "How samples are scaled: to unit norm, or feature by feature.",
+    "description": "What is coded of a sample: it divided by its norm, standardised features, or gradients.",
     "class_weight": "Give all classes the same weight.",
     "refine": "Epochs of refinement; by default 10.",
     "unlabeled": "The label of samples without one.",

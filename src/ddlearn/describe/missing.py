@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from ..model.codes import Flags, Floats, RowCodes
 from ..parallel import map_blocks, single_threaded_blas, split_rows
 from .base import Description
-from .checks import has_missing
 
 # The Gaussian model is estimated from about this many samples, in so many rounds, with so much noise relative to the
 # mean variance of features.
@@ -34,10 +33,8 @@ _NOISE = 0.3
 def describe_and_fill(description: Description, X: Floats) -> tuple[Floats, Flags | None]:
     """Return the rows of training samples, missing features filled, and which are known; None if all are."""
     rows = description.apply(X)
-    if not has_missing(rows):
-        return rows, None
     is_known = ~np.isnan(rows)
-    return fill_first(rows, is_known), is_known
+    return (rows, None) if is_known.all() else (fill_first(rows, is_known), is_known)
 
 
 def fill_with_codes(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..model.codes import Floats
 from ..parallel import Parts, split_rows
-from .base import Description, Rows, mark_missing
+from .base import Description, Rows
 from .checks import take_known
 
 # Shares of energy and the norms of samples with missing features depend on each other, and settle in so many rounds.
@@ -85,8 +85,9 @@ def _sum_shares(rows: Rows, energy: NDArray[np.float64] | None) -> tuple[NDArray
     n_features, n_missing = rows.X.shape[1], 0
     total, n_known = np.zeros(n_features), np.zeros(n_features, np.intp)
     for tile in split_rows(len(rows.X)):
+        norms = UnitNorm(energy).measure_norms(np.asarray(rows.X[tile]))
         samples, is_known = take_known(rows.X[tile], rows.first_row + tile.start)
-        described = samples / UnitNorm(energy).measure_norms(mark_missing(samples, is_known))
+        described = samples / norms
         total += np.sum(np.square(described, dtype=np.float64), axis=0)
         n_known += is_known[samples.any(axis=1)].sum(axis=0)
         n_missing += int(np.count_nonzero(~is_known))
