@@ -38,12 +38,6 @@ class Samples(NamedTuple):
         Whether that column was taken only because it is the last.
     notes : list of str
         What the user should know of how the source was read.
-
-    Examples
-    --------
-    >>> from ddlearn.cli.reading import read_data
-    >>> read_data("digits").image_shape
-    (8, 8)
     """
 
     X: NDArray[np.floating]
@@ -58,14 +52,7 @@ class Samples(NamedTuple):
 
 
 class DataError(ValueError):
-    """A data file is invalid; the message names the file, the place in it and what to do.
-
-    Examples
-    --------
-    >>> from ddlearn.cli.reading import DataError
-    >>> issubclass(DataError, ValueError)
-    True
-    """
+    """A data file is invalid; the message names the file, the place in it and what to do."""
 
 
 @contextmanager

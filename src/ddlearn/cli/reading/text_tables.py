@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .columns import LABEL_COLUMNS, Columns, Wanted, choose_columns
 from .labels import TextLabels, to_labels
@@ -40,25 +42,34 @@ def read_csv(path: Path, wanted: Wanted) -> Samples:
         raise DataError(f"{path} has {layout.n_columns:,} columns, more than {_MOST_COLUMNS:,}: use .npy or .npz.")
     chosen = choose_columns(path, layout.names, layout.n_columns, wanted)
     X = np.empty((_count_lines(path), len(chosen.features)))  # memory is allocated only when rows are written
-    labels = TextLabels()
-    n_rows = 0
+    names = None if layout.names is None else [layout.names[column] for column in chosen.features]
     try:
         with _open_csv(reader, path, layout, chosen) as batches:
-            for batch in batches:
-                block = X[n_rows : n_rows + batch.num_rows]
-                for target, column in enumerate(chosen.features):
-                    block[:, target] = batch.column(str(column)).to_numpy(zero_copy_only=False)  # an empty cell is NaN
-                if chosen.label is not None:
-                    labels.add(batch.column(str(chosen.label)).to_pylist())
-                n_rows += batch.num_rows
+            samples = join_batches(path, X, (batch.columns for batch in batches), chosen, names)
+    except DataError:
+        raise
     except ValueError as error:
         raise _explain_csv_error(path, layout, error) from error
-    if n_rows == 0:
+    if not len(samples.X):
         raise DataError(f"{path} has a header, but no rows.")
-    names = None if layout.names is None else [layout.names[column] for column in chosen.features]
-    return Samples(X[:n_rows], None if chosen.label is None else labels.finish(path), names)._replace(
-        label_name=chosen.label_name, is_guessed=chosen.is_guessed, notes=chosen.notes
-    )
+    return samples
+
+
+def join_batches(
+    path: Path, X: NDArray[np.floating], batches: Iterable[list[Any]], chosen: Columns, names: list[str] | None
+) -> Samples:
+    """Fill X from batches of the chosen columns, of which the last holds the labels, if there are any."""
+    labels, n_rows, n_features = TextLabels(), 0, X.shape[1]
+    for columns in batches:
+        block = X[n_rows : n_rows + len(columns[0])]
+        for target, column in enumerate(columns[:n_features]):
+            block[:, target] = column.to_numpy(zero_copy_only=False)  # an empty cell is NaN
+        for column in columns[n_features:]:
+            labels.add("" if value is None else str(value) for value in column.to_pylist())
+        n_rows += len(block)
+    texts = None if chosen.label is None or not n_rows else labels.finish(path)
+    samples = Samples(X[:n_rows], texts, names, label_name=chosen.label_name)
+    return samples._replace(is_guessed=chosen.is_guessed, notes=chosen.notes)
 
 
 def read_svmlight(path: Path, n_features: int | None) -> Samples:
