@@ -89,6 +89,7 @@ class Description(Strategy, ABC):
 
         A row is (sample - mean) / spread, feature by feature, and the numbers of ``constant`` follow.  With ``energy``,
         the share of each feature in squared norms, it is divided by the norm.  What is left out does nothing.
+        A subclass that describes otherwise returns numbers of its own, or None.
         """
         return None
 

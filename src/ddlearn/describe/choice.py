@@ -69,13 +69,19 @@ def make_description(description: Any, image_shape: tuple[int, int] | None) -> D
     return resolved
 
 
+def list_rivals(are_images: bool) -> list[Description]:
+    """Return the descriptions from which "auto" chooses."""
+    return [UnitNorm()] if are_images else [UnitNorm(), Standard()]
+
+
 def choose_description(parts: Parts[Rows], n_samples: int, are_images: bool) -> Description:
     """Return the description that suits the samples."""
-    if are_images or n_samples == 1:
-        return UnitNorm()
+    rivals = list_rivals(are_images)
+    if len(rivals) == 1 or n_samples == 1:
+        return rivals[0]
     X, labels = take_some(parts, n_samples)
     some = Parts([_SomeRows(X[labels.any(axis=1)], labels[labels.any(axis=1)])])
-    return min(UnitNorm(), Standard(), key=partial(_count_strange_neighbours, some))
+    return min(rivals, key=partial(_count_strange_neighbours, some))
 
 
 def is_learned_from(description: Description, X: Floats) -> bool:

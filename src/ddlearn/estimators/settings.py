@@ -25,10 +25,8 @@ from ..coding.encoder import SPARSE_CODERS, Encoder
 from ..coding.robust import ERROR_SEARCHES, ROBUSTNESS, RobustCoder, check_error_budget
 from ..describe.base import Description
 from ..describe.checks import check_image_shape, check_training, has_missing
-from ..describe.choice import DESCRIPTIONS, make_description
+from ..describe.choice import DESCRIPTIONS, list_rivals, make_description
 from ..describe.jitter import JITTER, make_jitter
-from ..describe.standard import Standard
-from ..describe.unit import UnitNorm
 from ..dictionary import DICTIONARY_UPDATES, DictionaryUpdate
 from ..fitting.data import TrainingFacts, TrainingSet, check_weight, is_mapped
 from ..fitting.loop import FitSettings
@@ -350,7 +348,7 @@ def list_descriptions(model: Estimator, refiner: Refiner) -> list[Description]:
     if _is_warm(model):
         return []
     if is_auto(description):
-        return [UnitNorm()] if model.image_shape is not None else [UnitNorm(), Standard()]
+        return list_rivals(are_images=model.image_shape is not None)
     has_open_decay = refiner.weight_decay is None or refiner.linear_decay is None
     has_open_penalty = not SPARSE_CODERS.resolve(model.sparse_coder).is_adapted
     return [make_description(description, model.image_shape)] if has_open_decay or has_open_penalty else []
