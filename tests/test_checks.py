@@ -228,7 +228,7 @@ class Forgetful(SparseCoder):
 
     def solve(self, problem):
         codes = OMP().solve(problem._replace(energies=None))
-        has_negative_weights = (problem.classes[1] < 0).any()
+        has_negative_weights = (problem.weight < 0).any()
         if self.fault == "order":
             return RowCodes(codes.indices[:, ::-1], codes.values[:, ::-1])
         if self.fault == "dtype":
@@ -285,10 +285,10 @@ class Directed(SparseCoder):
         self.fault = fault
 
     def solve(self, problem):
-        if self.fault == "rows" and problem.directions is not None:
+        if self.fault == "rows":
             problem = problem._replace(directions=np.ascontiguousarray(problem.directions[::-1]))
         if self.fault == "ignored":
-            problem = problem._replace(directions=None)
+            problem = problem._replace(directions=problem.directions[:, :0])
         return OMP().solve(problem)
 
 

@@ -19,7 +19,7 @@ from sklearn.base import clone
 
 from .classifiers import CLASSIFIER_TRAINERS, ClassifierTrainer, resolve_trainer
 from .classifiers.problem import LabelledCodes
-from .coding.coders import ORMP, RowProblem, SparseCoder
+from .coding.coders import ORMP, RowProblem, SparseCoder, pose_rows
 from .coding.encoder import SPARSE_CODERS, Encoder
 from .coding.masked import MaskedCoder
 from .coding.robust import ERROR_SEARCHES, ErrorSearch
@@ -171,7 +171,7 @@ def _draw_rows(dtype: np.dtype) -> tuple[Array, Array, RowProblem]:
     coef, pull = (rng.standard_normal(shape).astype(dtype) for shape in ((3, 12), (7, 3)))
     samples[0], pull[0] = 0, 0
     classes = coef, np.abs(pull[:, ::-1]).copy(), pull
-    return atoms, samples, RowProblem(atoms @ atoms.T, samples @ atoms.T, _BUDGET, *classes)
+    return atoms, samples, pose_rows(atoms @ atoms.T, samples @ atoms.T, _BUDGET, classes)
 
 
 def _adapt(coder: SparseCoder, dtype: np.dtype) -> SparseCoder:
@@ -195,7 +195,7 @@ def _find_layout_problems(codes: RowCodes, shape: tuple[int, ...], dtype: np.dty
 
 def _measure_cost(coder: SparseCoder, codes: RowCodes, problem: RowProblem) -> Array:
     """Return what each row's code is to minimise: 0 for a zero code."""
-    gram, correlations, (coef, weight, pull) = problem.gram, problem.correlations, problem.classes
+    gram, correlations, coef, weight, pull = problem[:5]
     x = codes.to_csr(len(gram)).toarray()
     scores = x @ coef.T
     cost = np.sum(x * (x @ gram - 2 * correlations), axis=1) + np.sum(scores * (weight * scores - 2 * pull), axis=1)
@@ -230,8 +230,8 @@ def _find_row_problems(coder: SparseCoder, problem: RowProblem, codes: RowCodes)
 
 
 def _take_row(problem: RowProblem, i: int) -> RowProblem:
-    coef, weight, pull = problem.classes
-    return RowProblem(problem.gram, problem.correlations[[i]], _BUDGET, coef, weight[[i]], pull[[i]])
+    gram, correlations, coef, weight, pull = problem[:5]
+    return pose_rows(gram, correlations[[i]], _BUDGET, (coef, weight[[i]], pull[[i]]))
 
 
 def _find_variant_problems(coder: SparseCoder, dtype: np.dtype) -> Iterator[str]:
@@ -242,8 +242,8 @@ def _find_variant_problems(coder: SparseCoder, dtype: np.dtype) -> Iterator[str]
     weight, kept = np.where(is_kept, 0, -1).astype(dtype), np.where(is_kept, samples, 0)
     classes = np.ascontiguousarray(atoms.T), weight, np.zeros_like(weight)
     variants = {
-        "without classes": RowProblem(gram, correlations, _BUDGET, energies=np.vecdot(samples, samples)),
-        "with negative weights": RowProblem(gram, kept @ atoms.T, _BUDGET, *classes, energies=np.vecdot(kept, kept)),
+        "without classes": pose_rows(gram, correlations, _BUDGET, energies=np.vecdot(samples, samples)),
+        "with negative weights": pose_rows(gram, kept @ atoms.T, _BUDGET, classes, energies=np.vecdot(kept, kept)),
     }
     for prefix, each in variants.items():
         yield from (f"{prefix}, {found}" for found in _find_code_problems(coder, each, coder.solve(each)))
@@ -256,10 +256,10 @@ def _find_direction_problems(coder: SparseCoder, atoms: Array, samples: Array) -
     basis = np.linalg.qr(np.random.default_rng(0).standard_normal((7, 9, 2)))[0].astype(atoms.dtype)
     directions, gram = np.ascontiguousarray(basis.mT @ atoms.T), atoms @ atoms.T
     correlations = (samples - (basis @ (basis.mT @ samples[:, :, None]))[:, :, 0]) @ atoms.T
-    codes = coder.solve(RowProblem(gram, correlations, _BUDGET, directions=directions))
+    codes = coder.solve(pose_rows(gram, correlations, _BUDGET, directions=directions))
     yield from (layout := _find_layout_problems(codes, (7, _BUDGET), atoms.dtype, 12))
     for i, own in enumerate(directions if not layout else ()):
-        problem = RowProblem(gram - own.T @ own, correlations[[i]], _BUDGET)
+        problem = pose_rows(gram - own.T @ own, correlations[[i]], _BUDGET)
         mine, theirs = codes.rows(slice(i, i + 1)), coder.solve(problem)
         cost, expected = (_measure_cost(coder, each, problem) for each in (mine, theirs))
         if abs(cost - expected) > 1e-3 * abs(expected):

@@ -11,7 +11,6 @@ from scipy.sparse import csr_array
 from sklearn.linear_model import orthogonal_mp_gram
 
 from ddlearn import OMP, ORMP, SPARSE_CODERS, sparse_encode
-from ddlearn.coding.coders import Workspaces
 
 every_pursuit = pytest.mark.parametrize("method", sorted(set(SPARSE_CODERS) - {"elastic_net"}))
 both_dtypes = pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -126,19 +125,3 @@ def test_budgets_above_the_number_of_features_leave_no_residual(method, dtype):
     assert np.isfinite(codes.data).all()
     assert residual(X, D, codes).max() < (1e-4 if dtype == np.float32 else 1e-10)
     assert np.diff(codes.indptr).max() <= 8  # as many independent atoms as features leave a residual of zero
-
-
-def test_a_workspace_has_one_user_at_a_time_and_is_kept_for_problems_of_the_same_size():
-    def make(*sizes):
-        return [sizes]
-
-    workspaces = Workspaces()
-    first = workspaces.take(make, 5, 30, 0)
-    assert workspaces.take(make, 5, 30, 0) is not first  # another thread would overwrite its codes
-    workspaces.put_back(first, make, 5, 30, 0)
-    assert workspaces.take(make, 5, 30, 0) is first
-    workspaces.put_back(first, make, 5, 30, 0)
-    assert workspaces.take(make, 6, 30, 0) == [(6, 30, 0)]
-    large = workspaces.take(make, 5, 30, 2)
-    workspaces.put_back(large, make, 5, 30, 2)
-    assert workspaces.take(make, 5, 30, 2) is not large

@@ -156,7 +156,7 @@ class Counting(SparseCoder):
         self.n_traditional = self.n_discriminative = 0
 
     def solve(self, problem):
-        if problem.coef is None:
+        if len(problem.coef) == 0:
             self.n_traditional += len(problem.correlations)
         else:
             self.n_discriminative += len(problem.correlations)

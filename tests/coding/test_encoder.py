@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -208,3 +209,18 @@ def test_a_last_row_alone_is_multiplied_the_same_in_every_block(dtype):
     products = encoder.correlate(X)
     np.testing.assert_array_equal(products[-1:], encoder.correlate(X[-1:]))
     np.testing.assert_allclose(products, X @ D.T, rtol=1e-4, atol=1e-5)
+
+
+@every_method
+def test_threads_share_an_encoder_and_a_workspace_has_one_of_them_at_a_time(method):
+    # One row at a time, so that all of them are in the coder at once: two in one workspace would mix their codes.
+    X, D = draw(n_samples=64)
+    encoder = Encoder.of(D, adapt_coder(SPARSE_CODERS[method](), X, D, 5), 5)
+    expected = [encoder.encode_tile(X[[row]]) for row in range(len(X))]
+    kept = list(encoder.workspaces.values())
+    encoder.encode_tile(X[:1])
+    assert all(one is other for one, other in zip(kept, encoder.workspaces.values(), strict=True))  # used again
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda row: encoder.encode_tile(X[[row]]), list(range(len(X))) * 5))
+    for codes, wanted in zip(found, expected * 5, strict=True):
+        np.testing.assert_array_equal(codes.values, wanted.values)

@@ -11,7 +11,6 @@ case without classes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from functools import cache
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -35,25 +34,9 @@ PIVOT_FLOOR = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
 _SMALLEST_GAIN = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-5}
 
 
-class Workspaces:
-    """The last workspace of each kernel that is not in use: to make one takes as long as to code a sample.
-
-    It may serve several threads at once.
-    """
-
-    def __init__(self) -> None:
-        self._spare: dict[Callable[..., Any], tuple[tuple[Any, ...], Any]] = {}
-
-    def take(self, make: Callable[..., Any], *sizes: Any) -> Any:
-        """Return a workspace that nobody else has until it is put back: the spare one, or a new one."""
-        spare_sizes, workspace = self._spare.pop(make, (None, None))
-        return workspace if spare_sizes == sizes else make(*sizes)
-
-    def put_back(self, workspace: Any, make: Callable[..., Any], *sizes: Any) -> None:
-        """Keep a workspace, made for these sizes, for the next call."""
-        n_classes = sizes[2]
-        if n_classes == 0:  # missing features are as many classes as there are features: too large to keep
-            self._spare[make] = sizes, workspace
+# Workspaces of kernels that nobody uses at the moment, by what made them and the sizes: to make one takes as long as to
+# code a sample. One that is taken out has one user, so that several threads may share them.
+Workspaces = dict[tuple[Any, ...], Any]
 
 
 class RowProblem(NamedTuple):
@@ -61,35 +44,34 @@ class RowProblem(NamedTuple):
 
     gram: Floats  # (n_components, n_components) products of the atoms with each other
     correlations: Floats  # (n_rows, n_components) products of the samples with the atoms
+    coef: Floats  # (n_classes, n_components) the classifiers; in traditional sparse coding there are no classes
+    weight: Floats  # (n_rows, n_classes) of each class in each row's problem
+    pull: Floats  # (n_rows, n_classes) the linear term of each class in each row's problem
+    directions: Floats  # (n_rows, n_directions, n_components) to project out
     n_nonzero_coefs: int  # the budget T
-    coef: Floats | None = None  # (n_classes, n_components) the classifiers; None in traditional sparse coding
-    weight: Floats | None = None  # (n_rows, n_classes) of each class in each row's problem
-    pull: Floats | None = None  # (n_rows, n_classes) the linear term of each class in each row's problem
-    # (n_rows,) squared norms of the samples, where a coder may stop on the residual: in traditional sparse coding, with
-    # or without missing features.
-    energies: Floats | None = None
-    directions: Floats | None = None  # (n_rows, n_directions, n_components) to project out
+    energies: Floats | None = None  # (n_rows,) squared norms of the samples, in traditional sparse coding
     start: RowCodes | None = None  # codes that a coder may start from
-    # The atoms whose products are the Gram matrix, (n_components, n_features), and their transpose.
+    # The atoms, of which the products are the Gram matrix: one row per atom, and one row per feature.
     atoms: tuple[Floats, Floats] | None = None
     workspaces: Workspaces | None = None  # to be used again
 
-    @property
-    def classes(self) -> tuple[Floats, Floats, Floats]:
-        """Classifiers, weights and pulls; in traditional sparse coding there are no classes."""
-        if self.coef is not None and self.weight is not None and self.pull is not None:
-            return self.coef, self.weight, self.pull
-        (n_rows, n_components), dtype = self.correlations.shape, self.gram.dtype
-        no_terms = np.empty((n_rows, 0), dtype)
-        return np.empty((0, n_components), dtype), no_terms, no_terms
 
-    def lay_out(self) -> tuple[tuple[Floats, ...], tuple[int, int, int, int, np.dtype]]:
-        """Return the arrays from Gram matrix to directions as kernels take them, and the sizes of a workspace."""
-        n_components, dtype, classes = len(self.gram), self.gram.dtype, self.classes
-        n_directions = 0 if self.directions is None else self.directions.shape[1]
-        directions = np.empty((0, n_components), dtype) if self.directions is None else self.directions
-        arrays = self.gram, self.correlations, *classes, directions.reshape(-1, n_components)
-        return arrays, (self.n_nonzero_coefs, n_components, len(classes[0]), n_directions, dtype)
+def pose_rows(
+    gram: Floats,
+    correlations: Floats,
+    n_nonzero_coefs: int,
+    classes: tuple[Floats, Floats, Floats] | None = None,
+    directions: Floats | None = None,
+    **others: Any,
+) -> RowProblem:
+    """Return row problems, by default without classes and without directions; ``others`` are fields of the problem."""
+    n_rows, n_components = correlations.shape
+    if classes is None:
+        no_terms = np.empty((n_rows, 0), gram.dtype)
+        classes = np.empty((0, n_components), gram.dtype), no_terms, no_terms
+    if directions is None:
+        directions = np.empty((n_rows, 0, n_components), gram.dtype)
+    return RowProblem(gram, correlations, *classes, directions, n_nonzero_coefs, **others)
 
 
 class SparseCoder(Strategy, ABC):
@@ -113,8 +95,8 @@ class SparseCoder(Strategy, ABC):
     --------
     >>> import numpy as np
     >>> from ddlearn import OMP
-    >>> from ddlearn.coding.coders import RowProblem
-    >>> OMP().solve(RowProblem(np.eye(3), np.array([[0.5, 3.0, -2.0]]), n_nonzero_coefs=2))
+    >>> from ddlearn.coding.coders import pose_rows
+    >>> OMP().solve(pose_rows(np.eye(3), np.array([[0.5, 3.0, -2.0]]), n_nonzero_coefs=2))
     RowCodes(indices=array([[1, 2]], dtype=int32), values=array([[ 3., -2.]]))
     """
 
@@ -132,9 +114,10 @@ class SparseCoder(Strategy, ABC):
         ----------
         problem : RowProblem
             A named tuple, of which a coder takes what it needs; all arrays are C-contiguous and of one dtype.  The
-            problem is ``gram`` :math:`G`, ``correlations``, the ``classes`` :math:`W, h, p` (of traditional sparse
-            coding, no classes), ``directions`` (passed only to coders that set ``projects_directions``) and
-            ``n_nonzero_coefs``.  What may help to solve it, or is None: ``energies``, the squared norms of the samples,
+            problem is ``gram`` :math:`G`, ``correlations``, the classes' ``coef`` :math:`W`, ``weight`` :math:`h` and
+            ``pull`` :math:`p` (in traditional sparse coding there are no classes), ``directions`` (only of coders that
+            set ``projects_directions`` there are any) and ``n_nonzero_coefs``.  What may help to solve it, or is None:
+            ``energies``, the squared norms of the samples,
             in traditional sparse coding; ``start``, the current codes of the samples; and ``atoms``, of which the
             products are the Gram matrix, with one row per atom and with one row per feature.
 
@@ -232,29 +215,34 @@ class _Pursuit(SparseCoder):
             check_number("tol", self.tol, Real)
 
     def solve(self, problem: RowProblem) -> RowCodes:
-        arrays, sizes = problem.lay_out()
-        n_rows, (budget, *_, dtype), energies = len(problem.correlations), sizes, problem.energies
-        workspaces, floors = problem.workspaces or Workspaces(), _find_floors(dtype)
+        (n_rows, n_components), dtype, energies = problem.correlations.shape, problem.gram.dtype, problem.energies
+        budget, (_, n_directions, _) = problem.n_nonzero_coefs, problem.directions.shape
+        spare = {} if problem.workspaces is None else problem.workspaces
+        sizes, floors = (budget, n_components, len(problem.coef)), _find_floors(dtype)
         if energies is None:
             tolerances = np.full(n_rows, -np.inf, dtype)
         else:
             tolerances = floors.residual * energies
             if self.tol:
                 tolerances = np.maximum(tolerances, dtype.type(self.tol))
-        limits: Any = np.zeros(n_rows, dtype) if energies is None else energies, tolerances
-        codes = RowCodes.empty(n_rows, budget, dtype)
-        workspace = workspaces.take(make_pursuit_workspace, *sizes)
-        pursue_rows(*arrays, *limits, floors.correlation, floors.pivot, self.uses_residual_norm, workspace, *codes)
-        workspaces.put_back(workspace, make_pursuit_workspace, *sizes)
+        is_small = len(problem.coef) == 0  # missing features are as many classes as there are features
+        codes = RowCodes(np.zeros((n_rows, budget), np.int32), np.zeros((n_rows, budget), dtype))
+        limits: tuple[Any, ...] = np.zeros(n_rows, dtype) if energies is None else energies, tolerances
+        limits += floors.correlation, floors.pivot
+        directions = problem.directions.reshape(-1, n_components)
+        key = make_pursuit_workspace, *sizes, n_directions, dtype
+        workspace = spare.pop(key, None) or make_pursuit_workspace(*key[1:])
+        pursue_rows(*problem[:5], directions, *limits, self.uses_residual_norm, workspace, *codes)
+        if is_small:
+            spare[key] = workspace
         if energies is not None and self.n_swaps > 0 and budget > 1:
-            explained = np.vecdot(
-                np.take_along_axis(problem.correlations, codes.indices.astype(np.intp), 1), codes.values
-            )
-            limits = floors.gain * np.abs(explained), floors.pivot, self.n_swaps, 0, False
-            making = make_replacement_workspace, *sizes[:3], dtype
-            workspace = workspaces.take(*making)
-            replace_rows(*arrays[:5], np.arange(n_rows), *limits, workspace, *codes, np.empty(n_rows, np.int32))
-            workspaces.put_back(workspace, *making)
+            chosen = np.take_along_axis(problem.correlations, codes.indices.astype(np.intp), 1)
+            limits = floors.gain * np.abs(np.vecdot(chosen, codes.values)), floors.pivot, self.n_swaps, 0, False
+            key = make_replacement_workspace, *sizes, dtype
+            workspace = spare.pop(key, None) or make_replacement_workspace(*key[1:])
+            replace_rows(*problem[:5], np.arange(n_rows), *limits, workspace, *codes, np.empty(n_rows, np.int32))
+            if is_small:
+                spare[key] = workspace
         return codes
 
 

@@ -27,7 +27,7 @@ from sklearn.base import clone
 from ..kernels.elastic_net import make_elastic_net_workspace, solve_elastic_net_rows
 from ..model.codes import Floats, RowCodes
 from ..model.strategies import check_number
-from .coders import MOST_ROUNDS, PIVOT_FLOOR, RowProblem, SparseCoder, Workspaces
+from .coders import MOST_ROUNDS, PIVOT_FLOOR, RowProblem, SparseCoder, pose_rows
 
 # A smaller change, in multiples of the machine epsilon and relative to the largest coefficient, is a rounding error.
 _ROUNDING_ERRORS = 4
@@ -145,49 +145,52 @@ class ElasticNet(SparseCoder):
         return lasso * np.abs(values).sum(axis=1) + ridge / 2 * np.vecdot(values, values)
 
     def solve(self, problem: RowProblem) -> RowCodes:
-        (gram, correlations, coef, weight, *others), (budget, *sizes, dtype) = problem.lay_out()
-        energies, workspaces = problem.energies, problem.workspaces or Workspaces()
-        if energies is None:
-            energies = _bound_energies(gram, correlations)
-        codes = RowCodes.empty(len(energies), budget, dtype)
+        gram, coef, energies = problem.gram, problem.coef, problem.energies
+        (n_rows, n_components), (_, n_directions, _) = problem.correlations.shape, problem.directions.shape
+        n_classes, budget, dtype = len(coef), problem.n_nonzero_coefs, gram.dtype
+        spare = {} if problem.workspaces is None else problem.workspaces
+        energies = _bound_energies(gram, problem.correlations) if energies is None else energies
+        codes = RowCodes(np.zeros((n_rows, budget), np.int32), np.zeros((n_rows, budget), dtype))
         if problem.start is not None:
             codes.fill(problem.start)
-        rounding, largest = _find_limits(dtype)
-        atoms, by_feature = np.empty((len(gram), 0), dtype), np.empty((0, len(gram)), dtype)
-        n_classes = len(coef)
+        (rounding, largest), ridge = _find_limits(dtype), self.ridge
+        atoms, by_feature = np.empty((n_components, 0), dtype), np.empty((0, n_components), dtype)
         # In terms of features, only the ridge keeps matrices from being singular, and no weight may be negative.
         if (
             problem.atoms is not None
             and len(problem.atoms[1]) + n_classes < budget
-            and self.ridge > rounding * gram.trace()
-            and not (n_classes and weight.min() < 0)
+            and ridge > rounding * gram.trace()
+            and not (n_classes and problem.weight.min() < 0)
         ):
             # Classes take the place of some features; models in read-only memory are copied.
             atoms, by_feature = (np.require(each, requirements="W") for each in problem.atoms)
             if n_classes:
-                room = np.empty((len(gram), n_classes), dtype)
+                room = np.empty((n_components, n_classes), dtype)
                 atoms, by_feature = np.hstack([atoms, room]), np.vstack([by_feature, room.T])
-        sizes = [*sizes, len(by_feature)]
-        workspace = workspaces.take(make_elastic_net_workspace, budget, *sizes, dtype)
+        sizes = budget, n_components, n_classes, n_directions, len(by_feature), dtype
+        key = make_elastic_net_workspace, *sizes
+        workspace = spare.pop(key, None) or make_elastic_net_workspace(*sizes)
         solve_elastic_net_rows(
-            *(gram, correlations, coef, weight, *others),
+            *problem[:5],
+            problem.directions.reshape(-1, n_components),
             atoms,
             by_feature,
             energies,
             dtype.type(self.lasso),
-            dtype.type(self.ridge),
+            dtype.type(ridge),
             self.positive,
-            (self.tol / 2 * energies).astype(dtype),
+            float(self.tol) / 2 * energies,
             self.max_rounds,
             dtype.type(PIVOT_FLOOR[dtype]),
             rounding,
             type(largest)(-1) if self.positive else largest,
-            type(largest)((1 << len(gram).bit_length()) - 1),
+            type(largest)((1 << n_components.bit_length()) - 1),
             workspace,
             *codes,
-            np.empty(len(energies), dtype),
+            np.empty(n_rows, dtype),
         )
-        workspaces.put_back(workspace, make_elastic_net_workspace, budget, *sizes, dtype)
+        if n_classes == 0:  # missing features are as many classes as there are features: too large to keep
+            spare[key] = workspace
         return codes
 
     def list_candidates(self, norm: float) -> list[SparseCoder]:
@@ -206,7 +209,7 @@ class ElasticNet(SparseCoder):
             correlations, energies = correlations[is_noisy], energies[is_noisy]
         energy = float(energies.mean()) or 1.0
         largest_noise = np.sqrt(2 * np.log(max(len(gram), 2)) / samples.shape[1])  # per norm of the residual
-        problem, residual = RowProblem(gram, correlations, n_nonzero_coefs, energies=energies), energy
+        problem, residual = pose_rows(gram, correlations, n_nonzero_coefs, energies=energies), energy
         for _ in range(_MAX_UPDATES):
             strength = np.clip(largest_noise * np.sqrt(residual / energy), _SMALLEST_SHARE, _LARGEST_SHARE)
             coder = self._scale(strength, np.sqrt(energy))

@@ -17,7 +17,7 @@ from ..kernels.codes import combine_rows
 from ..model.codes import Flags, Floats, RowCodes
 from ..model.strategies import Registry
 from ..parallel import TILE_ROWS, map_blocks, single_threaded_blas, split_rows
-from .coders import OMP, ORMP, RowProblem, SparseCoder, Workspaces, check_budget
+from .coders import OMP, ORMP, SparseCoder, Workspaces, check_budget, pose_rows
 from .elastic_net import ElasticNet
 
 SPARSE_CODERS: Registry[SparseCoder] = Registry(
@@ -95,7 +95,7 @@ class Encoder:
     @cached_property
     def workspaces(self) -> Workspaces:
         """Arrays for the kernels of coders."""
-        return Workspaces()
+        return {}
 
     def encode(
         self,
@@ -135,40 +135,41 @@ class Encoder:
 
         ``energies`` are the squared norms of the samples, which have been checked, if they are known.
         """
-        left_out = self.leave_out(is_known)
-        if left_out and is_known is not None:
+        classes = self.leave_out(is_known)
+        if classes is not None and is_known is not None:
             X, energies = np.where(is_known, X, 0), None
         energies = np.vecdot(X, X) if energies is None else energies
-        return self.solve(self.correlate(X), n_nonzero_coefs, energies=energies, start=start, **left_out)
+        return self.solve(self.correlate(X), n_nonzero_coefs, classes=classes, energies=energies, start=start)
 
-    def leave_out(self, is_known: Flags | None) -> dict[str, Floats]:
-        """Return the terms of a row problem that leave out unknown features: they are classes of weight -1."""
+    def leave_out(self, is_known: Flags | None) -> tuple[Floats, Floats, Floats] | None:
+        """Return the classes of a row problem that leave out unknown features, of weight -1; None if all are known."""
         if is_known is None or is_known.all():
-            return {}
+            return None
         weight = np.where(is_known, self.gram.dtype.type(0), self.gram.dtype.type(-1))
-        return {"coef": self.atoms_by_feature, "weight": weight, "pull": np.zeros_like(weight)}
+        return self.atoms_by_feature, weight, np.zeros_like(weight)
 
     def correlate(self, X: Floats) -> Floats:
         """Return the products of the samples with the atoms, each made of the same rows wherever it is made."""
-        out = np.empty((len(X), len(self.dictionary)), X.dtype)
-        atoms, n_features = self.atoms_by_feature, X.shape[1]
-        for rows in split_rows(len(X), PRODUCT_ROWS, unit=PRODUCT_ROWS):
-            if rows.stop - rows.start == 1:  # which does not need BLAS, nor its threads held back
-                workspace = np.empty(n_features, X.dtype), np.empty(n_features, np.int32)
-                combine_rows(X[rows.start], atoms, *workspace, out[rows.start])
-            else:
-                # BLAS need not turn these around for each tile: 6 % faster in float32, and much more for a few rows.
-                np.matmul(X[rows], atoms, out=out[rows])
+        n_rows, n_features = X.shape
+        out, atoms = np.empty((n_rows, len(self.dictionary)), X.dtype), self.atoms_by_feature
+        n_multiplied = n_rows - (n_rows % PRODUCT_ROWS == 1)
+        if n_multiplied < n_rows:  # one row by itself does not need BLAS, nor its threads held back
+            workspace = np.empty(n_features, X.dtype), np.empty(n_features, np.int32)
+            combine_rows(X[-1], atoms, *workspace, out[-1])
+        for start in range(0, n_multiplied, PRODUCT_ROWS):
+            rows = slice(start, start + PRODUCT_ROWS)
+            # BLAS need not turn the atoms around for each tile: 6 % faster in float32, and much more for a few rows.
+            np.matmul(X[rows], atoms, out=out[rows])
         return out
 
     def solve(self, correlations: Floats, n_nonzero_coefs: int | None = None, **terms: Any) -> RowCodes:
         """Return the coder's codes of a block of rows, given their products with the atoms.
 
-        ``terms`` are fields of a :class:`RowProblem`; the squared norms as ``energies`` make it traditional coding.
+        ``terms`` are those of :func:`pose_rows`; the squared norms as ``energies`` make it traditional coding.
         """
         budget = self.n_nonzero_coefs if n_nonzero_coefs is None else n_nonzero_coefs
         atoms = self.dictionary, self.atoms_by_feature
-        problem = RowProblem(self.gram, correlations, budget, atoms=atoms, workspaces=self.workspaces, **terms)
+        problem = pose_rows(self.gram, correlations, budget, atoms=atoms, workspaces=self.workspaces, **terms)
         return self.sparse_coder.solve(problem)
 
 

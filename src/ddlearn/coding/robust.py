@@ -21,8 +21,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -335,23 +333,22 @@ class CodedBlock(NamedTuple):
     parameters: Floats  # (n_rows, n_parameters) of the maps found by alignment
 
 
-@dataclass(frozen=True)
 class RobustCoder:
     """Codes blocks of samples; all settings have been checked."""
 
-    encoder: Encoder
-    robustness: Robustness = field(default_factory=Robustness)
-    noise_scale: float = 0.0  # standard deviation of the noise in training
-    registration: Registration | None = None
-
-    @cached_property
-    def is_plain(self) -> bool:
-        """Whether samples are taken to be complete, correct and registered."""
-        return self.registration is None and self.robustness.missing == "error" and self.robustness.error_budget == 0
-
-    @property
-    def _coder(self) -> MaskedCoder:
-        return MaskedCoder(self.encoder)
+    def __init__(
+        self,
+        encoder: Encoder,
+        robustness: Robustness | None = None,
+        noise_scale: float = 0.0,
+        registration: Registration | None = None,
+    ):
+        robustness = Robustness() if robustness is None else robustness
+        self.encoder, self.robustness, self.registration = encoder, robustness, registration
+        self.noise_scale = noise_scale  # standard deviation of the noise in training
+        # Whether samples are taken to be complete, correct and registered.
+        self.is_plain = registration is None and robustness.missing == "error" and robustness.error_budget == 0
+        self._coder, self._search = MaskedCoder(encoder), ERROR_SEARCHES.resolve(robustness.error_search)
 
     def find_known(self, X: Floats, mask: Flags | None) -> tuple[Floats, Flags]:
         """Return samples with zeros in place of missing features, and which features are known."""
@@ -393,10 +390,6 @@ class RobustCoder:
             squared[np.arange(squared.shape[1]) >= squared.shape[1] - budgets[:, None]] = 0
         n_known = np.maximum(is_known.sum(axis=1), 1)  # which changes as an image with missing pixels moves
         return squared.sum(axis=1) * (is_known.shape[1] / n_known)
-
-    @property
-    def _search(self) -> ErrorSearch:
-        return ERROR_SEARCHES.resolve(self.robustness.error_search)
 
     def _count_budgets(self, is_known: Flags) -> Counts:
         """Return the largest number of wrong features of each row; at least one must be right."""

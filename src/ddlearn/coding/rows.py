@@ -113,7 +113,7 @@ class RowProblems:
         """Return the coder's codes for the parabolas of active rows."""
         start = RowCodes(rows.indices[active], rows.values[active])
         correlations = self.correlations[self.sources[active]]
-        return self.encoder.solve(correlations, coef=self.model.coef, weight=weight, pull=pull, start=start)
+        return self.encoder.solve(correlations, classes=(self.model.coef, weight, pull), start=start)
 
     def search_swaps(
         self, rows: Rows, active: Positions, n_swaps: int, tol: float, *, n_kicks: int

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from ..coding.encoder import Encoder
 from ..coding.robust import CodedBlock, RobustCoder
 from ..describe.base import Description, describe, describe_known, mark_missing
 from ..describe.jitter import Jitter, displace_alike
@@ -44,11 +43,6 @@ class Predictor:
     views: Sequence[Floats] = ()  # displacement fields of shape (2, height, width) of all views but the first
     n_jobs: int | None = None
 
-    @property
-    def encoder(self) -> Encoder:
-        """The dictionary with its coder."""
-        return self.model.coder.encoder
-
     def evidence(self, X: Floats, mask: Flags | None = None) -> Floats:
         """Return the evidence for each class."""
         if len(X) == 1 and mask is None and self.robust.is_plain:
@@ -74,26 +68,26 @@ class Predictor:
             if not self.robust.is_plain:
                 return self._code_robustly(X, None, rows)[0].codes
             samples, energies = describe(self.description, X[rows], rows.start, remedy=_REMEDY)
-            return self.encoder.encode_tile(samples, energies=energies)
+            return self.robust.encoder.encode_tile(samples, energies=energies)
 
         return RowCodes.join(map_blocks(encode_rows, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs))
 
     def _weigh_plainly(self, X: Floats, rows: slice) -> Floats:
         """Return the evidence of a block of samples that are taken to be complete, correct and registered."""
         samples, energies = describe(self.description, X[rows], rows.start, remedy=_REMEDY)
-        codes = self.encoder.encode_tile(samples, energies=energies)
+        codes = self.robust.encoder.encode_tile(samples, energies=energies)
         evidence = self.rule.evidence(self.model, samples, codes)
         return self._average_views(X[rows], samples, codes, evidence) if len(self.views) else evidence
 
     def _average_views(self, X: Floats, samples: Floats, codes: RowCodes, evidence: Floats) -> Floats:
         """Return the mean evidence of images, given the codes and the evidence of the first view, and of copies."""
         describes = self.description.images == "described"
-        start = RowCodes.empty(len(samples), -(-self.encoder.n_nonzero_coefs // 2), samples.dtype)
+        start = RowCodes.empty(len(samples), -(-self.robust.encoder.n_nonzero_coefs // 2), samples.dtype)
         keep_larger_half(*codes, samples.shape[1], *start)  # others may leave the codes of copies, which takes time
         total = evidence
         for field in self.views:
             view = self.description.apply(displace_alike(X, field)) if describes else displace_alike(samples, field)
-            total = total + self.rule.evidence(self.model, view, self.encoder.encode_tile(view, start=start))
+            total = total + self.rule.evidence(self.model, view, self.robust.encoder.encode_tile(view, start=start))
         return total / (len(self.views) + 1)
 
     def _code_robustly(self, X: Floats, mask: Flags | None, rows: slice) -> tuple[CodedBlock, Floats]:
@@ -130,7 +124,7 @@ class Predictor:
         blocks = map_blocks(work, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs)
         coded = [block for block, _, _ in blocks]
         _warn_of_blank_rows(sum(map(_count_blank, coded)))
-        dictionary = self.encoder.dictionary
+        dictionary = self.robust.encoder.dictionary
         codes = RowCodes.join([block.codes for block in coded]).to_csr(len(dictionary))
         norms = np.concatenate([norms for _, norms, _ in blocks])
 
