@@ -143,6 +143,22 @@ def leave_out(atoms, X, is_kept):
     return atoms @ atoms.T, (X * is_kept) @ atoms.T, np.ascontiguousarray(atoms.T), weight, np.zeros_like(weight)
 
 
+class Callback:
+    """A callback that does nothing yet."""
+
+    def setup(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context):
+        pass
+
+    def on_fit_task_end(self, estimator, context):
+        pass
+
+    def teardown(self, estimator, context):
+        pass
+
+
 def make_pursuit(n_components=None, **parameters) -> DDLClassifier:
     """Return a model with codes by pursuit that is not refined: the joint fit of the paper, of which much is known."""
     return DDLClassifier(n_components, **{"sparse_coder": "ormp", "refine": "classifiers"} | parameters)

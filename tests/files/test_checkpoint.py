@@ -14,7 +14,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from conftest import make_pursuit, make_refiner, normalise
+from conftest import Callback, make_pursuit, make_refiner, normalise
 from sklearn.datasets import load_digits, make_multilabel_classification
 
 from ddlearn import (
@@ -97,7 +97,7 @@ def keep(digits, tmp_path_factory):
     return keep
 
 
-class Watcher:
+class Watcher(Callback):
     """A callback that notes iterations, or epochs, and may stop the fit or break it off."""
 
     def __init__(self, stop_at: int | None = None, break_at: int | None = None, task: str = "iteration"):
@@ -105,12 +105,6 @@ class Watcher:
         self.break_at = break_at
         self.task = task
         self.iterations: list[int] = []
-
-    def setup(self, estimator, context):
-        pass
-
-    def on_fit_task_begin(self, estimator, context):
-        pass
 
     def on_fit_task_end(self, estimator, context, *, fitted_estimator):
         if context.task_name == self.task:
@@ -121,9 +115,6 @@ class Watcher:
                 raise KeyboardInterrupt
             return iteration == self.stop_at
         return False
-
-    def teardown(self, estimator, context):
-        pass
 
 
 def interrupt(model, X, y, *callbacks, at=3, task="iteration"):

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import numpy as np
 import pytest
-from conftest import make_pursuit, make_refiner, normalise
+from conftest import Callback, make_pursuit, make_refiner, normalise
 from modes import NOTHING, REFUSED, draw_samples, is_same, list_cases
 from scipy.sparse import csr_array
 from sklearn.base import clone
@@ -134,10 +134,31 @@ def test_the_model_is_bitwise_that_of_memory_for_the_same_parts(client, digits, 
         assert sum(record.n_replaced for record in here.history_) > 0
 
 
-def test_the_model_is_that_of_memory_to_1e_8_for_other_parts(client, digits):
-    here = make_model().fit(*digits)  # one part
-    there = make_model().fit(*on_dask(*digits, chunk=300))  # not even whole tiles
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({}, lambda y: y),
+        ({"class_weight": "balanced"}, lambda y: y),
+        ({}, lambda y: np.stack([y % 2, y > 4], axis=1).astype(int)),  # several labels a sample
+        ({"unlabeled": np.nan}, lambda y: [f"digit {label}" if label else float("nan") for label in y]),
+    ],
+    ids=["digits", "weights", "several labels", "text"],
+)
+def test_the_model_is_that_of_memory_to_1e_8_for_other_parts(client, digits, changes, name):
+    X, labels = digits[0], name(digits[1])
+    here = make_model(**changes).fit(X, labels)  # one part
+    lazy_X = on_dask(X, digits[1], chunk=300)[0]  # not even whole tiles
+    there = make_model(**changes).fit(lazy_X, labels)
     assert_same_model(there, here, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(there.class_prior_, here.class_prior_)
+    np.testing.assert_array_equal(there.predict(lazy_X).compute(), here.predict(X))
+
+
+def test_scores_of_several_labels_a_sample(client, digits):
+    X, y = digits
+    indicator = np.stack([y % 2, y > 4], axis=1).astype(int)
+    model = make_model().fit(X, indicator)
+    assert model.score(*on_dask(X, indicator)) == pytest.approx(model.score(X, indicator))
 
 
 @pytest.mark.parametrize(
@@ -156,15 +177,6 @@ def test_scaling_is_learned_from_sums_over_the_parts(client, digits, description
     lazy = there.transform(on_dask(X, digits[1])[0])
     assert lazy.shape == (N_SAMPLES, 40)
     np.testing.assert_array_equal(there.predict(on_dask(X, digits[1])[0]).compute(), there.predict(X))
-
-
-def test_weights_of_classes_are_those_of_memory(client, digits):
-    here = make_model(class_weight="balanced").fit(*digits)
-    there = make_model(class_weight="balanced").fit(*on_dask(*digits, chunk=300))
-    assert_same_model(there, here, rtol=1e-7, atol=1e-8)
-    np.testing.assert_allclose(there.class_prior_, here.class_prior_)
-    with pytest.raises(ValueError, match="sample_weight needs samples in memory, not a Dask array: use class_weight"):
-        make_model().fit(*on_dask(*digits), sample_weight=np.ones(N_SAMPLES))
 
 
 def test_an_outlier_on_a_worker_is_named(client, digits):
@@ -234,16 +246,6 @@ def test_float32_fits_on_processes_are_one_model_also_after_losses(digits, tmp_p
         assert_same_model(resumed.fit(*data), expected)
 
 
-def test_several_labels_a_sample(client, digits):
-    X, y = digits
-    indicator = np.stack([y % 2, y > 4], axis=1).astype(int)
-    here, there = make_model().fit(X, indicator), make_model().fit(*on_dask(X, indicator))
-    assert_same_model(there, here, rtol=1e-8, atol=1e-8)
-    lazy = there.predict(on_dask(X, y)[0])
-    np.testing.assert_array_equal(lazy.compute(), here.predict(X))
-    assert there.score(*on_dask(X, indicator)) == pytest.approx(here.score(X, indicator))
-
-
 def test_chunks_of_unknown_size_some_of_them_empty(client, digits):
     X, y = digits
     is_kept = (y > 2) & (np.arange(len(y)) < 512)  # none of the last chunk's rows
@@ -299,8 +301,12 @@ def test_a_model_that_changes_does_not_change_what_was_asked_before(client, digi
 
 
 @pytest.mark.nightly
-def test_a_model_from_dask_is_saved_and_loaded(client, digits, tmp_path):
-    model = make_model().fit(*on_dask(*digits))
+def test_a_model_from_dask_is_saved_and_loaded_without_the_names_of_earlier_features(client, digits, tmp_path):
+    pd = pytest.importorskip("pandas")
+    model = make_model().fit(pd.DataFrame(digits[0]).add_prefix("pixel"), digits[1])
+    assert len(model.feature_names_in_) == 64
+    model.fit(*on_dask(*digits))
+    assert not hasattr(model, "feature_names_in_")
     assert not hasattr(model, "codes_")
     save(model, tmp_path / "model")
     loaded = load(tmp_path / "model")
@@ -319,20 +325,14 @@ def wait_until_only(client, keys):
         time.sleep(0.05)
 
 
-class Hold:
-    """A callback that keeps hold of the loop, and with it of all parts."""
+class Hold(Callback):
+    """A callback that keeps hold of the loop, and with it of all parts; and cannot be sent anywhere."""
 
-    def setup(self, estimator, context):
-        pass
+    def __init__(self):
+        self.loops, self.lock = [], threading.Lock()
 
     def on_fit_task_begin(self, estimator, context, *, metadata):
-        self.loops = [*getattr(self, "loops", []), metadata]
-
-    def on_fit_task_end(self, estimator, context):
-        pass
-
-    def teardown(self, estimator, context):
-        pass
+        self.loops.append(metadata)
 
 
 def test_nothing_is_left_on_the_workers(tcp_client, digits):
@@ -361,18 +361,6 @@ def test_nothing_is_left_on_the_workers_when_a_fit_cannot_begin(client, digits):
     wait_until_only(client, before)
 
 
-def test_labels_in_memory_mean_what_they_mean_without_dask(client, digits):
-    X, y = digits
-    lazy_X = on_dask(X, y)[0]
-    texts = [f"digit {label}" if label else float("nan") for label in y]
-    here = make_model(unlabeled=float("nan")).fit(X, texts)
-    there = make_model(unlabeled=float("nan")).fit(lazy_X, texts)
-    assert there.classes_.tolist() == here.classes_.tolist() == [f"digit {label}" for label in range(1, 10)]
-    assert_same_model(there, here, rtol=1e-8, atol=1e-8)
-    with pytest.raises(ValueError, match="y mixes labels of the types"):
-        make_model().fit(lazy_X, [1, "a"] * (len(y) // 2))
-
-
 def test_scores_of_labels_in_other_forms(client, digits):
     X, y = digits
     model = make_model().fit(X, y)
@@ -390,28 +378,10 @@ def test_scores_of_labels_in_other_forms(client, digits):
             model.score(lazy_X, wrong)
 
 
-class Locked(Hold):
-    """A callback that cannot be sent anywhere."""
-
-    def __init__(self):
-        self.lock = threading.Lock()
-
-
 def test_callbacks_stay_at_home(tcp_client, digits):
     X, y = digits
-    model = make_model().set_callbacks(Locked()).fit(X, y)
+    model = make_model().set_callbacks(Hold()).fit(X, y)
     np.testing.assert_array_equal(model.predict(on_dask(X, y)[0]).compute(), model.predict(X))
-
-
-@pytest.mark.nightly
-def test_names_of_features_do_not_outlive_their_data(client, digits, tmp_path):
-    pd = pytest.importorskip("pandas")
-    X, y = digits
-    model = make_model().fit(pd.DataFrame(X).add_prefix("pixel"), y)
-    assert len(model.feature_names_in_) == 64
-    model.fit(*on_dask(X[:, :32], y))
-    assert not hasattr(model, "feature_names_in_")
-    save(model, tmp_path / "model")
 
 
 def test_fits_in_several_threads(client, digits):
@@ -578,11 +548,16 @@ def test_strategies_that_need_all_samples_are_refused_before_any_work(digits, ch
 
 
 def test_what_cannot_work_on_dask_does_not_collect_it(digits):
+    frames = pytest.importorskip("dask.dataframe")
+    pd = pytest.importorskip("pandas")
     X, _ = on_dask(*digits)
+    frame = frames.from_pandas(pd.DataFrame(digits[0]), npartitions=2)
     model = make_model().fit(*digits)
     for refuses in (model.explain, KSVD(5).fit):
         with pytest.raises(TypeError, match=r"in memory or memory-mapped, not a Dask array"):
             refuses(X)
+    with pytest.raises(TypeError, match="to_dask_array"):
+        make_model().fit(frame, digits[1])
 
 
 @pytest.mark.nightly
@@ -607,14 +582,6 @@ def test_what_goes_wrong_in_a_task_is_not_a_lost_cluster(client, digits):
     assert not isinstance(failure.value, LostClusterError)
 
 
-def test_a_dask_data_frame_is_not_collected(digits):
-    frames = pytest.importorskip("dask.dataframe")
-    pd = pytest.importorskip("pandas")
-    frame = frames.from_pandas(pd.DataFrame(digits[0]), npartitions=2)
-    with pytest.raises(TypeError, match="to_dask_array"):
-        make_model().fit(frame, digits[1])
-
-
 def test_bad_data_are_named_and_the_model_is_as_before(client, digits):
     X, y = digits
     model = make_model().fit(X, y)
@@ -626,6 +593,11 @@ def test_bad_data_are_named_and_the_model_is_as_before(client, digits):
         ((on_dask(X, y)[0].astype(str), y), "not real numbers"),
         ((on_dask(X, y)[0], None), "y must be a Dask array"),
         ((on_dask(X, y)[0][:0], y[:0]), "X has no rows"),
+        ((on_dask(X, y)[0], [1, "a"] * (len(y) // 2)), "y mixes labels of the types"),
+        (
+            (*on_dask(X, y), np.ones(len(y))),
+            "sample_weight needs .* not a Dask array: use class_weight",
+        ),
     ]
     for data, message in cases:
         with pytest.raises(ValueError, match=message):
@@ -639,24 +611,15 @@ def test_bad_data_are_named_and_the_model_is_as_before(client, digits):
 # -- faults ------------------------------------------------------------------------------------------------------------
 
 
-class Disaster:
+class Disaster(Callback):
     """A callback that does something once, after some iteration or epoch."""
 
     def __init__(self, iteration, strike, task="iteration"):
         self.iteration, self.strike, self.task = iteration, strike, task
 
-    def setup(self, estimator, context):
-        pass
-
-    def on_fit_task_begin(self, estimator, context):
-        pass
-
     def on_fit_task_end(self, estimator, context):
         if context.task_name == self.task and context.task_id == self.iteration:
             self.strike()
-
-    def teardown(self, estimator, context):
-        pass
 
 
 def interrupt():
