@@ -230,8 +230,8 @@ def test_classifiers_of_replaced_atoms_start_from_zero():
     values = np.where(codes.indices == 7, 0, codes.values)  # no sample uses atom 7
     state = put_rows(state, codes=RowCodes(codes.indices, values).sort())
     state = replace(state, model=replace(state.model, coef=np.ones_like(state.model.coef)))
-    after, n_replaced = loop.update_dictionary(state)
-    assert n_replaced == 1
+    after, replaced = loop.update_dictionary(state)
+    assert replaced.tolist() == [7]
     assert not after.model.coef[:, 7].any()
     assert after.model.coef[:, 8].all()
 

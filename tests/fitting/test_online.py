@@ -89,13 +89,12 @@ def feed(model, X, y, batch_size, classes=None):
 def get_sums(model):
     """All that is summed over samples, in units that do not depend on the first batch."""
     stream = model.stream_
-    unit = stream.scales.noise.unit
+    unit = stream.misfits.unit
     sums = [stream.statistics.code_gram / unit, stream.statistics.data_sums / unit]
-    for classifiers in (stream.pulling, stream.judging):
-        memory = classifiers.memory
+    for taught in (stream.with_labels, stream.label_free):
+        memory = taught.memory
         sums += [memory.squared_norms, memory.n_of_label, memory.constants, memory.linear, memory.hessians]
-    scales = stream.scales
-    return [*sums, scales.misfits, scales.n_labelled, scales.n_positive, np.array(scales.n_with_label)]
+    return [*sums, stream.sum_of_misfits, stream.n_labelled, stream.n_positive, np.array(stream.label_weight)]
 
 
 def assert_same_sums(found, expected):
@@ -289,7 +288,7 @@ def test_what_fails_leaves_the_model_as_it_was(planted, monkeypatch):
         model.partial_fit(broken, y[600:])
     with pytest.raises(ValueError, match="features"):
         model.partial_fit(X[600:, :5], y[600:])
-    monkeypatch.setattr("ddlearn.fitting.online._set_scales", lambda *_: (_ for _ in ()).throw(Stop))
+    monkeypatch.setattr("ddlearn.fitting.online.BatchLoop.update_scales", lambda *_: (_ for _ in ()).throw(Stop))
     with pytest.raises(Stop):
         model.partial_fit(X[600:], y[600:])
     assert vars(model).keys() == before.keys()
@@ -465,9 +464,9 @@ def test_unlabelled_samples_shape_atoms_and_not_classifiers(planted):
     X, y = planted
     model = make_model(unlabeled=-1).partial_fit(X[:300], y[:300], classes=[-1, 0, 1, 2])
     assert model.classes_.tolist() == [0, 1, 2]
-    memory, prior = model.stream_.judging.memory, model.class_prior_
+    memory, prior = model.stream_.label_free.memory, model.class_prior_
     model.partial_fit(X[300:600], np.full(300, -1))
-    np.testing.assert_allclose(model.stream_.judging.memory.hessians, 0.5**2 * memory.hessians)
+    np.testing.assert_allclose(model.stream_.label_free.memory.hessians, 0.5**2 * memory.hessians)
     np.testing.assert_allclose(model.class_prior_, prior)
     assert np.isnan(model.history_[-1].label_free_error)
     with pytest.raises(ValueError, match="begin with labelled ones"):
@@ -547,9 +546,9 @@ def test_an_atom_that_is_of_no_use_for_long_is_replaced(planted):
     assert model.components_[4, 20] == 0
     stream = model.stream_
     assert not stream.statistics.code_gram[4].any()
-    assert not stream.pulling.model.coef[:, 4].any()  # no classifier has been trained with the new one yet
-    assert not stream.pulling.memory.hessians[:, 4].any()
-    assert not stream.pulling.memory.hessians[:, :, 4].any()
+    assert not stream.with_labels.model.coef[:, 4].any()  # no classifier has been trained with the new one yet
+    assert not stream.with_labels.memory.hessians[:, 4].any()
+    assert not stream.with_labels.memory.hessians[:, :, 4].any()
 
 
 def test_cloning_forgets_the_stream(planted):

@@ -23,7 +23,7 @@ from ..dictionary import DictionaryUpdate, draw_dictionary
 from ..fitting.data import TrainingSet, cut_batch, fetch_candidates
 from ..fitting.labels import Targets, find_labels, to_array
 from ..fitting.loop import FitSettings, Loop
-from ..fitting.online import PastFit, Stream, begin_stream, learn_batch, resume_stream
+from ..fitting.online import Stream, learn_batch, resume_stream, start_stream
 from ..inference.rules import InferenceRule
 from ..model.codes import Model
 from ..model.losses import Loss
@@ -260,7 +260,7 @@ class MiniBatchDDLClassifier(DictionaryClassifier):
         settings = resolve_stream(self, facts, n_components, targets.is_multilabel)
         batches, init = fetch_candidates(training, n_components, rng), describe_atoms(self, training.description)
         dictionary = draw_dictionary(init, batches, n_components, facts.n_features, facts.dtype, rng)
-        return begin_stream(Loop(training, settings).start(dictionary), settings), settings
+        return start_stream(Loop(training, settings).start(dictionary), settings), settings
 
     def _go_on(self, training: TrainingSet) -> tuple[Stream, FitSettings]:
         """Return the stream so far, or one that begins with the fitted model; and its settings."""
@@ -276,14 +276,16 @@ class MiniBatchDDLClassifier(DictionaryClassifier):
         settings = replace(settings, sparse_coder=coder)
         if hasattr(self, "stream_"):
             return self.stream_, settings
-        past = PastFit(
+        stream = resume_stream(
+            training,
+            settings,
             Model(self.components_, self.coef_, self.intercept_, self.class_cost_),
-            self.class_prior_,
-            self.median_noise_variance_,
-            self.priors_,
-            self.n_samples_seen_,
+            class_prior=self.class_prior_,
+            median_variance=self.median_noise_variance_,
+            priors=self.priors_,
+            n_samples=self.n_samples_seen_,
         )
-        return resume_stream(past, training, settings), settings
+        return stream, settings
 
     def _list_fixed(self, settings: FitSettings) -> Iterator[tuple[str, Any, Any]]:
         """Yield parameters that must not change from one batch to the next, as they are and as they were."""

@@ -37,9 +37,6 @@ from ..model.scales import MisfitSums, Priors, Scales, find_unit
 from ..parallel import Parts, find_median, select_ranks, single_threaded_blas
 from .data import TrainingPart, TrainingSet, sum_rows
 
-# The label-free error is monitored on at most this many samples, since it needs an extra coding pass. Where it is five
-# per cent, its standard error is then half a per cent.
-_N_MONITORED = 2000
 # A rise by no more than this share of the size of the terms is rounding.
 _ROUNDING = 1e-12
 
@@ -409,11 +406,12 @@ def scale_part(
     """Set the noise variances; return their terms of the objective, and what is counted.
 
     That are samples at the noise floor, and wrong and labelled ones: with codes that saw the labels, and with codes as
-    new samples have them, for every ``stride``-th row.
+    new samples have them, for every ``stride``-th row, or none.
     """
     part, terms = estimate_noise(part, settings, means, priors, is_first)
     n_at_floor = int(np.count_nonzero(part.noise_variance <= part.noise_variance.dtype.type(priors.noise_floor)))
-    monitored = slice(-part.first_row % stride, None, stride)  # a view: to draw samples would copy them
+    # A view: to draw samples would copy them.
+    monitored = slice(-part.first_row % stride, None, stride) if stride else slice(0)
     is_known = None if part.is_known is None else part.is_known[monitored]
     columns = part.samples[monitored], part.labels[monitored], part.weights[monitored]
     some = TrainingPart.of(*columns, is_known=is_known)
@@ -430,6 +428,21 @@ def adapt_coder(training: TrainingSet, settings: FitSettings, dictionary: Floats
     return coder.adapt(samples, dictionary, settings.n_nonzero_coefs)
 
 
+def set_priors(
+    settings: FitSettings,
+    sums: MisfitSums,
+    find_median: Callable[[], float],
+    squared_norms: Floats,
+    costs: Floats,
+    coef: Floats,
+    n_labelled: Floats,
+) -> Priors:
+    """Return the priors for first codes, their sums, costs and squared norms, and the classifiers for them."""
+    # A trainer of one's own need not have a ridge.
+    ridge = scale_ridge(getattr(settings.classifier_trainer, "ridge", 0.0), settings.loss, squared_norms)
+    return settings.scales.set_priors(sums, find_median, costs, coef, n_labelled, ridge, settings.loss)
+
+
 def divide(n_wrong: float, n_labelled: float) -> float:
     """Return an error, NaN if no sample is labelled."""
     return n_wrong / n_labelled if n_labelled else float("nan")
@@ -437,6 +450,10 @@ def divide(n_wrong: float, n_labelled: float) -> float:
 
 class Loop:
     """The fit of one training set, with the same settings in each iteration."""
+
+    # The label-free error is monitored on at most this many samples, since it needs an extra coding pass. Where it is
+    # five per cent, its standard error is then half a per cent.
+    n_monitored = 2000
 
     def __init__(self, training: TrainingSet, settings: FitSettings):
         self.training = training
@@ -483,13 +500,12 @@ class Loop:
         coded = perf_counter()
         state = self.train_classifiers(state)
         trained = perf_counter()
-        improved, n_replaced = self.update_dictionary(state)
+        improved, replaced = self.update_dictionary(state)
         scale_seconds = -perf_counter()
         improved, record = self.update_scales(improved)
         scale_seconds += perf_counter()
-        record = record._replace(n_replaced=n_replaced)
-        rise, size = record.objective - history[-1].objective, sum(map(abs, record.terms))
-        if self.settings.dictionary_update.is_guarded and rise > _ROUNDING * size:
+        record = record._replace(n_replaced=len(replaced))
+        if self.settings.dictionary_update.is_guarded and self.exceeds(record, history[-1]):
             kept, other = self.update_scales(state)
             # It is not higher yet, unless samples were moved by alignment.
             if other.objective < record.objective:
@@ -503,6 +519,10 @@ class Loop:
         )
         history = [*history, record]
         return replace(improved, history=history, converged=self.has_settled(history))
+
+    def exceeds(self, record: IterationRecord, last: IterationRecord) -> bool:
+        """Whether the objective has risen by more than rounding."""
+        return record.objective - last.objective > _ROUNDING * sum(map(abs, record.terms))
 
     def has_settled(self, history: list[IterationRecord]) -> bool:
         """Whether two iterations have lowered the objective too little.
@@ -545,15 +565,15 @@ class Loop:
         parts = state.parts.map(code_as_new, self.settings, state.encoder)
         return self.update_scales(self.train_classifiers(replace(state, parts=parts)))[0]
 
-    def update_dictionary(self, state: State) -> tuple[State, int]:
-        """Step 3, improve the atoms; return how many were replaced, too."""
+    def update_dictionary(self, state: State) -> tuple[State, NDArray[np.intp]]:
+        """Step 3, improve the atoms; return which were replaced, too."""
         update = self._update_from_sums if self.settings.dictionary_update.is_additive else self._update_from_samples
         dictionary, parts, replaced = update(state)
         coef = state.model.coef.copy()
         coef[:, replaced] = 0  # the coefficients of a replaced atom mean nothing for the new one
         encoder = state.encoder.with_dictionary(dictionary, self.settings.n_jobs)
         model = replace(state.model, dictionary=dictionary, coef=coef)
-        return replace(state, model=model, encoder=encoder, parts=parts), len(replaced)
+        return replace(state, model=model, encoder=encoder, parts=parts), replaced
 
     def _update_from_samples(self, state: State) -> tuple[Floats, Parts[CodedPart], NDArray[np.intp]]:
         """Pass all samples to the update at once, which is possible only in this process."""
@@ -574,19 +594,11 @@ class Loop:
     def _update_from_sums(self, state: State) -> tuple[Floats, Parts[CodedPart], NDArray[np.intp]]:
         """Update from sums over the samples, then replace unused atoms."""
         update: Any = self.settings.dictionary_update
-        old = state.model.dictionary
-        statistics, usage = state.parts.add_up(sum_statistics, self.settings, len(old), state.priors.noise_variance)
+        parts, settings, facts = state.parts, self.settings, self.facts
+        statistics, unused = self.sum_statistics(state)
         # The matrices here are small: more BLAS threads bring little, and on a busy machine they cost tenfold.
         with single_threaded_blas():
-            dictionary = update.update_from(statistics, old)
-        dictionary, replaced = self.replace_unused(state.parts, dictionary, np.flatnonzero(usage == 0))
-        return dictionary, state.parts, replaced
-
-    def replace_unused(
-        self, parts: Parts[CodedPart], dictionary: Floats, unused: NDArray[np.intp]
-    ) -> tuple[Floats, NDArray[np.intp]]:
-        """Put badly represented samples in the places of unused atoms; return the atoms that were replaced, too."""
-        settings, facts = self.settings, self.facts
+            dictionary = update.update_from(statistics, state.model.dictionary)
 
         def find(outlier_fraction: float, n_wanted: int) -> WorstSamples:
             errors = parts.map(measure_part_residuals, settings, dictionary)
@@ -594,7 +606,14 @@ class Loop:
             largest = float(select_ranks(errors, [rank], facts.dtype)[0])
             return parts.add_up(find_worst, settings, dictionary, n_wanted, largest)
 
-        return settings.dictionary_update.replace_unused(dictionary, unused, find)  # type: ignore[attr-defined]
+        dictionary, replaced = update.replace_unused(dictionary, unused, find)
+        return dictionary, parts, replaced
+
+    def sum_statistics(self, state: State) -> tuple[Any, NDArray[np.intp]]:
+        """Return the sums for an additive update, and the atoms that no sample uses."""
+        n_components, unit = len(state.model.dictionary), state.priors.noise_variance
+        statistics, usage = state.parts.add_up(sum_statistics, self.settings, n_components, unit)
+        return statistics, np.flatnonzero(usage == 0)
 
     def update_scales(self, state: State, is_first: bool = False) -> tuple[State, IterationRecord]:
         """Step 4, noise variances and class costs in closed form; and the objective, which needs the same sums.
@@ -606,12 +625,12 @@ class Loop:
         state, mean_misfit = replace(state, parts=parts), misfit / facts.weight
         if is_first:
             state = replace(state, priors=self._set_priors(state, mean_misfit, costs))
-        class_cost = state.priors.estimate_class_cost(costs, model.coef, facts.n_labelled)
+        class_cost = self.estimate_class_cost(state, costs)
         class_terms = sum_class_terms(
             costs, model.coef, class_cost, facts.n_labelled, state.priors, settings.classification_weight
         )
         model, means = replace(model, class_cost=class_cost), (mean_misfit, facts.n_known)
-        stride = -(-facts.n_samples // _N_MONITORED)
+        stride = -(-facts.n_samples // self.n_monitored) if self.n_monitored else 0
         parts, (noise_terms, counts) = parts.map_and_add_up(
             scale_part, settings, state.encoder, model, means, state.priors, stride, is_first
         )
@@ -627,6 +646,10 @@ class Loop:
         )
         return replace(state, model=model, parts=parts), record
 
+    def estimate_class_cost(self, state: State, costs: Floats) -> Floats:
+        """Return the class costs, given each class's sum of classification costs."""
+        return state.priors.estimate_class_cost(costs, state.model.coef, self.facts.n_labelled)
+
     def _set_priors(self, state: State, mean_misfit: float, costs: Floats) -> Priors:
         """Return the priors for the rest of the fit."""
         facts, settings, parts, model = self.facts, self.settings, state.parts, state.model
@@ -635,9 +658,5 @@ class Loop:
         def find_median_misfit() -> float:
             return find_median(parts.map(attrgetter("misfits")), facts.n_samples, facts.dtype, sums.eps)
 
-        summary = parts.add_up(methodcaller("summarise", len(model.dictionary)))
-        # A trainer of one's own need not have a ridge.
-        ridge = scale_ridge(getattr(settings.classifier_trainer, "ridge", 0.0), settings.loss, summary.squared_norms)
-        return settings.scales.set_priors(
-            sums, find_median_misfit, costs, model.coef, facts.n_labelled, ridge, settings.loss
-        )
+        squared_norms = parts.add_up(methodcaller("summarise", len(model.dictionary))).squared_norms
+        return set_priors(settings, sums, find_median_misfit, squared_norms, costs, model.coef, facts.n_labelled)

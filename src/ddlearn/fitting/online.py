@@ -9,28 +9,25 @@ atoms and classifiers change: that is the approximation.
 
 Earlier samples count less: after n samples, the m-th counts :math:`(m / n)^\rho`.
 
-A batch goes through the steps of one iteration of ``loop.py`` and of the final training on label-free codes, so **one
-batch is a fit of one iteration** (with the same dictionary update).  Class costs are measured on label-free codes
-*before* the classifiers learn from the batch (progressive validation): with fewer samples than atoms, they would be
-zero afterwards.
+A batch goes through one iteration of ``loop.py`` and the final training on label-free codes, so **one batch is a fit of
+one iteration** (with the same dictionary update).  Class costs are measured on label-free codes *before* classifiers
+learn from the batch (progressive validation): with fewer samples than atoms, they would be zero afterwards.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from operator import methodcaller
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..classifiers.memory import CostParabolas, train_with_memory
-from ..classifiers.problem import scale_ridge
 from ..coding.encoder import Encoder
 from ..dictionary import CodeStatistics
 from ..model.codes import Floats, Model
-from ..model.objective import MapObjective, sum_class_terms
 from ..model.scales import MisfitSums, Priors, find_unit
 from ..parallel import Parts, single_threaded_blas
 from .data import TrainingSet
@@ -45,6 +42,7 @@ from .loop import (
     divide,
     estimate_noise,
     measure_part,
+    set_priors,
     sum_misfits,
     sum_statistics,
 )
@@ -56,10 +54,19 @@ _PATIENCE = 10
 
 @dataclass(frozen=True)
 class Taught:
-    """A model, and a memory of the samples that its classifiers have learned from."""
+    """A model, and what is remembered of the samples that its classifiers have learned from."""
 
     model: Model
     memory: CostParabolas
+    costs: Floats  # (n_classes,) from which class costs are estimated
+
+    def forget(self, factor: float) -> Taught:
+        """Return the model with a memory in which all samples count less."""
+        return Taught(self.model, self.memory.forget(factor), factor * self.costs)
+
+    def add_costs(self, costs: Floats) -> Taught:
+        """Return the model with the costs of more samples."""
+        return replace(self, costs=self.costs + costs)
 
     def with_dictionary(self, dictionary: Floats, replaced: NDArray[np.intp]) -> Taught:
         """Return the model with another dictionary, as if no sample had used the replaced atoms."""
@@ -68,68 +75,23 @@ class Taught:
         coef = self.model.coef.copy()
         coef[:, replaced] = 0
         model = replace(self.model, dictionary=dictionary, coef=coef)
-        return Taught(model, self.memory.forget_atoms(replaced))
-
-    def with_class_cost(self, class_cost: Floats) -> Taught:
-        """Return the model with other class costs."""
-        return replace(self, model=replace(self.model, class_cost=class_cost))
-
-
-@dataclass(frozen=True)
-class ScaleSums:
-    """Sums over samples from which scales are computed."""
-
-    noise: MisfitSums  # of label-free codes
-    log_medians: float  # over samples that are no copies of an atom, the logarithm of their batch's median misfit
-    misfits: float
-    costs: Floats  # (n_classes,) of label-free codes, before the classifiers learned from them
-    pulled_costs: Floats  # (n_classes,) of codes that saw the labels
-    n_labelled: Floats  # (n_classes,)
-    n_positive: Floats  # (n_classes,)
-    n_with_label: float
-
-    @classmethod
-    def nothing(cls, noise: MisfitSums, n_classes: int) -> ScaleSums:
-        """Return the sums over no samples."""
-        none = np.zeros(n_classes)
-        return cls(noise, 0.0, 0.0, none, none, none, none, 0.0)
-
-    def __add__(self, other: ScaleSums) -> ScaleSums:
-        return ScaleSums(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
-
-    def forget(self, factor: float) -> ScaleSums:
-        """Return sums in which all samples count less."""
-        others = (factor * getattr(self, field.name) for field in fields(self)[1:])
-        return ScaleSums(self.noise.forget(factor), *others)
-
-    def find_median_misfit(self) -> float:
-        """Return the geometric mean of the batches' medians; if all samples are atoms, only their size is known."""
-        if self.noise.n_noisy == 0:
-            return self.noise.energy / self.noise.n_samples or 1.0
-        return float(np.exp(self.log_medians / self.noise.n_noisy))
-
-    @property
-    def mean_misfit(self) -> float:
-        """The mean misfit."""
-        return self.misfits / self.noise.n_samples
-
-    @property
-    def class_prior(self) -> Floats:
-        """The share of each class among the labelled samples; without any, all classes have the same."""
-        if self.n_with_label == 0:
-            return np.full(len(self.n_positive), 1 / len(self.n_positive))
-        return self.n_positive / self.n_with_label
+        return Taught(model, self.memory.forget_atoms(replaced), self.costs)
 
 
 @dataclass(frozen=True)
 class Stream:
-    """All that is known of the samples so far."""
+    """All that is remembered of the samples so far."""
 
     encoder: Encoder
-    pulling: Taught  # its classifiers pull on codes; trained on codes that saw the labels
-    judging: Taught  # its classifiers predict; trained on label-free codes
-    statistics: CodeStatistics  # in float64
-    scales: ScaleSums
+    with_labels: Taught  # its classifiers are those of the objective, trained on codes that saw the labels
+    label_free: Taught  # its classifiers predict; trained on label-free codes, costs are from before that
+    statistics: CodeStatistics  # in float64, of variances in the unit of the misfits
+    misfits: MisfitSums  # of label-free codes
+    sum_of_misfits: float
+    log_medians: float  # over samples that are no copies of an atom, the logarithm of their batch's median misfit
+    n_labelled: Floats  # (n_classes,)
+    n_positive: Floats  # (n_classes,)
+    label_weight: float
     priors: Priors
     n_since_use: NDArray[np.int64]  # (n_components,) samples since an atom was last used
     n_samples: int
@@ -142,23 +104,58 @@ class Stream:
         factor = (self.n_samples / (self.n_samples + n_new)) ** forgetting
         return replace(
             self,
-            pulling=replace(self.pulling, memory=self.pulling.memory.forget(factor)),
-            judging=replace(self.judging, memory=self.judging.memory.forget(factor)),
+            with_labels=self.with_labels.forget(factor),
+            label_free=self.label_free.forget(factor),
             statistics=CodeStatistics(factor * self.statistics.code_gram, factor * self.statistics.data_sums),
-            scales=self.scales.forget(factor),
+            misfits=self.misfits.forget(factor),
+            sum_of_misfits=factor * self.sum_of_misfits,
+            log_medians=factor * self.log_medians,
+            n_labelled=factor * self.n_labelled,
+            n_positive=factor * self.n_positive,
+            label_weight=factor * self.label_weight,
         )
+
+    def with_dictionary(self, encoder: Encoder, replaced: NDArray[np.intp]) -> Stream:
+        """Return a stream with other atoms, as if no sample had used those that were replaced."""
+        statistics, n_since_use = self.statistics, self.n_since_use
+        if replaced.size:
+            code_gram, data_sums = statistics.code_gram.copy(), statistics.data_sums.copy()
+            n_since_use = n_since_use.copy()
+            code_gram[replaced] = code_gram[:, replaced] = data_sums[replaced] = n_since_use[replaced] = 0
+            statistics = CodeStatistics(code_gram, data_sums)
+        return replace(
+            self,
+            encoder=encoder,
+            with_labels=self.with_labels.with_dictionary(encoder.dictionary, replaced),
+            label_free=self.label_free.with_dictionary(encoder.dictionary, replaced),
+            statistics=statistics,
+            n_since_use=n_since_use,
+        )
+
+    def find_median_misfit(self) -> float:
+        """Return the geometric mean of the batches' medians; if all samples are atoms, only their size is known."""
+        if self.misfits.n_noisy == 0:
+            return self.misfits.energy / self.misfits.n_samples or 1.0
+        return float(np.exp(self.log_medians / self.misfits.n_noisy))
+
+    @property
+    def class_prior(self) -> Floats:
+        """The share of each class among the labelled samples; without any, all classes have the same."""
+        if self.label_weight == 0:
+            return np.full(len(self.n_positive), 1 / len(self.n_positive))
+        return self.n_positive / self.label_weight
 
     def attributes(self) -> dict[str, Any]:
         """Return the fitted attributes, and the stream itself."""
-        model = self.judging.model
+        model = self.label_free.model
         return {
             "stream_": self,
             "history_": self.history,
             "n_iter_": len(self.history) - 1,
             "converged_": False,
-            "class_prior_": self.scales.class_prior,
+            "class_prior_": self.class_prior,
             "n_samples_seen_": self.n_samples,
-            "median_noise_variance_": self.scales.find_median_misfit() / (model.dictionary.shape[1] + 2),
+            "median_noise_variance_": self.find_median_misfit() / (model.dictionary.shape[1] + 2),
             "priors_": self.priors,
             "components_": model.dictionary,
             "coef_": model.coef,
@@ -167,19 +164,24 @@ class Stream:
         }
 
 
-def begin_stream(state: State, settings: FitSettings) -> Stream:
+def start_stream(state: State, settings: FitSettings) -> Stream:
     """Return the stream before its first batch: atoms and first classifiers as at the start of a fit to the batch."""
-    model, encoder = state.model, state.encoder
+    model = state.model
     (n_components, n_features), n_classes = model.dictionary.shape, len(model.coef)
-    taught = Taught(model, CostParabolas.nothing(n_classes, n_components, settings.loss))
+    none = np.zeros(n_classes)
+    taught = Taught(model, CostParabolas.nothing(n_classes, n_components, settings.loss), none)
     eps = float(np.finfo(model.dictionary.dtype).eps)
-    noise = MisfitSums(n_features, eps, find_unit(state.priors.noise_variance))
     return Stream(
-        encoder=encoder,
-        pulling=taught,
-        judging=taught,
+        encoder=state.encoder,
+        with_labels=taught,
+        label_free=taught,
         statistics=CodeStatistics(*(np.zeros((n_components, n)) for n in (n_components, n_features))),
-        scales=ScaleSums.nothing(noise, n_classes),
+        misfits=MisfitSums(n_features, eps, find_unit(state.priors.noise_variance)),
+        sum_of_misfits=0.0,
+        log_medians=0.0,
+        n_labelled=none,
+        n_positive=none,
+        label_weight=0.0,
         priors=state.priors,
         n_since_use=np.full(n_components, _PATIENCE * n_components),
         n_samples=0,
@@ -187,32 +189,31 @@ def begin_stream(state: State, settings: FitSettings) -> Stream:
     )
 
 
-class PastFit(NamedTuple):
-    """A fitted model to go on from when nothing else is known of its samples."""
-
-    model: Model
-    class_prior: Floats
-    median_variance: float
-    priors: Priors
-    n_samples: int
-
-
 def _measure_code_energy(part: CodedPart) -> float:
     return float(np.sum(np.square(part.codes.values), dtype=np.float64))
 
 
-def resume_stream(past: PastFit, training: TrainingSet, settings: FitSettings) -> Stream:
+def resume_stream(
+    training: TrainingSet,
+    settings: FitSettings,
+    model: Model,
+    *,
+    class_prior: Floats,
+    median_variance: float,
+    priors: Priors,
+    n_samples: int,
+) -> Stream:
     """Return a stream that holds atoms and classifiers where they are, as firmly as the samples of the model would.
 
     How these used the atoms is not known: all alike and none together, with codes as large as those of the batch.
     """
-    model, n_past, facts = past.model, past.n_samples, training.facts
+    facts, n_past = training.facts, n_samples
     encoder = Encoder.of(model.dictionary, settings.sparse_coder, settings.n_nonzero_coefs, settings.n_jobs)
     parts = training.parts.map(code_label_free, settings, encoder)
-    _, record = Loop(training, settings).update_scales(State(model, encoder, parts, past.priors, []))
+    _, record = Loop(training, settings).update_scales(State(model, encoder, parts, priors, []))
     n_components = len(model.dictionary)
     squared_norm = n_past * ((parts.add_up(_measure_code_energy) / facts.n_samples) or 1.0) / n_components
-    n_labelled, n_positive = np.full(facts.n_classes, float(n_past)), n_past * past.class_prior
+    n_labelled, n_positive = np.full(facts.n_classes, float(n_past)), n_past * class_prior
     costs = n_past * model.class_cost
     memory = CostParabolas.of_classifiers(
         np.column_stack([model.coef, model.intercept]).astype(np.float64),
@@ -222,25 +223,22 @@ def resume_stream(past: PastFit, training: TrainingSet, settings: FitSettings) -
         settings.loss,
         getattr(settings.classifier_trainer, "ridge", 0.0),
     )
-    unit, misfit = find_unit(past.median_variance), past.median_variance * (facts.n_features + 2)
+    taught = Taught(model, memory, costs)
+    unit, misfit = find_unit(median_variance), median_variance * (facts.n_features + 2)
     eps = float(np.finfo(facts.dtype).eps)
-    weight = squared_norm * unit / past.median_variance
+    weight = squared_norm * unit / median_variance
     return Stream(
         encoder=encoder,
-        pulling=Taught(model, memory),
-        judging=Taught(model, memory),
+        with_labels=taught,
+        label_free=taught,
         statistics=CodeStatistics(weight * np.eye(n_components), weight * model.dictionary.astype(np.float64)),
-        scales=ScaleSums(
-            noise=MisfitSums.expected(n_past, past.priors, facts.n_features, eps, unit),
-            log_medians=n_past * np.log(misfit),
-            misfits=n_past * misfit,
-            costs=costs,
-            pulled_costs=costs,
-            n_labelled=n_labelled,
-            n_positive=n_positive,
-            n_with_label=n_past,
-        ),
-        priors=past.priors,
+        misfits=MisfitSums.expected(n_past, priors, facts.n_features, eps, unit),
+        sum_of_misfits=n_past * misfit,
+        log_medians=n_past * np.log(misfit),
+        n_labelled=n_labelled,
+        n_positive=n_positive,
+        label_weight=n_past,
+        priors=priors,
         n_since_use=np.zeros(n_components, np.int64),
         n_samples=n_past,
         history=[record],
@@ -251,70 +249,113 @@ def resume_stream(past: PastFit, training: TrainingSet, settings: FitSettings) -
 @single_threaded_blas()
 def learn_batch(stream: Stream, training: TrainingSet, settings: FitSettings, forgetting: float) -> Stream:
     """Return the stream after one more batch."""
-    n_samples = training.facts.n_samples
-    start = perf_counter()
-    parts, stream, label_free_error = _measure(stream.forget(n_samples, forgetting), training, settings)
-    pulling = stream.pulling.model
-    pulling = replace(pulling, class_cost=np.maximum(pulling.class_cost, stream.priors.cost_floor))
-    loop = Loop(training, settings)
-    state, coding = loop.encode(State(pulling, stream.encoder, parts, stream.priors, []))
-    coded = perf_counter()
-    stream = replace(stream, pulling=_train(stream.pulling, state.parts, settings, stream.priors))
-    trained = perf_counter()
-    stream, n_replaced = _update_dictionary(stream, state.parts, training, settings)
-    improved = perf_counter()
-    stream, measured = _set_scales(stream, state.parts, training, settings)
-    scaled = perf_counter()
-    label_free = training.parts.map(code_label_free, settings, stream.encoder)
-    recoded = perf_counter()
-    judging = _train(stream.judging, label_free, settings, stream.priors)
-    scales = stream.scales
-    class_cost = stream.priors.estimate_class_cost(scales.costs, judging.model.coef, scales.n_labelled)
-    finished = perf_counter()
-    record = IterationRecord(
-        iteration=len(stream.history),
-        label_free_error=label_free_error,
-        **measured,
-        **coding,
-        n_replaced=n_replaced,
-        coding_seconds=coded - start + recoded - scaled,
-        classifier_seconds=trained - coded + finished - recoded,
-        dictionary_seconds=improved - trained,
-        scale_seconds=scaled - improved,
-    )
-    return replace(
-        stream,
-        judging=judging.with_class_cost(class_cost),
-        n_samples=stream.n_samples + n_samples,
-        history=[*stream.history, record],
-    )
+    return BatchLoop(training, settings, stream.forget(training.facts.n_samples, forgetting)).learn()
 
 
-def _measure(stream: Stream, training: TrainingSet, settings: FitSettings) -> tuple[Parts[CodedPart], Stream, float]:
-    """Code the batch without labels, and set scales; return the error before anything is learned from it, too."""
-    facts, model = training.facts, stream.judging.model
-    parts = training.parts.map(code_label_free, settings, stream.encoder)
-    parts, (sum_of_misfits, costs) = parts.map_and_add_up(measure_part, settings, stream.encoder, model)
-    noise = parts.add_up(sum_misfits, stream.scales.noise.unit, facts.n_features)
-    # The costs of earlier classifiers are bounded by those of none at all: an exponential cost can be anything.
-    worst = facts.n_labelled * settings.loss.value(np.zeros(1))
-    scales = stream.scales + ScaleSums(
-        noise=noise,
-        log_medians=noise.n_noisy * _find_log_median(parts),
-        misfits=sum_of_misfits,
-        costs=np.minimum(costs, worst),
-        pulled_costs=np.zeros(facts.n_classes),
-        n_labelled=facts.n_labelled.astype(np.float64),
-        n_positive=facts.n_positive.astype(np.float64),
-        n_with_label=facts.label_weight,
-    )
-    stream = replace(stream, scales=scales)
-    stream = replace(stream, priors=_set_priors(stream, parts, settings))
-    parts, _ = parts.map_and_add_up(
-        estimate_noise, settings, (scales.mean_misfit, facts.n_features), stream.priors, True
-    )
-    error = divide(*parts.add_up(count_wrong, settings, model))
-    return parts, stream, error
+class BatchLoop(Loop):
+    """The loop over one batch, whose sums are added to those of the stream before anything is computed from them."""
+
+    n_monitored = 0  # the label-free error is that of the whole batch, before anything is learned from it
+
+    def __init__(self, training: TrainingSet, settings: FitSettings, stream: Stream):
+        super().__init__(training, settings)
+        self.stream = stream  # each step adds its sums
+
+    def learn(self) -> Stream:
+        """Return the stream with the batch."""
+        start = perf_counter()
+        state, label_free_error = self._start_batch()
+        started = perf_counter()
+        state = self.iterate(state)
+        finished = perf_counter()
+        parts = self.training.parts.map(code_label_free, self.settings, state.encoder)
+        coded = perf_counter()
+        label_free = self._train(self.stream.label_free, parts, state.priors)
+        class_cost = state.priors.estimate_class_cost(label_free.costs, label_free.model.coef, self.stream.n_labelled)
+        record = state.history[-1]
+        record = record._replace(
+            label_free_error=label_free_error,
+            coding_seconds=record.coding_seconds + started - start + coded - finished,
+            classifier_seconds=record.classifier_seconds + perf_counter() - coded,
+        )
+        return replace(
+            self.stream,
+            with_labels=replace(self.stream.with_labels, model=state.model),
+            label_free=replace(label_free, model=replace(label_free.model, class_cost=class_cost)),
+            n_samples=self.stream.n_samples + self.facts.n_samples,
+            history=[*self.stream.history, record],
+        )
+
+    def _start_batch(self) -> tuple[State, float]:
+        """Code the batch without labels, and set scales; return the error before anything is learned from it, too."""
+        facts, settings, stream, model = self.facts, self.settings, self.stream, self.stream.label_free.model
+        parts = self.training.parts.map(code_label_free, settings, stream.encoder)
+        parts, (misfit, costs) = parts.map_and_add_up(measure_part, settings, stream.encoder, model)
+        misfits = parts.add_up(sum_misfits, stream.misfits.unit, facts.n_features)
+        # The costs of earlier classifiers are bounded by those of none at all: an exponential cost can be anything.
+        worst = facts.n_labelled * settings.loss.value(np.zeros(1))
+        stream = replace(
+            stream,
+            label_free=stream.label_free.add_costs(np.minimum(costs, worst)),
+            misfits=stream.misfits + misfits,
+            sum_of_misfits=stream.sum_of_misfits + misfit,
+            log_medians=stream.log_medians + misfits.n_noisy * _find_log_median(parts),
+            n_labelled=stream.n_labelled + facts.n_labelled,
+            n_positive=stream.n_positive + facts.n_positive,
+            label_weight=stream.label_weight + facts.label_weight,
+        )
+        summary, taught = parts.add_up(methodcaller("summarise", len(model.dictionary))), stream.label_free
+        squared_norms = taught.memory.squared_norms + summary.squared_norms
+        sums = squared_norms, taught.costs, model.coef, stream.n_labelled
+        priors = set_priors(settings, stream.misfits, stream.find_median_misfit, *sums)
+        self.stream = replace(stream, priors=priors)
+        means = stream.sum_of_misfits / stream.misfits.n_samples, facts.n_features
+        parts, _ = parts.map_and_add_up(estimate_noise, settings, means, priors, True)
+        error = divide(*parts.add_up(count_wrong, settings, model))
+        model = stream.with_labels.model
+        model = replace(model, class_cost=np.maximum(model.class_cost, priors.cost_floor))
+        return State(model, stream.encoder, parts, priors, stream.history), error
+
+    def exceeds(self, record: IterationRecord, last: IterationRecord) -> bool:
+        """Whether the objective has risen is not known: that of the last batch is one of other samples."""
+        return False
+
+    def train_classifiers(self, state: State, is_first: bool = False) -> State:
+        """Step 2, on the codes of the batch and the costs that are remembered."""
+        taught = self._train(replace(self.stream.with_labels, model=state.model), state.parts, state.priors)
+        self.stream = replace(self.stream, with_labels=taught)
+        return replace(state, model=taught.model)
+
+    def _train(self, taught: Taught, parts: Parts[CodedPart], priors: Priors) -> Taught:
+        settings, model = self.settings, taught.model
+        start = settings.loss, model.coef, model.intercept
+        options: dict[str, Any] = {"penalties": priors.ridge, "n_jobs": settings.n_jobs}
+        coef, intercept, memory = train_with_memory(
+            settings.classifier_trainer, taught.memory, parts.gather(), *start, **options
+        )
+        return Taught(replace(model, coef=coef, intercept=intercept), memory, taught.costs)
+
+    def update_dictionary(self, state: State) -> tuple[State, NDArray[np.intp]]:
+        """Step 3, from the sums over all samples so far."""
+        state, replaced = super().update_dictionary(state)
+        self.stream = self.stream.with_dictionary(state.encoder, replaced)
+        return state, replaced
+
+    def sum_statistics(self, state: State) -> tuple[CodeStatistics, NDArray[np.intp]]:
+        """Add the batch to the sums; an atom is unused if it has been for long."""
+        old = state.model.dictionary
+        added, usage = state.parts.add_up(sum_statistics, self.settings, len(old), self.stream.misfits.unit)
+        statistics = self.stream.statistics + added
+        n_since_use = np.where(usage > 0, 0, self.stream.n_since_use + self.facts.n_samples)
+        self.stream = replace(self.stream, statistics=statistics, n_since_use=n_since_use)
+        sums = CodeStatistics(statistics.code_gram, statistics.data_sums.astype(old.dtype))
+        return sums, np.flatnonzero(n_since_use > _PATIENCE * len(old))
+
+    def estimate_class_cost(self, state: State, costs: Floats) -> Floats:
+        """Return the class costs for the sums over all samples so far."""
+        taught = self.stream.with_labels.add_costs(costs)
+        self.stream = replace(self.stream, with_labels=taught)
+        return state.priors.estimate_class_cost(taught.costs, state.model.coef, self.stream.n_labelled)
 
 
 def _find_log_median(parts: Parts[CodedPart]) -> float:
@@ -322,81 +363,3 @@ def _find_log_median(parts: Parts[CodedPart]) -> float:
     misfits = np.concatenate(parts.gather("misfits"))
     noisy = misfits[misfits > np.finfo(misfits.dtype).eps * misfits.max()]
     return float(np.log(np.median(noisy))) if noisy.size else 0.0
-
-
-def _set_priors(stream: Stream, parts: Parts[CodedPart], settings: FitSettings) -> Priors:
-    """Return the priors for all samples so far, from label-free codes."""
-    scales = stream.scales
-    summary = parts.add_up(methodcaller("summarise", len(stream.encoder.dictionary)))
-    squared_norms = stream.judging.memory.squared_norms + summary.squared_norms
-    ridge = scale_ridge(getattr(settings.classifier_trainer, "ridge", 0.0), settings.loss, squared_norms)
-    coef = stream.judging.model.coef
-    return settings.scales.set_priors(
-        scales.noise, scales.find_median_misfit, scales.costs, coef, scales.n_labelled, ridge, settings.loss
-    )
-
-
-def _train(taught: Taught, parts: Parts[CodedPart], settings: FitSettings, priors: Priors) -> Taught:
-    coef, intercept, memory = train_with_memory(
-        settings.classifier_trainer,
-        taught.memory,
-        parts.gather(),
-        settings.loss,
-        taught.model.coef,
-        taught.model.intercept,
-        penalties=priors.ridge,
-        n_jobs=settings.n_jobs,
-    )
-    return Taught(replace(taught.model, coef=coef, intercept=intercept), memory)
-
-
-def _update_dictionary(
-    stream: Stream, parts: Parts[CodedPart], training: TrainingSet, settings: FitSettings
-) -> tuple[Stream, int]:
-    """Add the batch to the sums, and find atoms for all of them; return how many were replaced, too."""
-    old, update = stream.encoder.dictionary, settings.dictionary_update
-    added, usage = parts.add_up(sum_statistics, settings, len(old), stream.scales.noise.unit)
-    statistics = stream.statistics + added
-    sums = CodeStatistics(statistics.code_gram, statistics.data_sums.astype(old.dtype))
-    dictionary = update.update_from(sums, old)  # type: ignore[attr-defined]
-    n_since_use = np.where(usage > 0, 0, stream.n_since_use + training.facts.n_samples)
-    unused = np.flatnonzero(n_since_use > _PATIENCE * len(old))
-    dictionary, replaced = Loop(training, settings).replace_unused(parts, dictionary, unused)
-    if replaced.size:  # as if no sample had used these atoms
-        code_gram, data_sums = statistics.code_gram.copy(), statistics.data_sums.copy()
-        code_gram[replaced] = code_gram[:, replaced] = data_sums[replaced] = 0
-        statistics = CodeStatistics(code_gram, data_sums)
-        n_since_use[replaced] = 0
-    return replace(
-        stream,
-        encoder=stream.encoder.with_dictionary(dictionary, settings.n_jobs),
-        pulling=stream.pulling.with_dictionary(dictionary, replaced),
-        judging=stream.judging.with_dictionary(dictionary, replaced),
-        statistics=statistics,
-        n_since_use=n_since_use,
-    ), len(replaced)
-
-
-def _set_scales(
-    stream: Stream, parts: Parts[CodedPart], training: TrainingSet, settings: FitSettings
-) -> tuple[Stream, dict[str, Any]]:
-    """Measure codes that saw the labels, with the new atoms and classifiers; return what the record says of it, too."""
-    facts, priors, coef = training.facts, stream.priors, stream.pulling.model.coef
-    parts, (sum_of_misfits, costs) = parts.map_and_add_up(measure_part, settings, stream.encoder, stream.pulling.model)
-    scales = replace(stream.scales, pulled_costs=stream.scales.pulled_costs + costs)
-    class_cost = priors.estimate_class_cost(scales.pulled_costs, coef, scales.n_labelled)
-    stream = replace(stream, scales=scales, pulling=stream.pulling.with_class_cost(class_cost))
-    parts, noise_terms = parts.map_and_add_up(
-        estimate_noise, settings, (sum_of_misfits / facts.weight, facts.n_features), priors
-    )
-    variance = np.concatenate(parts.gather("noise_variance"))
-    weight = settings.classification_weight
-    class_terms = sum_class_terms(costs, coef, class_cost, facts.n_labelled, priors, weight)
-    objective = MapObjective.of(noise_terms, class_terms)
-    return stream, {
-        "objective": objective.total,
-        **objective._asdict(),
-        "is_undone": False,
-        "floor_share": float(np.mean(variance <= variance.dtype.type(priors.noise_floor))),
-        "training_error": divide(*parts.add_up(count_wrong, settings, stream.pulling.model)),
-    }
