@@ -26,7 +26,6 @@ from .coding.encoder import sparse_encode as sparse_encode
 from .coding.printed import PrintedCoding as PrintedCoding
 from .coding.robust import ERROR_SEARCHES as ERROR_SEARCHES
 from .coding.robust import AlternatingErrors as AlternatingErrors
-from .coding.robust import ErrorFit as ErrorFit
 from .coding.robust import ErrorSearch as ErrorSearch
 from .coding.robust import GreedyErrors as GreedyErrors
 from .coding.robust import Robustness as Robustness

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 from conftest import normalise
 
 from ddlearn import ERROR_SEARCHES, ORMP, AlternatingErrors, GreedyErrors, Robustness, sparse_encode
 from ddlearn.coding.encoder import Encoder
-from ddlearn.coding.masked import MaskedCoder
+from ddlearn.coding.masked import MaskedCoder, MaskedFit
 from ddlearn.coding.robust import (
     ROBUSTNESS,
     RobustCoder,
@@ -37,10 +39,16 @@ def plant(n_wrong, seed=0, n_samples=30, n_features=200, n_components=60, n_nonz
     return X, dictionary, codes, error
 
 
+class Found(NamedTuple):
+    fit: MaskedFit
+    is_kept: np.ndarray
+    is_wrong: np.ndarray
+
+
 def find(search, X, dictionary, budget, *, n_nonzero_coefs=4, is_known=None, noise_scale=0.0):
     coder = MaskedCoder(Encoder.of(dictionary, ORMP(), n_nonzero_coefs))
     is_known = np.ones(X.shape, bool) if is_known is None else is_known
-    return search.find(coder, X, is_known, np.full(len(X), budget), noise_scale)
+    return Found(*search.find(coder, X, is_known, np.full(len(X), budget), noise_scale))
 
 
 @pytest.mark.parametrize(

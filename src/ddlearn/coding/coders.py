@@ -179,24 +179,13 @@ def check_budget(n_nonzero_coefs: int | None, n_components: int, sparse_coder: S
     return int(n_nonzero_coefs)
 
 
-class _Floors(NamedTuple):
-    """What pursuits take for rounding errors, in the precision of the samples."""
-
-    residual: Any  # a squared residual, relative to the squared norm of the sample
-    correlation: Any  # a squared correlation, relative to the largest one of the sample
-    pivot: Any
-    gain: Any
-
-
 @cache
-def _find_floors(dtype: np.dtype) -> _Floors:
+def _find_floors(dtype: np.dtype) -> tuple[Any, Any, Any, Any]:
+    """Return the rounding errors of squared residuals and correlations, the pivot floor and the smallest gain."""
     eps = np.finfo(dtype).eps
-    return _Floors(
-        dtype.type(_ROUNDING_ERRORS_OF_RESIDUAL * eps),
-        dtype.type((_ROUNDING_ERRORS_OF_CORRELATION * eps) ** 2),
-        dtype.type(PIVOT_FLOOR[dtype]),
-        dtype.type(_SMALLEST_GAIN[dtype]),
-    )
+    correlation = (_ROUNDING_ERRORS_OF_CORRELATION * eps) ** 2
+    floors = _ROUNDING_ERRORS_OF_RESIDUAL * eps, correlation, PIVOT_FLOOR[dtype], _SMALLEST_GAIN[dtype]
+    return tuple(map(dtype.type, floors))
 
 
 class _Pursuit(SparseCoder):
@@ -218,17 +207,17 @@ class _Pursuit(SparseCoder):
         (n_rows, n_components), dtype, energies = problem.correlations.shape, problem.gram.dtype, problem.energies
         budget, (_, n_directions, _) = problem.n_nonzero_coefs, problem.directions.shape
         spare = {} if problem.workspaces is None else problem.workspaces
-        sizes, floors = (budget, n_components, len(problem.coef)), _find_floors(dtype)
+        sizes, (residual, correlation, pivot, gain) = (budget, n_components, len(problem.coef)), _find_floors(dtype)
         if energies is None:
             tolerances = np.full(n_rows, -np.inf, dtype)
         else:
-            tolerances = floors.residual * energies
+            tolerances = residual * energies
             if self.tol:
                 tolerances = np.maximum(tolerances, dtype.type(self.tol))
         is_small = len(problem.coef) == 0  # missing features are as many classes as there are features
         codes = RowCodes(np.zeros((n_rows, budget), np.int32), np.zeros((n_rows, budget), dtype))
         limits: tuple[Any, ...] = np.zeros(n_rows, dtype) if energies is None else energies, tolerances
-        limits += floors.correlation, floors.pivot
+        limits += correlation, pivot
         directions = problem.directions.reshape(-1, n_components)
         key = make_pursuit_workspace, *sizes, n_directions, dtype
         workspace = spare.pop(key, None) or make_pursuit_workspace(*key[1:])
@@ -237,7 +226,7 @@ class _Pursuit(SparseCoder):
             spare[key] = workspace
         if energies is not None and self.n_swaps > 0 and budget > 1:
             chosen = np.take_along_axis(problem.correlations, codes.indices.astype(np.intp), 1)
-            limits = floors.gain * np.abs(np.vecdot(chosen, codes.values)), floors.pivot, self.n_swaps, 0, False
+            limits = gain * np.abs(np.vecdot(chosen, codes.values)), pivot, self.n_swaps, 0, False
             key = make_replacement_workspace, *sizes, dtype
             workspace = spare.pop(key, None) or make_replacement_workspace(*key[1:])
             replace_rows(*problem[:5], np.arange(n_rows), *limits, workspace, *codes, np.empty(n_rows, np.int32))

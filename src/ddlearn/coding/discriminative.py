@@ -27,6 +27,7 @@ How :math:`F` is lowered is a strategy: :class:`Descent` (``descent.py``) comes 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -112,29 +113,18 @@ class DiscriminativeCoder:
         n_jobs: int | None = None,
     ) -> tuple[RowCodes, CodingRecord]:
         """Code all rows, as :func:`discriminative_encode` does."""
-        encoder, n_rows = self.encoder, len(X)
-        shape = n_rows, encoder.n_nonzero_coefs
-        codes = RowCodes(np.empty(shape, np.int32), np.empty(shape, X.dtype))
-        record = CodingRecord(
-            np.empty((n_rows, 3), np.int32),
-            np.empty((n_rows, 3), X.dtype),
-            np.empty(n_rows, np.int32),
-            *np.empty((2, n_rows), X.dtype),
-        )
+        encoder = self.encoder
 
-        def encode_rows(rows: slice, _: None) -> None:
+        def encode_rows(rows: slice, _: None) -> tuple[NDArray[Any], ...]:
             energies, correlations = measure_energies(X[rows], rows.start), encoder.correlate(X[rows])
             problems = self.pose(correlations, energies, labels[rows], noise_variance[rows], np.arange(len(energies)))
-            is_new = init_codes is None
-            start = encoder.solve(correlations, energies=energies) if is_new else init_codes.rows(rows)  # type: ignore[union-attr]
-            coded, moves = self.label_coding.descend(problems, start, is_start_traditional=is_new)
-            codes.indices[rows], codes.values[rows] = coded.indices, coded.values
-            record.n_steps[rows], record.decrease[rows], record.n_rejected[rows] = moves
-            record.objective_before[rows] = problems.place(start).objective
-            record.objective_after[rows] = coded.objective
+            start = encoder.solve(correlations, energies=energies) if init_codes is None else init_codes.rows(rows)
+            coded, moves = self.label_coding.descend(problems, start, is_start_traditional=init_codes is None)
+            return coded.indices, coded.values, *moves, problems.place(start).objective, coded.objective
 
-        map_blocks(encode_rows, split_rows(n_rows), lambda: None, n_jobs=n_jobs)
-        return codes, record
+        blocks = map_blocks(encode_rows, split_rows(len(X)), lambda: None, n_jobs=n_jobs)
+        indices, values, *record = map(np.concatenate, zip(*blocks, strict=True))
+        return RowCodes(indices, values), CodingRecord(*record)
 
     def pose(
         self,

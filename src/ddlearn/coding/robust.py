@@ -45,30 +45,6 @@ _GROWTH = 1.5  # of the number of atoms
 _ROUNDS_PER_SIZE = 2
 
 
-class ErrorFit(NamedTuple):
-    """Result of an :class:`ErrorSearch`: codes of a block of rows, and their wrong features.
-
-    Parameters
-    ----------
-    fit : MaskedFit
-        Codes, residuals and moves, as ``MaskedCoder.solve`` returns them.
-    is_kept : ndarray of shape (n_rows, n_features)
-        The features that the codes were fitted to.
-    is_wrong : ndarray of shape (n_rows, n_features)
-        The support of the error e.
-
-    Examples
-    --------
-    >>> from ddlearn import ErrorFit
-    >>> ErrorFit._fields
-    ('fit', 'is_kept', 'is_wrong')
-    """
-
-    fit: MaskedFit
-    is_kept: Flags
-    is_wrong: Flags
-
-
 class ErrorSearch(Strategy, ABC):
     """Finds the features of each sample that are grossly wrong.
 
@@ -90,7 +66,7 @@ class ErrorSearch(Strategy, ABC):
         budgets: Counts,
         noise_scale: float,
         tangents: Tangents | None = None,
-    ) -> ErrorFit:
+    ) -> tuple[MaskedFit, Flags, Flags]:
         """Code some rows and find their wrong features.
 
         Parameters
@@ -110,8 +86,12 @@ class ErrorSearch(Strategy, ABC):
 
         Returns
         -------
-        ErrorFit
-            Codes, residuals, the features used, and those that are wrong.
+        fit : MaskedFit
+            Codes, residuals and moves, as ``coder.solve`` returns them.
+        is_kept : ndarray of shape (n_rows, n_features)
+            The features that the codes were fitted to.
+        is_wrong : ndarray of shape (n_rows, n_features)
+            The support of the error e.
         """
 
 
@@ -156,7 +136,7 @@ class AlternatingErrors(ErrorSearch):
         budgets: Counts,
         noise_scale: float,
         tangents: Tangents | None = None,
-    ) -> ErrorFit:
+    ) -> tuple[MaskedFit, Flags, Flags]:
         is_kept = is_known.copy()
         active = np.flatnonzero(budgets > 0)
         for n_nonzero_coefs in self._schedule(coder.encoder.n_nonzero_coefs):
@@ -172,7 +152,7 @@ class AlternatingErrors(ErrorSearch):
         fit = coder.solve(samples, is_kept, tangents)
         spread = measure_spread(fit.residuals, samples, is_known, budgets, noise_scale)
         is_right = find_right(fit.residuals, is_known, budgets, self.threshold * spread)
-        return ErrorFit(fit, is_kept, is_known & ~is_right)
+        return fit, is_kept, is_known & ~is_right
 
     def _schedule(self, n_nonzero_coefs: int) -> Iterator[int]:
         """Yield increasing numbers of atoms, up to all."""
@@ -223,7 +203,7 @@ class GreedyErrors(ErrorSearch):
         budgets: Counts,
         noise_scale: float,
         tangents: Tangents | None = None,
-    ) -> ErrorFit:
+    ) -> tuple[MaskedFit, Flags, Flags]:
         start = coder.solve(samples, is_known)
         is_kept, dtype = is_known.copy(), samples.dtype
         thresholds = np.maximum(self.threshold * noise_scale, measure_rounding(samples, is_known)).astype(dtype)
@@ -238,7 +218,7 @@ class GreedyErrors(ErrorSearch):
         for mine, theirs in zip(codes, start.codes, strict=True):
             mine[unchanged] = theirs[unchanged]
         residuals = samples - codes.to_csr(len(coder.encoder.dictionary)) @ coder.encoder.dictionary
-        return ErrorFit(MaskedFit(codes, residuals, start.moves), is_kept, is_known & ~is_kept)
+        return MaskedFit(codes, residuals, start.moves), is_kept, is_known & ~is_kept
 
 
 def measure_spread(residuals: Floats, samples: Floats, is_known: Flags, budgets: Counts, noise_scale: float) -> Floats:
@@ -368,8 +348,8 @@ class RobustCoder:
         if not budgets.any():
             codes = self.encoder.encode_tile(samples, is_known)
             return CodedBlock(samples, codes, is_known, np.zeros_like(is_known), is_known, parameters)
-        found = self._search.find(self._coder, samples, is_known, budgets, self.noise_scale)
-        return CodedBlock(samples, found.fit.codes, found.is_kept, found.is_wrong, is_known, parameters)
+        fit, is_kept, is_wrong = self._search.find(self._coder, samples, is_known, budgets, self.noise_scale)
+        return CodedBlock(samples, fit.codes, is_kept, is_wrong, is_known, parameters)
 
     def to_affine(self, parameters: Floats) -> Floats | None:
         """Return the affine maps for given parameters, None without alignment."""
@@ -379,7 +359,7 @@ class RobustCoder:
         """Code rows while they are being registered."""
         budgets = self._count_budgets(is_known)
         if budgets.any() and self._search.moves_samples:
-            return self._search.find(self._coder, samples, is_known, budgets, self.noise_scale, tangents).fit
+            return self._search.find(self._coder, samples, is_known, budgets, self.noise_scale, tangents)[0]
         return self._coder.solve(samples, is_known, tangents)
 
     def measure_cost(self, residuals: Floats, is_known: Flags) -> Floats:

@@ -73,12 +73,8 @@ class RowProblems:
 
     def take(self, positions: Positions) -> RowProblems:
         """Return the problems of some rows."""
-        labels, noise_variance, sources = (
-            self.labels[positions],
-            self.noise_variance[positions],
-            self.sources[positions],
-        )
-        return replace(self, labels=labels, noise_variance=noise_variance, sources=sources)
+        labels, noise_variance = self.labels[positions], self.noise_variance[positions]
+        return replace(self, labels=labels, noise_variance=noise_variance, sources=self.sources[positions])
 
     def place(self, codes: RowCodes) -> Rows:
         """Return the rows with these codes, which later steps overwrite, and with what they cost."""
