@@ -27,7 +27,7 @@ DATASETS: dict[str, int | None] = {"yaleb": 20, "usps": None, "mnist": None}
 
 
 def measure(dataset: str, n_components: int | str, seed: int) -> dict[str, Any]:
-    """Fit once; return the size, the test error in per cent, the processor's seconds, and the sizes that were tried."""
+    """Fit once; return the size, the test error in per cent, the processor's seconds, and what was tried."""
     data = load_rows(dataset, seed)
     model = DDLClassifier(n_components, description=None, n_nonzero_coefs=DATASETS[dataset], random_state=seed)
     start = process_time()
@@ -36,7 +36,7 @@ def measure(dataset: str, n_components: int | str, seed: int) -> dict[str, Any]:
         "n_components": len(model.components_),
         "seconds": process_time() - start,
         "error": 100 * (1 - model.score(data.X_test, data.y_test)),
-        "tried": [size._asdict() for size in getattr(model, "dictionary_sizes_", [])],
+        "tried": {name: column.tolist() for name, column in getattr(model, "search_", {}).items()},
     }
 
 

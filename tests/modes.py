@@ -49,7 +49,7 @@ class Case(NamedTuple):
 
 CASES = [
     Case("n_components", 7, *["components_"] * 3),
-    Case("n_components", "auto", "dictionary_sizes_", REFUSED, REFUSED),
+    Case("n_components", "auto", "search_", REFUSED, REFUSED),
     Case("description", "standard", *["components_"] * 3),
     Case("description", MinMaxScaler(), "components_", "components_", REFUSED),
     Case("n_nonzero_coefs", 2, *["n_nonzero_coefs_"] * 3),

@@ -74,8 +74,6 @@ from .model.scales import Scales as Scales
 from .parallel import LostClusterError as LostClusterError
 from .refinement.refiner import EpochRecord as EpochRecord
 from .refinement.refiner import Refiner as Refiner
-from .refinement.search import SearchRecord as SearchRecord
-from .refinement.size import DictionarySize as DictionarySize
 from .show.displays.code import CodeDisplay as CodeDisplay
 from .show.displays.confusion import ConfusionDisplay as ConfusionDisplay
 from .show.displays.convergence import ConvergenceDisplay as ConvergenceDisplay

@@ -23,8 +23,8 @@ def test_lines_tell_every_stage(capsys):
     assert all(line.startswith("[ddlearn] ") for line in lines)
     lines = [line.removeprefix("[ddlearn] ") for line in lines]
     assert lines[0] == "choosing settings ..."
-    lowest = min(record.error for record in model.search_)
-    assert lines[1] == f"choosing settings: {len(model.search_)} tried, held-out error {lowest:.2%}"
+    errors = model.search_["error"]
+    assert lines[1] == f"choosing settings: {len(errors)} tried, held-out error {min(errors):.2%}"
     objectives = [f"{record.objective:,.0f}" for record in model.history_[1:]]
     assert [re.match(r"fitting (./2): objective (\S+), error", line).groups() for line in lines[2:4]] == [
         ("1/2", objectives[0]),

@@ -759,11 +759,11 @@ def test_what_was_tried_is_in_the_page(open_page, tmp_path):
     write_report(model, tmp_path / "page.html", X, y)
     page = open_page(tmp_path / "page.html")
     page.click("#search summary")
-    assert page.locator("#search tbody tr").count() == len(model.search_)
+    assert page.locator("#search tbody tr").count() == len(model.search_["error"])
     chosen = page.locator("#search tbody tr").first.inner_text().split("\t")
     assert chosen[0] == "chosen"
-    assert float(chosen[3]) == pytest.approx(model.search_[-1].weight_decay, rel=0.01)
-    assert chosen[-1] == f"{100 * model.search_[-1].error:.1f} %"
+    assert float(chosen[4]) == pytest.approx(model.search_["weight_decay"][-1], rel=0.01)
+    assert chosen[-1] == f"{100 * model.search_['error'][-1]:.1f} %"
 
 
 class OwnCoder(ORMP):

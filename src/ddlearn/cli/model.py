@@ -169,8 +169,9 @@ def summarize_fit(data: str, model: DDLClassifier, settings: dict[str, Any], sec
     }
     if hasattr(model, "refinement_"):
         facts["refinement"] = find_best(model.refinement_)._asdict() | {"n_epochs": len(model.refinement_) - 1}
-    if getattr(model, "search_", None):
-        facts["search"] = {"n_tried": len(model.search_)} | model.search_[-1]._asdict()
+    if hasattr(model, "search_"):
+        chosen = {name: column[-1].item() for name, column in model.search_.items()}
+        facts["search"] = {"n_tried": len(model.search_["error"])} | chosen
     return facts
 
 

@@ -30,7 +30,7 @@ from ..model.losses import Loss
 from ..model.scales import Scales
 from ..parallel import is_on_dask
 from ..refinement.refiner import REFINEMENT, Refiner
-from ..refinement.search import SettingsSearch
+from ..refinement.search import SettingsSearch, choose_size
 from .prediction import DictionaryClassifier
 from .presets import collect_parameters
 from .progress import show_progress
@@ -47,6 +47,7 @@ from .settings import (
     list_descriptions,
     resolve_fit,
     resolve_plan,
+    searches_size,
     warn_of_marks,
 )
 
@@ -165,11 +166,12 @@ class DDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         Number of training samples.
     median_noise_variance_ : float
         The median :math:`\sigma_i^2` of the codes that the classifiers were last trained on.
-    dictionary_sizes_ : list of DictionarySize
-        The numbers of atoms that were tried, if ``n_components="auto"`` and neither ``init`` nor an earlier fit decides
-        it; empty if there are too few samples.
-    search_ : list of SearchRecord
-        The settings that were tried, if the model is refined and they were not given; the last is what it has.
+    search_ : dict of ndarrays
+        What was tried on held-out training samples, a column each, as in ``cv_results_`` of scikit-learn: settings that
+        were not given, if the model is refined, and numbers of atoms for ``n_components="auto"``.  The last row is what
+        the model has.  Columns are the setting (``description``, ``n_components``, ``alpha`` of the coder,
+        ``weight_decay``, ``linear_decay``, ``cost``, ``epochs``), what it is worth (``mean_cost``, ``log_loss``,
+        ``calibration_error``, ``error``), the ``temperature`` of the evidence and ``seconds``; NaN where there is none.
     priors_ : Priors
         The priors of noise variances, class costs and classifiers, which were set at the first codes.
     class_prior_ : ndarray of shape (n_classes,)
@@ -381,7 +383,11 @@ class DDLClassifier(CallbackSupportMixin, DictionaryClassifier):
                     settings = replace(settings, sparse_coder=found.sparse_coder)
                 description = get_description(self) if found is None else found.description
                 training = training.describe(description, self.image_shape)
-                plan = resolve_plan(self, training, n_components, refiner, found, mode)
+                sizes = None
+                if searches_size(self):
+                    init = describe_atoms(self, training.description)
+                    sizes = choose_size(training, settings, init, progress.on_trial)
+                plan = resolve_plan(self, training, n_components, refiner, found, sizes, mode)
                 n_epochs = 0 if plan.refiner is None else plan.refiner.count_epochs()
                 context = self._init_callback_context(max_subtasks=settings.max_iter + n_epochs)
                 report = Report(context, self, X, y)

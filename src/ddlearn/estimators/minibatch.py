@@ -37,7 +37,7 @@ from .run import describe_settings
 from .settings import check_description, count_components, describe_atoms, drop_weightless, resolve_stream
 from .transformer import check_form
 
-_OF_A_FIT = {"codes_", "noise_variance_", "refinement_", "search_", "dictionary_sizes_"}  # not of a stream
+_OF_A_FIT = {"codes_", "noise_variance_", "refinement_", "search_"}  # not of a stream
 
 
 class MiniBatchDDLClassifier(DictionaryClassifier):

@@ -45,7 +45,7 @@ class DictionaryClassifier(ClassifierMixin, DictionaryTransformer):
 
     def _set_fitted(self, attributes: Attributes, encoder: Encoder) -> None:
         """Set fitted attributes, remove those that only an earlier fit had, and make the predictor."""
-        of_earlier = {"codes_", "noise_variance_", "stream_", "refinement_", "dictionary_sizes_", "search_"}
+        of_earlier = {"codes_", "noise_variance_", "stream_", "refinement_", "search_"}
         for name in of_earlier & set(vars(self)):
             delattr(self, name)
         for name, value in attributes.items():

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..fitting.loop import IterationRecord
 from ..refinement.refiner import EpochRecord
-from ..refinement.search import SearchRecord
+from ..refinement.search import Row
 from .run import FitRun, Snapshot
 
 
@@ -24,9 +24,9 @@ class FitProgress:
     def show(self, stage: str, done: int, total: int | None, words: str) -> None:
         """Show how far a stage is; a stage without a total ends when the next one begins."""
 
-    def on_trial(self, record: SearchRecord) -> None:
+    def on_trial(self, row: Row) -> None:
         """Show a setting that was tried."""
-        self.n_tried, self.lowest = self.n_tried + 1, min(self.lowest, record.error)
+        self.n_tried, self.lowest = self.n_tried + 1, min(self.lowest, row["error"])
         self.show("choosing settings", self.n_tried, None, f"held-out error {self.lowest:.2%}")
 
     def watch(self, run: FitRun) -> None:

@@ -1,4 +1,4 @@
-"""One fit from the first atoms to the fitted attributes: size, loop (Algorithm 2), training on label-free codes."""
+"""One fit from the first atoms to the fitted attributes: loop (Algorithm 2), training on label-free codes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ from ..parallel import Parts, find_median
 from ..refinement.backward import TaskGradient
 from ..refinement.epochs import MOST_SEEDS, Refinement, RefinementProgress
 from ..refinement.refiner import Refiner
-from ..refinement.search import SearchRecord
-from ..refinement.size import DictionarySize, SizeSearch, choose_size
+from ..refinement.search import Row, tabulate
 
 Attributes = dict[str, Any]
 
@@ -35,8 +34,7 @@ class FitPlan:
     """What comes before and after the loop."""
 
     n_components: int
-    searches_size: bool  # whether n_components is chosen by the search, if there are enough samples for one
-    searched: list[SearchRecord] | None  # settings that have been tried, if the search was not skipped
+    tried: list[Row]  # by the searches for settings and for the number of atoms
     init: str | ArrayLike
     warm_start: Model | None  # begin with its dictionary and classifiers
     refits: bool  # train the classifiers on label-free codes in the end
@@ -52,7 +50,6 @@ class Snapshot(NamedTuple):
     """Where a fit is: what a checkpoint stores, and from where a fit goes on."""
 
     state: State
-    sizes: list[DictionarySize]  # that the search has tried
     rng: np.random.RandomState  # as it was at the end of the iteration
     refinement: RefinementProgress | None = None
     is_last: bool = False
@@ -99,7 +96,6 @@ class FitRun:
         self.resume_from: Snapshot | None = None
         # They store snapshots; parts that they return are the same ones, without the steps that led there.
         self.keepers: list[Callable[[Snapshot], Parts[CodedPart] | None]] = []
-        self.sizes: list[DictionarySize] = []  # that the search has tried
         self.refinement: RefinementProgress | None = None  # to go on from
 
     def run(self) -> Attributes:
@@ -110,7 +106,7 @@ class FitRun:
                 "iteration", state.n_iter, lambda: {"history_": state.history} | self._model_attributes(state)
             )
             state = replace(state, stopped=state.stopped or stops)
-            snapshot = Snapshot(state, self.sizes, self.rng, is_last=self.loop.is_finished(state))
+            snapshot = Snapshot(state, self.rng, is_last=self.loop.is_finished(state))
             parts = state.parts
             for keep in self.keepers:
                 parts = keep(snapshot) or parts
@@ -127,7 +123,7 @@ class FitRun:
             attributes["codes_"] = unknowns.codes.to_csr(len(state.model.dictionary))
             attributes["noise_variance_"] = unknowns.noise_variance
         if self.plan.refiner is not None:
-            attributes |= self._refine(Snapshot(state, self.sizes, deepcopy(self.rng)), refitted, attributes)
+            attributes |= self._refine(Snapshot(state, deepcopy(self.rng)), refitted, attributes)
         return attributes
 
     def _trains_on_label_free_codes(self) -> bool:
@@ -145,27 +141,21 @@ class FitRun:
         """Return the state before the first iteration, or the one to resume from."""
         if self.resume_from is not None:
             snapshot, self.resume_from = self.resume_from, None  # so that its state is freed once there is another
-            self.sizes, self.refinement = snapshot.sizes, snapshot.refinement
+            self.refinement = snapshot.refinement
             return snapshot.state
         plan, facts = self.plan, self.training.facts
-        if plan.searches_size:
-            # With random numbers of its own: the fit is the same as with this n_components given.
-            self.sizes = SizeSearch(self.training, self.settings, plan.init, deepcopy(self.rng)).run()
         if plan.warm_start is not None:
             past = plan.warm_start
             return self.loop.start(past.dictionary, past.coef, past.intercept)
-        n_components = choose_size(self.sizes, plan.n_components) if self.sizes else plan.n_components
-        batches = fetch_candidates(self.training, n_components, self.rng)
-        dictionary = draw_dictionary(plan.init, batches, n_components, facts.n_features, facts.dtype, self.rng)
+        batches = fetch_candidates(self.training, plan.n_components, self.rng)
+        dictionary = draw_dictionary(plan.init, batches, plan.n_components, facts.n_features, facts.dtype, self.rng)
         return self.loop.start(dictionary)
 
     def _loop_attributes(self, state: State) -> Attributes:
         """Return the attributes that describe the loop."""
         attributes: Attributes = {"n_iter_": state.n_iter, "converged_": state.converged, "history_": state.history}
-        if self.plan.searches_size:
-            attributes["dictionary_sizes_"] = self.sizes
-        if self.plan.searched is not None:
-            attributes["search_"] = self.plan.searched
+        if self.plan.tried:
+            attributes["search_"] = tabulate(self.plan.tried)
         return attributes
 
     def _model_attributes(self, state: State) -> Attributes:

@@ -38,7 +38,7 @@ from ..model.scales import SCALES, ConjugateScales
 from ..model.strategies import Registry, check_number
 from ..parallel import warn_user
 from ..refinement.refiner import REFINEMENT, Refiner
-from ..refinement.search import Found
+from ..refinement.search import ChosenSettings, Row
 from .run import FitPlan
 
 Mode = Literal["memory", "dask"]
@@ -215,21 +215,27 @@ def _check_images(model: Estimator, description: Description) -> None:
 
 
 def resolve_plan(
-    model: Estimator, training: TrainingSet, n_components: int, refiner: Refiner | None, found: Found | None, mode: Mode
+    model: Estimator,
+    training: TrainingSet,
+    n_components: int,
+    refiner: Refiner | None,
+    found: ChosenSettings | None,
+    sizes: tuple[int, list[Row]] | None,
+    mode: Mode,
 ) -> FitPlan:
     """Return what comes before and after the loop."""
     facts = training.facts
+    n_components, tried = (n_components, []) if sizes is None else sizes
     _check_images(model, training.description)
     jitter = None if refiner is None else make_jitter(refiner.jitter, model.image_shape)
     return FitPlan(
         n_components=n_components,
-        searches_size=searches_size(model),
         init=describe_atoms(model, training.description),
         warm_start=_resolve_warm_start(model, n_components, facts) if _is_warm(model) else None,
         refits=model.refine is not None,
         refiner=refiner if found is None else found.refiner,
         temperature=None if found is None else found.temperature,
-        searched=None if found is None else found.tried,
+        tried=[*tried, *([] if found is None else found.tried)],
         jitter=jitter,
         image_shape=model.image_shape,
         stores_codes=mode == "memory" and training.whole is not None and not is_mapped(training.whole.X),

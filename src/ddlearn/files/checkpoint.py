@@ -39,7 +39,6 @@ from ..refinement.adam import Adam
 from ..refinement.backward import RefinedModel
 from ..refinement.epochs import MOST_SEEDS, RefinementProgress, count_kept_places
 from ..refinement.refiner import REFINEMENT, EpochRecord
-from ..refinement.size import DictionarySize
 from .codec import Decoder, check_priors, decode_records, encode, encode_or_name, encode_records
 from .format import (
     CHECKPOINT,
@@ -201,7 +200,6 @@ def _encode_snapshot(snapshot: Snapshot) -> tuple[dict[str, Json], Arrays]:
     content = {
         "priors": encode("priors", state.priors, {}),
         "coder": state.encoder.sparse_coder.learned_parameters(),
-        "dictionary_sizes": encode_records(snapshot.sizes, DictionarySize),
         "history": encode_records(state.history, IterationRecord),
         "converged": state.converged,
         "stopped": state.stopped,
@@ -331,9 +329,8 @@ def _decode_snapshot(stored: Container, history: list[IterationRecord], run: Fit
     check_priors(priors, len(model.coef))
     state = State(model, encoder, parts, priors, history, bool(content["converged"]), bool(content["stopped"]))
     refinement = _decode_refinement(content["refinement"], arrays) if "refinement" in content else None
-    tried = decode_records(content["dictionary_sizes"], DictionarySize)
     # An unfinished loop will end with another model, which is to be refined from scratch.
-    return Snapshot(state, tried, rng, refinement if run.loop.is_finished(state) else None)
+    return Snapshot(state, rng, refinement if run.loop.is_finished(state) else None)
 
 
 def _decode_refinement(content: Json, arrays: Arrays) -> RefinementProgress:

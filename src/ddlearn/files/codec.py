@@ -34,8 +34,6 @@ from ..estimators.settings import ROLES
 from ..fitting.loop import IterationRecord
 from ..model.scales import Priors
 from ..refinement.refiner import EpochRecord
-from ..refinement.search import SearchRecord
-from ..refinement.size import DictionarySize
 from .format import Arrays, Json
 
 # Transformers that are nothing but their parameters, and numbers and arrays that they have learned.
@@ -43,7 +41,7 @@ STORABLE_SCALERS: dict[str, type[BaseEstimator]] = {
     cls.__name__: cls
     for cls in (MaxAbsScaler, MinMaxScaler, Normalizer, QuantileTransformer, RobustScaler, StandardScaler)
 }
-_RECORDS: dict[str, Any] = {cls.__name__: cls for cls in (IterationRecord, EpochRecord, SearchRecord, DictionarySize)}
+_RECORDS: dict[str, Any] = {cls.__name__: cls for cls in (IterationRecord, EpochRecord)}
 _COUNTERS = ("iteration", "epoch")  # fields that number the records of a history
 _CSR_PARTS = ("data", "indices", "indptr")
 _NUMBERS, _DATES = "biuf", "Mm"  # kinds of dtypes

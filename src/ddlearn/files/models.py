@@ -26,8 +26,7 @@ from ..estimators.prediction import DictionaryClassifier
 from ..estimators.settings import ROLES, check_fitted
 from ..fitting.loop import IterationRecord
 from ..refinement.refiner import EpochRecord, find_best
-from ..refinement.search import SearchRecord
-from ..refinement.size import DictionarySize
+from ..refinement.search import COLUMNS
 from .codec import STORABLE_SCALERS, Decoder, check_priors, encode, encode_float, encode_or_name
 from .format import MODEL, Arrays, Container, Json, blame_file, check_array, read_container, write_container
 from .pipelines import fold_pipeline
@@ -56,8 +55,6 @@ _STRATEGIES = {"description_", "loss_", "sparse_coder_"}
 _RECORDS: Any = {
     "history_": IterationRecord,
     "refinement_": EpochRecord,
-    "dictionary_sizes_": DictionarySize,
-    "search_": SearchRecord,
 }
 _SMALLEST_SCALE = 1e-100  # of a feature
 _POSITIVE = {"class_cost_", "noise_variance_"}
@@ -66,13 +63,13 @@ _MOST_VIEW_BYTES = 2**30  # of the distortions of all views
 _NOT_TOLD = {"n_records", "n_described_features"}  # sizes that the summary leaves out
 _MODELS: dict[str, type[BaseEstimator]] = {cls.__name__: cls for cls in (DDLClassifier, MiniBatchDDLClassifier, KSVD)}
 _NAMES = {"n_features_in_", "feature_names_in_"}
-_OF_CLASSIFIERS = {*_SHAPES, *_NUMBERS, *_STRATEGIES, *_RECORDS, "priors_", "target_name_"} - {"error_"}
+_OF_CLASSIFIERS = {*_SHAPES, *_NUMBERS, *_STRATEGIES, *_RECORDS, "priors_", "search_", "target_name_"} - {"error_"}
 _ATTRIBUTES = {
     "DDLClassifier": _OF_CLASSIFIERS,
     "MiniBatchDDLClassifier": _OF_CLASSIFIERS,
     "KSVD": {"components_", "error_", "n_nonzero_coefs_", "n_iter_", "sparse_coder_"} | _NAMES,
 }
-_OPTIONAL = {"feature_names_in_", "target_name_", "codes_", "noise_variance_"} | {*_RECORDS} - {"history_"}
+_OPTIONAL = {"feature_names_in_", "target_name_", "codes_", "noise_variance_", "search_", "refinement_"}
 
 
 def save(model: DictionaryClassifier | KSVD | Pipeline, path: str | os.PathLike[str]) -> None:
@@ -253,8 +250,10 @@ def _check_attributes(name: str, attributes: dict[str, Any]) -> dict[str, int]:
     for key in attributes.keys() & _RECORDS.keys():
         if not isinstance(attributes[key], list) or not all(isinstance(row, _RECORDS[key]) for row in attributes[key]):
             raise TypeError(f"{key} is not a list of {_RECORDS[key].__name__}")
-        if not attributes[key] and key != "dictionary_sizes_":  # few samples are not enough to compare sizes
+        if not attributes[key]:
             raise ValueError(f"{key} is empty")
+    if "search_" in attributes:
+        _check_search(attributes["search_"])
     dtype = attributes["components_"].dtype
     if dtype not in (np.float32, np.float64):
         raise ValueError(f"the model has the precision {dtype}")
@@ -307,6 +306,19 @@ def _check_range(key: str, values: NDArray[np.floating], is_positive: bool) -> N
     most = np.finfo(values.dtype).max
     if (np.abs(values) > np.cbrt(most)).any() or (is_positive and (values < 1 / np.sqrt(most)).any()):
         raise ValueError(f"{key} has values that are out of range")
+
+
+def _check_search(table: Any) -> None:
+    """Check the columns of the table of what was tried."""
+    if not isinstance(table, dict) or list(table) != list(COLUMNS):
+        raise ValueError(f"search_ is no table of the columns {list(COLUMNS)}")
+    n_rows = max(np.size(table["error"]), 1)
+    for name, kind in COLUMNS.items():
+        column = table[name]
+        dtype = getattr(column, "dtype", np.dtype(object))
+        is_right = (dtype.kind == "U" if kind is str else dtype == kind) and column.shape == (n_rows,)
+        if not is_right or (kind is not str and ((column < 0) | np.isinf(column)).any()):  # NaN is nothing
+            raise ValueError(f"the column {name!r} of search_ is {column!r:.100}")
 
 
 def _check_array(key: str, array: Any, sizes: dict[str, int], dtype: np.dtype) -> None:

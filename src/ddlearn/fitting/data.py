@@ -207,13 +207,17 @@ class TrainingSet:
         Missing features, which were NaN, are filled.
         """
         description = fit_description(description, self.parts, self.facts.n_samples, image_shape)
-        return replace(self.map(_describe, description), description=description)
+        return replace(self.map(describe_part, description), description=description)
 
     def take(self, rows: RowNumbers) -> TrainingSet:
         """Return a set of some rows, which are ascending, in this process."""
         whole = self.whole.take(rows) if self.whole is not None else _join(self.parts.collect(_take, rows))
         parts = _cut(whole, PART_ROWS)
         return TrainingSet(parts, TrainingFacts.of(parts), whole, self.description)
+
+    def gather(self) -> TrainingPart:
+        """Return all rows, in this process."""
+        return self.whole if self.whole is not None else _join(self.parts.gather())
 
     def take_samples(self, rows: RowNumbers) -> Floats:
         """Return the samples in some rows, in their order."""
@@ -240,7 +244,8 @@ def _hide_labels(part: TrainingPart, rows: RowNumbers) -> TrainingPart:
     return replace(part, labels=labels, held_out=held_out)
 
 
-def _describe(part: TrainingPart, description: Description) -> TrainingPart:
+def describe_part(part: TrainingPart, description: Description) -> TrainingPart:
+    """Return the rows with described samples, missing features filled."""
     if has_missing(part.X):
         X, is_known = describe_and_fill(description, part.X)
         return replace(part, X=X, is_known=is_known)

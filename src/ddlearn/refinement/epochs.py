@@ -29,11 +29,12 @@ from ..describe.missing import fill_with_codes
 from ..fitting.data import TrainingPart
 from ..kernels.gradient import normalise_rows
 from ..model.codes import Floats, RowCodes
-from ..model.measures import count_errors, find_temperature, measure_calibration_error, measure_log_loss
+from ..model.measures import count_errors, find_temperature
 from ..parallel import Parts, map_blocks, single_threaded_blas, split_rows
 from .adam import Adam, anneal
 from .backward import RefinedModel, TaskGradient
 from .convex import Decays, train_on_codes
+from .held_out import measure_worth
 from .refiner import EpochRecord, Refiner, find_best
 
 RowNumbers = NDArray[np.intp]  # of samples in the whole training set, unless they are called own rows of a part
@@ -355,24 +356,12 @@ class Refinement:
         return _Scored(*map(np.concatenate, zip(*self.parts.collect(_score, self.task, model, rows), strict=True)))
 
     def _record(self, epoch: int, model: RefinedModel, training: tuple[float, float], start: float) -> EpochRecord:
-        result = calibration = float("nan"), float("nan")
+        worth: Any = (float("nan"),) * 4
         if len(self.held_out):
-            scores, labels, weights, _ = self._score(model, self.held_out)
-            cost = float(np.average(self.task.gradient.cost.value(scores, labels), weights=weights))
-            n_wrong, n_counted = self.task.count_errors(scores, labels, weights)
-            result = cost, n_wrong / (n_counted or 1)
-            if not self.task.is_multilabel:
-                calibration = self._calibrate(
-                    *(_take_evenly(each, _MOST_MEASURED) for each in (scores, labels, weights))
-                )
-        return EpochRecord(epoch, *training, *result, *calibration, perf_counter() - start)
-
-    def _calibrate(self, scores: Floats, labels: Floats, weights: NDArray[np.float64]) -> tuple[float, float]:
-        """Return log-loss and calibration error, with the temperature that suits the samples best."""
-        evidence = self.task.gradient.cost.unit_evidence(scores)
-        evidence /= find_temperature(evidence, labels, weights)
-        log_loss = float(np.average(measure_log_loss(evidence, labels), weights=weights))
-        return log_loss, measure_calibration_error(evidence, labels)
+            scored = self._score(model, self.held_out)
+            worth = measure_worth(*scored[:3], self.task.gradient.cost, self.task.is_multilabel)[0][:4]
+        measured = *training, *worth, perf_counter() - start
+        return EpochRecord(epoch, *measured)
 
     def measure(self, model: RefinedModel) -> tuple[Floats, Floats]:
         """Return the class costs of a model and the misfits of some samples, held-out ones if there are any."""

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from ..describe.jitter import Jitter
 from ..model.strategies import Registry, Strategy, check_number
 from .costs import REFINEMENT_COSTS, RefinementCost
+from .held_out import hold_out
 
 CLASSIFIERS = "classifiers"  # the value of refine that trains only these on label-free codes
-_HOLD_OUT_SEED = 0  # the same for every fit, so that a resumed fit holds out the same samples
 _BATCH_SIZE, _FEWEST_BATCHES = 256, 4
 _EPOCHS = 10
 _DECAYS = (0.03, 1.0)  # where the search for better ones begins
@@ -155,16 +155,10 @@ class Refiner(Strategy):
             raise ValueError(f"cost={self.cost!r} is not known; choose one of {sorted(REFINEMENT_COSTS)} or None.")
 
     def hold_out(self, class_index: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return the rows of labelled samples to hold out: some of each class, but never all.
-
-        The class of a sample without label is -1.
-        """
-        rows = np.random.default_rng(_HOLD_OUT_SEED).permutation(np.flatnonzero(class_index >= 0))
-        held_out = [rows[:0]]
-        for index in np.unique(class_index[rows]):
-            members = rows[class_index[rows] == index]
-            held_out.append(members[: min(round(self.validation_fraction * len(members)), len(members) - 1)])
-        return np.sort(np.concatenate(held_out))
+        """Return the rows of labelled samples to hold out; the class of a sample without label is -1."""
+        # About half of those that share a held-out sample come before it, but at least one: no class has none to learn.
+        first = max(int(0.5 / (self.validation_fraction or 1)), 1)
+        return np.sort(hold_out(class_index, self.validation_fraction, first)[1])
 
     def count_epochs(self) -> int:
         """Return the number of epochs, the usual one where it is to be chosen."""

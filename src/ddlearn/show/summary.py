@@ -189,8 +189,8 @@ def _list_facts(model: DDLClassifier) -> dict[str, str]:
     if hasattr(model, "refinement_"):
         best = find_best(model.refinement_)
         facts["refinement"] = describe_refinement(len(model.refinement_) - 1, best.epoch)
-    if getattr(model, "search_", None):
-        facts["search"] = f"{len(model.search_)} settings tried"
+    if hasattr(model, "search_"):
+        facts["search"] = f"{len(model.search_['error'])} settings tried"
     return facts
 
 
@@ -207,8 +207,8 @@ def _estimate_error(model: DDLClassifier, seen: Evaluation | None) -> tuple[floa
         best = find_best(model.refinement_)
         if np.isfinite(best.validation_error):
             return best.validation_error, "of the samples held out of refinement"
-        if getattr(model, "search_", None):
-            return model.search_[-1].error, "of held-out training samples, in trials of the chosen settings"
+        if hasattr(model, "search_"):
+            return float(model.search_["error"][-1]), "of held-out training samples, in trials of the chosen settings"
         return None, ""
     error = model.history_[-1].label_free_error
     return (error, "of training samples, coded like new ones") if np.isfinite(error) else (None, "")
@@ -288,7 +288,7 @@ def _check_calibration(model: DDLClassifier, seen: Evaluation | None) -> Check |
 
 def is_calibrated(model: DDLClassifier) -> bool:
     """Return whether a temperature was fitted to samples that the search for settings held out."""
-    return bool(getattr(model, "search_", None) and np.isfinite(model.search_[-1].temperature))
+    return hasattr(model, "search_") and bool(np.isfinite(model.search_["temperature"][-1]))
 
 
 def _check_baseline(model: DDLClassifier, seen: Evaluation | None) -> Check | None:

@@ -206,7 +206,7 @@ def _describe_training(model: DDLClassifier) -> Json:
     return {
         "history": _transpose(model.history_),
         "refinement": None if epochs is None else _transpose(epochs) | {"best": find_best(epochs).epoch},
-        "search": _transpose(getattr(model, "search_", [])),
+        "search": {name: _make_column(values) for name, values in getattr(model, "search_", {}).items()},
         "converged": bool(model.converged_),
         "noise": None
         if variance is None
@@ -221,7 +221,12 @@ def _transpose(records: Sequence[Any]) -> Json:
     if not records:
         return {}
     columns = zip(records[0]._fields, zip(*records, strict=True), strict=True)
-    return {name: [float(value) if np.isfinite(value) else None for value in values] for name, values in columns}
+    return {name: _make_column(np.asarray(values, float)) for name, values in columns}
+
+
+def _make_column(values: NDArray[Any]) -> list[Any]:
+    """Return a list, with None for what is not finite."""
+    return [None if isinstance(value, float) and not np.isfinite(value) else value for value in values.tolist()]
 
 
 def _describe_noise(sigma: NDArray[np.floating], floor: float) -> Json:

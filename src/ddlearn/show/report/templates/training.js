@@ -88,28 +88,28 @@ function makeNoNoise() {
 
 // Which settings were tried on held-out training samples; the last is the one that the model has.
 function showSearch(search) {
-  const n = search.cost ? search.cost.length : 0;
+  const n = search.error ? search.error.length : 0;
   byId("search").hidden = n === 0;
   if (n === 0) return;
   byId("search-title").textContent = `What was tried: ${n} settings, on held-out training samples`;
-  const other = model.settings.description === "Standard" ? "UnitNorm" : model.settings.description;
   const text = (values, i, digits = 3) => (values[i] === null ? "–" : String(Number(values[i].toPrecision(digits))));
   const rows = Array.from({ length: n }, (_, i) => n - 1 - i).map((i) => {
     const cells = [
-      search.is_standardised[i] ? "Standard" : other,
+      search.description[i],
+      text(search.n_components, i),
       text(search.alpha, i),
       text(search.weight_decay, i),
       text(search.linear_decay, i),
-      search.is_softmax[i] ? "softmax" : "one-vs-all",
+      search.cost[i].replaceAll("_", "-"),
       text(search.epochs, i),
-      text(search.cost, i),
+      text(search.mean_cost, i),
       text(search.log_loss, i),
       formatShare(search.error[i]),
     ];
     const head = make("th", { scope: "row", text: i === n - 1 ? "chosen" : String(i + 1) });
     return make("tr", { class: i === n - 1 ? "total" : "" }, head, ...cells.map((cell) => make("td", { text: cell })));
   });
-  const heads = ["", "description", "alpha", "weight decay", "linear decay", "cost function", "epochs", "cost"];
+  const heads = ["", "description", "atoms", "alpha", "weight decay", "linear decay", "cost function", "epochs", "cost"];
   byId("search-body").replaceChildren(
     makeTable("Settings that were tried", [...heads, "log-loss", "error"], rows),
     make("p", { class: "hint", text: SEARCH_HINT }),
