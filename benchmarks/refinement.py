@@ -36,7 +36,7 @@ PARTS = {
     "product, residuals": ("ddlearn.refinement.backward._encode",),
     "Gram matrix": ("ddlearn.coding.encoder.compute_gram",),
     "adjoint on the support": ("ddlearn.refinement.backward.solve_support_rows",),
-    "combinations of atoms": ("ddlearn.refinement.backward.combine_rows",),
+    "combinations of atoms": ("ddlearn.refinement.backward.combine_atoms",),
     "gradient of D and W": (
         "ddlearn.refinement.backward.add_gradient_rows",
         "ddlearn.refinement.backward.add_outer_rows",

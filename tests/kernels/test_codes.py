@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from ddlearn.kernels.codes import change_rows, combine_rows, expand_square_rows, keep_larger_half, score_rows
+from ddlearn.kernels.codes import change_rows, combine_rows, keep_larger_half, score_rows
 from ddlearn.model.codes import RowCodes
 
 shapes = given(
@@ -34,17 +34,6 @@ def test_score_rows(n_samples, n_components, n_classes, density, seed):
     scores = np.full((n_samples, n_classes), np.nan)
     score_rows(codes.indices, codes.values, np.ascontiguousarray(coef.T), scores)
     np.testing.assert_allclose(scores, dense @ coef.T, atol=1e-12)
-
-
-@shapes
-def test_expand_square_rows(n_samples, n_components, n_classes, density, seed):
-    rng = np.random.default_rng(seed)
-    dense, codes = draw_codes(n_samples, n_components, density, rng)
-    atoms, X = rng.standard_normal((n_components, 5)), rng.standard_normal((n_samples, 5))
-    expanded = np.full(n_samples, np.nan)
-    expand_square_rows(atoms @ atoms.T, X @ atoms.T, codes.indices, codes.values, expanded)
-    residual = np.sum((X - dense @ atoms) ** 2, axis=1)
-    np.testing.assert_allclose(expanded + np.sum(X**2, axis=1), residual, atol=1e-10)
 
 
 @shapes

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from ..kernels.pursuit import make_pursuit_workspace, make_replacement_workspace, pursue_rows, replace_rows
+from ..kernels.pursuit import make_pursuit_workspace, pursue_rows
+from ..kernels.swaps import make_replacement_workspace, replace_rows
 from ..model.codes import Floats, RowCodes
 from ..model.strategies import Strategy, check_number
 

@@ -8,7 +8,7 @@ hard is the support.  So a step is one of three:
 *reselect*
     The paper's step: a sparse coder solves the parabola of F at the current code, from scratch.
 *replace*
-    The swap of one atom that lowers the parabola most, of all swaps that there are (``kernels/pursuit.py``); where
+    The swap of one atom that lowers the parabola most, of all swaps that there are (``kernels/swaps.py``); where
     a code has fewer than T atoms, one more atom.  Where there is no such swap, and the code is one of an earlier
     iteration, a *kick*: an atom is taken out for good, and others are swapped to make up for it.
 
@@ -25,8 +25,8 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from ..kernels import support as kernel
-from ..kernels.support import Rows, Steps
+from ..kernels import newton as kernel
+from ..kernels.newton import Rows, Steps
 from ..model.codes import Floats, RowCodes
 from ..model.strategies import check_number
 from .coders import MOST_ROUNDS, PIVOT_FLOOR

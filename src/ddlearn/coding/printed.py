@@ -13,7 +13,7 @@ from numbers import Integral, Real
 import numpy as np
 
 from ..kernels.codes import change_rows
-from ..kernels.support import Rows
+from ..kernels.newton import Rows
 from ..model.codes import RowCodes
 from ..model.strategies import check_number
 from .coders import MOST_ROUNDS

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels import support as kernel
-from ..kernels.pursuit import ReplacementWorkspace, make_replacement_workspace, replace_rows
-from ..kernels.support import Rows, Shared
+from ..kernels import newton as kernel
+from ..kernels.newton import Rows, Shared
+from ..kernels.swaps import ReplacementWorkspace, make_replacement_workspace, replace_rows
 from ..model.codes import Flags, Floats, Model, RowCodes
 from ..model.losses import Loss
 from ..model.strategies import Strategy

@@ -24,7 +24,7 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels.gradients import pool_gradients_rows
+from ..kernels.orientations import pool_gradients_rows
 from ..model.codes import Floats
 from ..model.strategies import check_number
 from ..parallel import Parts

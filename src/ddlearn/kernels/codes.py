@@ -6,6 +6,15 @@ Loops over a row end with its last entry: a budget may be far larger than what r
 from . import njit
 
 
+@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+def count_used(values, i):
+    """Return how many places row i uses."""
+    n_used = 0
+    while n_used < values.shape[1] and values[i, n_used] != 0:
+        n_used += 1
+    return n_used
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def score_rows(indices, values, coef_by_atom, scores):
     """scores[i] = sum_t values[i, t] coef_by_atom[indices[i, t]]: each class's w'x, without the intercept."""
@@ -33,24 +42,6 @@ def score_class(indices, values, classifier, scores):
                 break
             score += values[i, s] * classifier[indices[i, s]]
         scores[i] = score
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def expand_square_rows(gram, correlations, indices, values, expanded):
-    """expanded[i] = x'(gram)x - 2 correlation'x: the squared residual of row i less its energy."""
-    zero = expanded.dtype.type(0)
-    for i in range(indices.shape[0]):
-        total = zero
-        n_used = 0
-        while n_used < indices.shape[1] and values[i, n_used] != zero:
-            n_used += 1
-        for t in range(n_used):
-            atom = indices[i, t]
-            product = -2 * correlations[i, atom]
-            for s in range(n_used):
-                product += gram[atom, indices[i, s]] * values[i, s]
-            total += product * values[i, t]
-        expanded[i] = total
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -133,6 +124,7 @@ def store_row(i, atoms, coefficients, n_atoms, indices, values):
 @njit(cache=True, nogil=True, error_model="numpy")
 def order_rows(indices, values):
     """Put the nonzero entries of every row in order of their atoms; what is not used becomes zero."""
+    # (The same as in `store_row`; one inlined helper for both made pursuits 7 % slower.)
     for i in range(indices.shape[0]):
         n_used = 0
         for t in range(indices.shape[1]):

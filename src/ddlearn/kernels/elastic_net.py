@@ -137,23 +137,9 @@ def _multiply(gram, columns, weight, active, n_columns, a, b):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _factorise(
-    gram,
-    columns,
-    weight,
-    correlation,
-    kept,
-    factored,
-    factored_sign,
-    factor,
-    forward,
-    active,
-    sign,
-    n_kept,
-    n_factored,
-    n_columns,
-    numbers,
-    drops_dependent,
-):
+    gram, columns, weight, correlation, kept, factored, factored_sign, factor, forward, active, sign, n_kept,
+    n_factored, n_columns, numbers, drops_dependent,
+):  # fmt: skip
     # The factor of Q + l2 on the atoms kept, of which the first `n_factored` may be in it. An atom that depends on
     # those before it is dropped, or ends it. Return how many are kept, and how many are in the factor.
     l1, l2, pivot_floor = numbers
@@ -223,26 +209,9 @@ def _measure_decrease(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _solve_boldly(
-    gram,
-    columns,
-    weight,
-    correlation,
-    slope,
-    kept,
-    factored,
-    factored_sign,
-    factor,
-    forward,
-    solution,
-    step,
-    active,
-    coefficient,
-    sign,
-    n_active,
-    n_factored,
-    n_columns,
-    numbers,
-):
+    gram, columns, weight, correlation, slope, kept, factored, factored_sign, factor, forward, solution, step, active,
+    coefficient, sign, n_active, n_factored, n_columns, numbers,
+):  # fmt: skip
     # The minimum for the signs, without atoms whose coefficients would change theirs. It is taken if it lowers F, as it
     # does if all stay. Return whether it is, and how many atoms are in the factor.
     l1, l2, _ = numbers
@@ -255,23 +224,9 @@ def _solve_boldly(
         if n_right >= 0:
             n_kept = n_right
         n_kept, n_factored = _factorise(
-            gram,
-            columns,
-            weight,
-            correlation,
-            kept,
-            factored,
-            factored_sign,
-            factor,
-            forward,
-            active,
-            sign,
-            n_kept,
-            n_factored,
-            n_columns,
-            numbers,
-            True,
-        )
+            gram, columns, weight, correlation, kept, factored, factored_sign, factor, forward, active, sign, n_kept,
+            n_factored, n_columns, numbers, True,
+        )  # fmt: skip
         _solve_kept(factor, forward, solution, n_kept)
         n_right = 0
         for i in range(n_kept):
@@ -281,22 +236,9 @@ def _solve_boldly(
     is_lower = n_kept == n_active
     if not is_lower:
         is_lower = zero < _measure_decrease(
-            gram,
-            columns,
-            weight,
-            slope,
-            kept,
-            solution,
-            step,
-            active,
-            coefficient,
-            sign,
-            n_active,
-            n_kept,
-            n_columns,
-            l1,
-            l2,
-        )
+            gram, columns, weight, slope, kept, solution, step, active, coefficient, sign, n_active, n_kept, n_columns,
+            l1, l2,
+        )  # fmt: skip
     if is_lower:
         for a in range(n_active):
             coefficient[a] = zero
@@ -324,24 +266,9 @@ def _find_null_direction(kept, factor, solution, sign, k):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _solve_carefully(
-    gram,
-    columns,
-    weight,
-    correlation,
-    kept,
-    factored,
-    factored_sign,
-    factor,
-    forward,
-    solution,
-    active,
-    coefficient,
-    sign,
-    n_active,
-    n_factored,
-    n_columns,
-    numbers,
-):
+    gram, columns, weight, correlation, kept, factored, factored_sign, factor, forward, solution, active, coefficient,
+    sign, n_active, n_factored, n_columns, numbers,
+):  # fmt: skip
     # Towards the minimum for the signs, each step as far as no coefficient changes its sign. Return how many atoms are
     # in the factor.
     zero = numbers[0] - numbers[0]
@@ -350,23 +277,9 @@ def _solve_carefully(
         kept[a] = a
     while True:
         _, n_factored = _factorise(
-            gram,
-            columns,
-            weight,
-            correlation,
-            kept,
-            factored,
-            factored_sign,
-            factor,
-            forward,
-            active,
-            sign,
-            n_kept,
-            n_factored,
-            n_columns,
-            numbers,
-            False,
-        )
+            gram, columns, weight, correlation, kept, factored, factored_sign, factor, forward, active, sign, n_kept,
+            n_factored, n_columns, numbers, False,
+        )  # fmt: skip
         share = zero + 1
         n_moving = n_kept
         if n_factored == n_kept:
@@ -617,22 +530,9 @@ def solve_elastic_net_rows(
                     free[active[a]] = high
                 _place_classes(coef, weight, i, atoms, by_feature)
                 n_active, gaps[i] = solve_in_features(
-                    atoms,
-                    by_feature,
-                    workspace.features,
-                    correlation,
-                    slope,
-                    active,
-                    coefficient,
-                    n_active,
-                    factors,
-                    chosen,
-                    l1,
-                    l2,
-                    is_positive,
-                    rounding,
-                    tolerances[i],
-                )
+                    atoms, by_feature, workspace.features, correlation, slope, active, coefficient, n_active, factors,
+                    chosen, l1, l2, is_positive, rounding, tolerances[i]
+                )  # fmt: skip
                 if gaps[i] <= tolerances[i]:
                     break
                 uses_features = False
@@ -669,46 +569,14 @@ def solve_elastic_net_rows(
                 n_active += 1
                 top = _find_steepest(bits, free, number) & low
             is_lower, n_factored = _solve_boldly(
-                gram,
-                columns,
-                active_weight,
-                correlation,
-                slope,
-                kept,
-                factored,
-                factored_sign,
-                factor,
-                forward,
-                solution,
-                step,
-                active,
-                coefficient,
-                sign,
-                n_active,
-                n_factored,
-                n_columns,
-                numbers,
-            )
+                gram, columns, active_weight, correlation, slope, kept, factored, factored_sign, factor, forward,
+                solution, step, active, coefficient, sign, n_active, n_factored, n_columns, numbers,
+            )  # fmt: skip
             if not is_lower:
                 n_factored = _solve_carefully(
-                    gram,
-                    columns,
-                    active_weight,
-                    correlation,
-                    kept,
-                    factored,
-                    factored_sign,
-                    factor,
-                    forward,
-                    solution,
-                    active,
-                    coefficient,
-                    sign,
-                    n_active,
-                    n_factored,
-                    n_columns,
-                    numbers,
-                )
+                    gram, columns, active_weight, correlation, kept, factored, factored_sign, factor, forward,
+                    solution, active, coefficient, sign, n_active, n_factored, n_columns, numbers,
+                )  # fmt: skip
             is_settled = not _has_moved(coefficient, applied, n_active, rounding)
         for a in range(n_active):
             free[active[a]] = high

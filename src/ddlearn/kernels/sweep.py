@@ -23,7 +23,7 @@ import math
 import numpy as np
 
 from . import njit
-from .codes import square_vector
+from .codes import count_used, square_vector
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -46,9 +46,7 @@ def add_data_sums(X, indices, values, weights, first_feature, last_feature, data
 def add_code_gram(indices, values, weights, code_gram):
     """code_gram += sum_i weights[i] c_i c_i'."""
     for i in range(indices.shape[0]):
-        n_used = 0
-        while n_used < indices.shape[1] and values[i, n_used] != 0:
-            n_used += 1
+        n_used = count_used(values, i)
         for s in range(n_used):
             factor = weights[i] * values[i, s]
             for t in range(n_used):

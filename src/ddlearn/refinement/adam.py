@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..kernels.gradient import normalise_rows, step_rows
+from ..kernels.backward import normalise_rows, step_rows
 from ..model.codes import Floats
 from ..parallel import map_blocks, split_rows
 from .backward import RefinedModel

@@ -26,14 +26,14 @@ from scipy.sparse import csr_array
 
 from ..coding.coders import PIVOT_FLOOR
 from ..coding.encoder import PRODUCT_ROWS, Encoder
-from ..kernels.codes import keep_larger_half, score_rows
-from ..kernels.gradient import (
+from ..kernels.backward import (
     add_gradient_rows,
     add_outer_rows,
-    combine_rows,
+    combine_atoms,
     differentiate_scores_rows,
     solve_support_rows,
 )
+from ..kernels.codes import keep_larger_half, score_rows
 from ..kernels.pursuit import allocate_rows
 from ..model.codes import Floats, Model, RowCodes
 from ..parallel import map_blocks, split_rows
@@ -107,7 +107,7 @@ class TaskGradient:
         def differentiate_rows(rows: slice, workspace: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
             start = None if codes is None else codes.rows(rows)
             coded, residuals = encoder.encode_tile(X[rows], start=start).trim(), X[rows].copy()
-            combine_rows(*coded, -coded.values, encoder.dictionary, residuals)
+            combine_atoms(*coded, -coded.values, encoder.dictionary, residuals)
             if start is not None:
                 # Smaller entries may leave a code of the next dictionary, which costs more than to let them enter.
                 keep_larger_half(*coded, X.shape[1], *start)
@@ -120,7 +120,7 @@ class TaskGradient:
                 encoder.gram, encoder.dictionary, ridge, pivot, *coded, code_gradient, *workspace, solution
             )
             code_gradient_in_features = np.zeros_like(residuals)
-            combine_rows(*coded, solution, model.dictionary, code_gradient_in_features)
+            combine_atoms(*coded, solution, model.dictionary, code_gradient_in_features)
             by_dictionary, by_coef = np.zeros_like(model.dictionary), np.zeros_like(coef_by_atom)
             add_gradient_rows(*coded, solution, residuals, code_gradient_in_features, by_dictionary)
             add_outer_rows(*coded, score_gradient[rows], by_coef)

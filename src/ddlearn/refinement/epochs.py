@@ -27,7 +27,7 @@ from ..describe.base import Description
 from ..describe.jitter import Jitter, displace
 from ..describe.missing import fill_with_codes
 from ..fitting.data import TrainingPart
-from ..kernels.gradient import normalise_rows
+from ..kernels.backward import normalise_rows
 from ..model.codes import Floats, RowCodes
 from ..model.measures import count_errors, find_temperature
 from ..parallel import Parts, map_blocks, single_threaded_blas, split_rows

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from reference import minimum_on
 
 from ddlearn.coding.coders import PIVOT_FLOOR
-from ddlearn.kernels.pursuit import make_replacement_workspace, replace_rows
+from ddlearn.kernels.swaps import make_replacement_workspace, replace_rows
 from ddlearn.model.codes import RowCodes
 
 both_dtypes = pytest.mark.parametrize("dtype", [np.float64, np.float32])

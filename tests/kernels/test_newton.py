@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from reference import dsc_objective
 
 from ddlearn import LOSSES, RowCodes
-from ddlearn.kernels.support import (
+from ddlearn.kernels.newton import (
     Steps,
     blend_rows,
     find_newton_steps,

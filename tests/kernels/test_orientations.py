@@ -7,7 +7,7 @@ import pytest
 from scipy.ndimage import correlate1d
 
 from ddlearn.describe.gradients import _find_cells, _spread_cells
-from ddlearn.kernels.gradients import pool_gradients_rows
+from ddlearn.kernels.orientations import pool_gradients_rows
 
 
 def pool_slowly(image, n_cells, n_directions, least):

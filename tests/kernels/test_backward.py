@@ -8,10 +8,10 @@ from conftest import normalise
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ddlearn.kernels.gradient import (
+from ddlearn.kernels.backward import (
     add_gradient_rows,
     add_outer_rows,
-    combine_rows,
+    combine_atoms,
     differentiate_scores_rows,
     normalise_rows,
     solve_support_rows,
@@ -129,7 +129,7 @@ def test_atoms_are_combined_and_added_to(seed, dtype):
     atoms = rng.standard_normal((n_components, n_features)).astype(dtype)
     before = rng.standard_normal((n_rows, n_features)).astype(dtype)
     out = before.copy()
-    combine_rows(*codes, factors, atoms, out)
+    combine_atoms(*codes, factors, atoms, out)
     np.testing.assert_allclose(out, before + dense @ atoms, rtol=0, atol=TOLERANCE[dtype])
     # And the other way round.
     gradient = atoms.copy()

@@ -4,17 +4,8 @@ import numpy as np
 
 from . import njit
 from .cholesky import eliminate_row, solve_factored
-from .codes import add_combination
+from .codes import add_combination, count_used
 from .features import add_outer_products
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def count_used(values, i):
-    """Return how many places row i uses."""
-    n_used = 0
-    while n_used < values.shape[1] and values[i, n_used] != 0:
-        n_used += 1
-    return n_used
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -84,7 +75,7 @@ def differentiate_scores_rows(indices, values, coef_by_atom, score_gradient, cod
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def combine_rows(indices, values, factors, atoms, out):
+def combine_atoms(indices, values, factors, atoms, out):
     """out[i] += sum_t factors[i, t] atoms[indices[i, t]] over the places that values uses.
 
     Four atoms at a time, so that a row is read and written once for four; the last fills gaps with a factor of zero.

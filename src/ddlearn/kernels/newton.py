@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from . import njit
+from .codes import count_used
 
 
 class Shared(NamedTuple):
@@ -60,13 +61,10 @@ class Steps(NamedTuple):
 def measure_rows(shared, rows):
     """Count the places used, and measure scores and misfits, of codes in the layout of ``RowCodes``."""
     zero = rows.values.dtype.type(0)
-    n_rows, budget = rows.values.shape
     n_classes = rows.scores.shape[1]
-    for i in range(n_rows):
+    for i in range(rows.values.shape[0]):
         source = rows.sources[i]
-        n_used = 0
-        while n_used < budget and rows.values[i, n_used] != zero:
-            n_used += 1
+        n_used = count_used(rows.values, i)
         rows.n_used[i] = n_used
         misfit = shared.energies[source]
         for j in range(n_classes):
