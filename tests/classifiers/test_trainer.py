@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from reference import SquaredHinge
 from scipy.sparse import csr_array
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from ddlearn.classifiers import (
@@ -33,11 +34,12 @@ UNUSED_ATOM = 5
 
 # Every trainer with every loss that it is for.
 PAIRS = [
-    pytest.param(trainer, loss, id=f"{trainer}-{loss}")
-    for trainer in CLASSIFIER_TRAINERS
-    for loss in LOSSES
-    if CLASSIFIER_TRAINERS[trainer]().supports(LOSSES.resolve(loss))
+    pytest.param(trainer(), loss(), id=f"{name}-{loss_name}")
+    for name, trainer in CLASSIFIER_TRAINERS.items()
+    for loss_name, loss in LOSSES.items()
+    if trainer().supports(loss())
 ]
+every_pair = pytest.mark.parametrize(("trainer", "loss"), PAIRS)
 
 
 class HalfSquare(Loss):
@@ -156,10 +158,10 @@ def test_misclassified_samples_clip_the_response_but_not_the_minimum():
 
 @pytest.mark.usefixtures("each_hessian_or_a_shared_one")
 @pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+@every_pair
 def test_gradient_of_the_penalised_cost_vanishes_at_the_end(trainer, loss, fit_intercept):
     codes, labels = draw_problem()
-    loss, trainer = LOSSES.resolve(loss), converged(trainer).set_params(fit_intercept=fit_intercept)
+    trainer = clone(trainer).set_params(max_rounds=500, tol=1e-15, fit_intercept=fit_intercept)
     coef, intercept = trainer.train(codes, labels, loss, *draw_start())
     dense = codes.to_csr(N_COMPONENTS).toarray()
     slopes = labels * loss.gradient(labels * (dense @ coef.T + intercept))
@@ -169,10 +171,10 @@ def test_gradient_of_the_penalised_cost_vanishes_at_the_end(trainer, loss, fit_i
         assert_allclose(slopes.sum(axis=0), 0, atol=1e-5)
 
 
-@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+@every_pair
 def test_each_round_lowers_the_penalised_cost(trainer, loss):
     codes, labels = draw_problem()
-    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer](max_rounds=1, tol=0)
+    trainer = clone(trainer).set_params(max_rounds=1, tol=0)
     penalties = penalties_of(trainer, codes, labels, loss)
     classifiers = draw_start()
     costs = []
@@ -201,43 +203,28 @@ def test_rounds_of_adaboost_fit_the_labels_themselves():
 # What must not matter
 
 
-@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
-def test_flipped_labels_flip_the_classifiers(trainer, loss):
+@every_pair
+def test_labels_classes_and_the_order_of_samples_are_all_alike(trainer, loss):
     codes, labels = draw_problem()
-    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer]()
-    coef, intercept = trainer.train(codes, labels, loss, *draw_start())
-    flipped_coef, flipped_intercept = trainer.train(codes, -labels, loss, *draw_start())
-    assert_allclose(flipped_coef, -coef, atol=1e-12)
-    assert_allclose(flipped_intercept, -intercept, atol=1e-12)
-
-
-@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
-def test_order_of_the_samples_does_not_matter(trainer, loss):
-    codes, labels = draw_problem()
-    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer]()
+    (start, start_intercept), classes = draw_start(1.0), [2, 0, 1]
     order = np.random.default_rng(3).permutation(N_SAMPLES)
-    coef, intercept = trainer.train(codes, labels, loss, *draw_start())
-    permuted_coef, permuted_intercept = trainer.train(codes.rows(order), labels[order], loss, *draw_start())
-    assert_allclose(permuted_coef, coef, atol=1e-9)
-    assert_allclose(permuted_intercept, intercept, atol=1e-9)
-
-
-@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
-def test_permuted_classes_permute_the_classifiers(trainer, loss):
-    codes, labels = draw_problem()
-    loss, trainer, order = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer](), [2, 0, 1]
-    coef, intercept = trainer.train(codes, labels, loss, *draw_start(1.0))
-    start_coef, start_intercept = draw_start(1.0)
-    permuted = trainer.train(codes, labels[:, order], loss, start_coef[order], start_intercept[order])
+    coef, intercept = trainer.train(codes, labels, loss, start, start_intercept)
+    of_order = trainer.train(codes.rows(order), labels[order], loss, start, start_intercept)
+    of_classes = trainer.train(codes, labels[:, classes], loss, start[classes], start_intercept[classes])
+    flipped = trainer.train(codes, -labels, loss, -start, -start_intercept)
     # To rounding: some of OpenBLAS's kernels round a column of a product by its place.
-    assert_allclose(permuted[0], coef[order], atol=1e-12)
-    assert_allclose(permuted[1], intercept[order], atol=1e-12)
+    for found, expected, tolerance in (
+        (of_order, (coef, intercept), 1e-9),
+        (of_classes, (coef[classes], intercept[classes]), 1e-12),
+        (flipped, (-coef, -intercept), 1e-12),
+    ):
+        assert_allclose(found[0], expected[0], atol=tolerance)
+        assert_allclose(found[1], expected[1], atol=tolerance)
 
 
-@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+@every_pair
 def test_unlabelled_rows_are_as_if_left_out(trainer, loss):
     codes, labels = draw_problem()
-    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer]()
     labels[::3] = 0
     known = labels[:, 0] != 0
     trained = trainer.train(codes, labels, loss, *draw_start())
@@ -246,10 +233,9 @@ def test_unlabelled_rows_are_as_if_left_out(trainer, loss):
     assert_array_equal(trained[1], without[1])
 
 
-@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+@every_pair
 def test_labels_may_be_missing_for_some_classes_only(trainer, loss):
     codes, labels = draw_problem()
-    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer]()
     complete = trainer.train(codes, labels, loss, *draw_start())
     labels[::3, 0] = 0
     known = labels[:, 0] != 0
@@ -261,10 +247,9 @@ def test_labels_may_be_missing_for_some_classes_only(trainer, loss):
     assert_allclose(intercept, [alone[1][0], *complete[1][1:]], atol=1e-12)
 
 
-@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+@every_pair
 def test_more_unused_atoms_change_nothing(trainer, loss):
     codes, labels = draw_problem()
-    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer]()
     coef, intercept = trainer.train(codes, labels, loss, *draw_start())
     wider_start = np.ones((N_CLASSES, N_COMPONENTS + 3))
     wider_start[:, :N_COMPONENTS] = 0
@@ -275,19 +260,17 @@ def test_more_unused_atoms_change_nothing(trainer, loss):
 
 
 @pytest.mark.usefixtures("each_hessian_or_a_shared_one")
-@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+@every_pair
 def test_threads_give_the_same_bits(trainer, loss):
     codes, labels = draw_problem()
-    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer]()
     one = trainer.train(codes, labels, loss, *draw_start(), n_jobs=1)
     three = trainer.train(codes, labels, loss, *draw_start(), n_jobs=3)
     assert_array_equal(one[0], three[0])
     assert_array_equal(one[1], three[1])
 
 
-@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+@every_pair
 def test_float32_is_close_to_float64(trainer, loss):
-    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer]()
     double = trainer.train(*draw_problem(), loss, *draw_start())
     single = trainer.train(*draw_problem(dtype=np.float32), loss, *draw_start(dtype=np.float32))
     assert single[0].dtype == single[1].dtype == np.float32
@@ -312,10 +295,9 @@ def test_memory_layout_does_not_matter():
 @pytest.mark.usefixtures("each_hessian_or_a_shared_one")
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("size", [1e-3, 1.0, 30.0, 1e4])
-@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+@every_pair
 def test_the_penalised_cost_never_rises(trainer, loss, size, dtype):
     codes, labels = draw_problem(dtype=dtype)
-    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer]()
     start = draw_start(size, dtype=dtype)
     penalties = np.array([0.1, 2.0, 30.0])
     before, after = (
@@ -327,10 +309,10 @@ def test_the_penalised_cost_never_rises(trainer, loss, size, dtype):
 
 
 @pytest.mark.usefixtures("each_hessian_or_a_shared_one")
-@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+@every_pair
 def test_a_start_worse_than_none_is_not_used(trainer, loss):
     codes, labels = draw_problem()
-    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer](max_rounds=2)
+    trainer = clone(trainer).set_params(max_rounds=2)
     from_zero = trainer.train(codes, labels, loss, *draw_start())
     from_afar = trainer.train(codes, labels, loss, *draw_start(1e4))
     assert_allclose(from_afar[0], from_zero[0], atol=1e-12)
@@ -361,10 +343,9 @@ def measure_gradients(codes, labels, loss, penalties, coef, intercept):
 @pytest.mark.usefixtures("each_hessian_or_a_shared_one")
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("start", [0.0, 1.0, "warm"])
-@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+@every_pair
 def test_a_step_leaves_a_thousandth_of_the_gradient(trainer, loss, start, dtype):
     codes, labels = draw_problem(dtype=dtype)
-    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer]()
     penalties = penalties_of(trainer, codes, labels, loss)
     if start == "warm":  # where other codes of the same samples left it, as in a fit
         noise = np.random.default_rng(3).normal(size=codes.values.shape)
@@ -379,10 +360,9 @@ def test_a_step_leaves_a_thousandth_of_the_gradient(trainer, loss, start, dtype)
 
 @pytest.mark.usefixtures("each_hessian_or_a_shared_one")
 @pytest.mark.parametrize("factor", [1e-3, 0.25, 1e4])
-@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+@every_pair
 def test_the_unit_of_the_codes_does_not_matter(trainer, loss, factor):
     codes, labels = draw_problem()
-    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer]()
     scaled = RowCodes(codes.indices, factor * codes.values)
     one, other = (trainer.train(each, labels, loss, *draw_start()) for each in (codes, scaled))
     assert_allclose(factor * other[0], one[0], rtol=1e-7, atol=1e-9)
@@ -391,10 +371,10 @@ def test_the_unit_of_the_codes_does_not_matter(trainer, loss, factor):
         assert_array_equal(factor * other[0], one[0])
 
 
-@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+@every_pair
 def test_penalties_are_those_given_or_relative_to_the_codes(trainer, loss):
     codes, labels = draw_problem()
-    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer](ridge=0.2)
+    trainer = clone(trainer).set_params(ridge=0.2)
     own = penalties_of(trainer, codes, labels, loss)
     by_default, given, strict = (
         trainer.train(codes, labels, loss, *draw_start(), penalties=penalties)[0]
@@ -406,11 +386,11 @@ def test_penalties_are_those_given_or_relative_to_the_codes(trainer, loss):
 
 
 @pytest.mark.parametrize("ridge", [0.0, 1e-3])
-@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+@every_pair
 def test_separable_classes_stay_finite(trainer, loss, ridge):
     labels = np.repeat([[1.0, -1.0, -1.0], [-1.0, 1.0, -1.0], [-1.0, -1.0, 1.0]], 20, axis=0)
     codes = RowCodes(np.repeat(np.arange(3, dtype=np.int32), 20)[:, None], np.ones((60, 1)))
-    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer](ridge=ridge, max_rounds=200, tol=0)
+    trainer = clone(trainer).set_params(ridge=ridge, max_rounds=200, tol=0)
     coef, intercept = np.zeros((3, 4)), np.zeros(3)
     for _ in range(3):
         coef, intercept = trainer.train(codes, labels, loss, coef, intercept)
@@ -419,10 +399,9 @@ def test_separable_classes_stay_finite(trainer, loss, ridge):
     assert (labels * (codes.to_csr(4) @ coef.T + intercept) > 0).all()
 
 
-@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+@every_pair
 def test_atoms_in_no_code_have_coefficient_zero(trainer, loss):
     codes, labels = draw_problem()
-    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer]()
     for size in (0.0, 1.0):
         coef, _ = trainer.train(codes, labels, loss, *draw_start(size))
         assert_array_equal(coef[:, UNUSED_ATOM], 0)
@@ -431,12 +410,12 @@ def test_atoms_in_no_code_have_coefficient_zero(trainer, loss):
 
 @pytest.mark.usefixtures("each_hessian_or_a_shared_one")
 @pytest.mark.parametrize("ridge", [0.0, 1e-3])
-@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+@every_pair
 def test_equal_atoms_and_more_atoms_than_samples(trainer, loss, ridge):
     dense = draw_codes(n_samples=6, n_components=20, budget=3).to_csr(20).toarray()
     codes = RowCodes.from_csr(csr_array(np.repeat(dense, 2, axis=1)), 6, np.float64)
     labels = np.where(np.arange(6)[:, None] % 3 == np.arange(3), 1.0, -1.0)
-    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer](ridge=ridge)
+    trainer = clone(trainer).set_params(ridge=ridge)
     start = np.zeros((3, 40)), np.zeros(3)
     trained = trainer.train(codes, labels, loss, *start)
     assert np.isfinite(trained[0]).all()
@@ -444,11 +423,10 @@ def test_equal_atoms_and_more_atoms_than_samples(trainer, loss, ridge):
 
 
 @pytest.mark.usefixtures("each_hessian_or_a_shared_one")
-@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+@every_pair
 def test_a_class_without_labels_or_with_one_label_only(trainer, loss):
     codes, labels = draw_problem()
     labels[:, 0], labels[:, 1] = 0, 1
-    loss, trainer = LOSSES.resolve(loss), CLASSIFIER_TRAINERS[trainer]()
     coef, intercept = trainer.train(codes, labels, loss, *draw_start(0.1))
     assert_array_equal(coef[0], 0)
     assert intercept[0] == draw_start(0.1)[1][0]
@@ -523,20 +501,16 @@ def test_objects_are_used_as_they_are():
         ({"coef": np.zeros((N_CLASSES, 4))}, "coef is for 4 atoms"),
         ({"coef": np.full((N_CLASSES, N_COMPONENTS), np.nan)}, "coef must hold finite"),
         ({"intercept": np.zeros(N_CLASSES, int)}, "intercept must hold finite floating"),
+        *(({name: value}, name) for name, value in (("ridge", -1.0), ("max_rounds", 0), ("tol", -1.0), ("z_max", 0.0))),
     ],
 )
-def test_wrong_arrays(change, words):
-    codes, labels = draw_problem()
-    coef, intercept = draw_start()
-    arguments = {"labels": labels, "coef": coef, "intercept": intercept} | change
+def test_wrong_arguments_are_named(change, words):
+    (codes, labels), (coef, intercept) = draw_problem(), draw_start()
+    arguments = {"labels": labels, "coef": coef, "intercept": intercept}
+    trainer = LogitBoost(**{name: value for name, value in change.items() if name not in arguments})
+    arguments |= {name: value for name, value in change.items() if name in arguments}
     with pytest.raises(ValueError, match=words):
-        LogitBoost().train(codes, loss=Logistic(), **arguments)
-
-
-@pytest.mark.parametrize("wrong", [{"ridge": -1.0}, {"max_rounds": 0}, {"tol": -1.0}, {"z_max": 0.0}])
-def test_wrong_parameters(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        LogitBoost(**wrong).train(*draw_problem(), Logistic(), *draw_start())
+        trainer.train(codes, loss=Logistic(), **arguments)
 
 
 # Kernels and their slow twins
