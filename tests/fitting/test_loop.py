@@ -47,7 +47,6 @@ def make_settings(loss, **changes) -> FitSettings:
         classifier_trainer=resolve_trainer("auto", loss),
         scales=ConjugateScales(),
         classification_weight=1.0,
-        fit_intercept=True,
         is_multilabel=False,
         max_iter=5,
         tol=0.0,

@@ -24,4 +24,5 @@ from .trainer import LinearSVM as LinearSVM
 from .trainer import LogitBoost as LogitBoost
 from .trainer import Newton as Newton
 from .trainer import SquareLev as SquareLev
+from .trainer import has_intercept as has_intercept
 from .trainer import resolve_trainer as resolve_trainer

@@ -304,3 +304,8 @@ def resolve_trainer(trainer: str | ClassifierTrainer, loss: str | Loss) -> Class
         usable = [name for name, registered in CLASSIFIER_TRAINERS.items() if registered().supports(loss)]
         raise ValueError(f"{trainer!r} does not support the loss {loss!r}; use 'auto' or one of {usable} instead.")
     return trainer
+
+
+def has_intercept(trainer: ClassifierTrainer) -> bool:
+    """Whether classifiers have an intercept; a trainer of one's own need not say so."""
+    return getattr(trainer, "fit_intercept", True)

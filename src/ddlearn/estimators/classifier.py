@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,6 @@ from ..describe.base import Description
 from ..describe.checks import check_form
 from ..dictionary import DictionaryUpdate
 from ..fitting.data import (
-    collect_classes,
     cut_into_parts,
     spread_over_cluster,
 )
@@ -29,25 +26,18 @@ from ..inference.rules import InferenceRule
 from ..model.losses import Loss
 from ..model.scales import Scales
 from ..parallel import is_on_dask
-from ..refinement.refiner import REFINEMENT, Refiner
-from ..refinement.search import SettingsSearch, choose_size
+from ..refinement.refiner import Refiner
 from .prediction import DictionaryClassifier
 from .presets import collect_parameters
 from .progress import show_progress
-from .run import FitRun, Report
+from .run import Callbacks, learn
 from .settings import (
-    Mode,
     check_dask,
     check_missing,
     check_warm_start,
-    count_components,
-    describe_atoms,
     drop_weightless,
-    get_description,
-    list_descriptions,
-    resolve_fit,
-    resolve_plan,
-    searches_size,
+    hold_out,
+    make_settings,
     warn_of_marks,
 )
 
@@ -342,63 +332,39 @@ class DDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         LostClusterError
             If a Dask cluster goes away.
         """
-        mode: Mode = "dask" if is_on_dask(X) else "memory"
         with self._unchanged_on_failure(), show_progress(self.verbose) as progress:
-            n_features_before = getattr(self, "n_features_in_", None)
-            self.__dict__.pop("target_name_", None)  # of an earlier fit
-            if mode == "memory" and isinstance(name := getattr(y, "name", None), str):
-                self.target_name_ = name
-            if mode == "dask":
-                check_dask(self)
-                if sample_weight is not None:
-                    raise ValueError("sample_weight needs samples in memory, not a Dask array: use class_weight.")
-                training, targets = spread_over_cluster(X, y, self.unlabeled)
-                self.n_features_in_ = X.shape[1]
-                self.__dict__.pop("feature_names_in_", None)  # of an earlier fit; a Dask array has none
-            else:
-                check_form(X)
-                X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False)
-                check_missing(self, X)
-                check_consistent_length(X, y)
-                if sample_weight is not None:
-                    X, y, sample_weight = drop_weightless(X, y, sample_weight)
-                training, targets = cut_into_parts(X, y, self.unlabeled)
-                warn_of_marks(targets.classes, self.unlabeled)
+            X, y, sample_weight = self._check(X, y, sample_weight)
+            training, targets = (spread_over_cluster if is_on_dask(X) else cut_into_parts)(X, y, self.unlabeled)
             try:
-                check_warm_start(self, n_features_before)
-                training = training.weigh(sample_weight, self.class_weight, targets)
-                found = None
-                if (refiner := REFINEMENT.resolve(self.refine)) is not None:
-                    refiner.list_costs(targets.is_multilabel)  # raises if it does not suit
-                    if refiner.validation_fraction > 0:
-                        # Were these labels known to the loop, the unrefined model would look best.
-                        training = training.hold_out(refiner.hold_out(collect_classes(training)))
-                n_components = count_components(self, training.facts.n_with_label)
-                settings = resolve_fit(self, training.facts, n_components, targets.is_multilabel, mode)
-                if refiner is not None and (descriptions := list_descriptions(self, refiner)):
-                    draw_init = partial(describe_atoms, self)
-                    search = SettingsSearch(training, descriptions, settings, refiner, n_components, draw_init)
-                    found = search.run(progress.on_trial)
-                if found is not None:
-                    settings = replace(settings, sparse_coder=found.sparse_coder)
-                description = get_description(self) if found is None else found.description
-                training = training.describe(description, self.image_shape)
-                sizes = None
-                if searches_size(self):
-                    init = describe_atoms(self, training.description)
-                    sizes = choose_size(training, settings, init, progress.on_trial)
-                plan = resolve_plan(self, training, n_components, refiner, found, sizes, mode)
-                n_epochs = 0 if plan.refiner is None else plan.refiner.count_epochs()
-                context = self._init_callback_context(max_subtasks=settings.max_iter + n_epochs)
-                report = Report(context, self, X, y)
-                run = FitRun(training, targets, settings, plan, check_random_state(self.random_state), report)
-                progress.watch(run)
-                # A checkpoint may set where the fit resumes.
-                context.call_on_fit_task_begin(estimator=self, X=X, y=y, metadata={"run": run})
-                fitted = run.run()
-                self._set_fitted(fitted, run.encoder)
-                context.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=lambda: fitted)
+                warn_of_marks(targets.classes, self.unlabeled)
+                training = hold_out(self, training.weigh(sample_weight, self.class_weight, targets), targets)
+                settings = make_settings(self, training, targets.is_multilabel)
+                callbacks, rng = Callbacks(self, X, y, progress), check_random_state(self.random_state)
+                attributes, encoder = learn(training, targets, settings, rng, callbacks)
+                self._set_fitted(attributes, encoder)
+                callbacks.end(attributes)
             finally:
-                if mode == "dask":
-                    training.parts.release()
+                training.parts.release()
         return self
+
+    def _check(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+        """Return samples, target and weights, checked as far as they are here; set what depends on samples alone."""
+        n_features_before = getattr(self, "n_features_in_", None)
+        self.__dict__.pop("target_name_", None)  # of an earlier fit
+        if is_on_dask(X):
+            check_dask(self)
+            if sample_weight is not None:
+                raise ValueError("sample_weight needs samples in memory, not a Dask array: use class_weight.")
+            self.n_features_in_ = X.shape[1]
+            self.__dict__.pop("feature_names_in_", None)  # of an earlier fit; a Dask array has none
+        else:
+            if isinstance(name := getattr(y, "name", None), str):
+                self.target_name_ = name
+            check_form(X)
+            X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False)
+            check_missing(self, X)
+            check_consistent_length(X, y)
+            if sample_weight is not None:
+                X, y, sample_weight = drop_weightless(X, y, sample_weight)
+        check_warm_start(self, n_features_before)
+        return X, y, sample_weight

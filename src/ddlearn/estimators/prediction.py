@@ -2,35 +2,100 @@
 
 from __future__ import annotations
 
+from operator import is_
 from typing import TYPE_CHECKING, Any, TypeGuard
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import softmax
-from sklearn.base import ClassifierMixin
+from scipy.special import logit, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..coding.alignment import make_registration
+from ..coding.discriminative import LABEL_CODINGS, DiscriminativeCoder
 from ..coding.encoder import Encoder
-from ..coding.robust import check_mask
+from ..coding.robust import ROBUSTNESS, RobustCoder, check_mask
 from ..describe.base import Description
 from ..describe.checks import check_form
 from ..inference.lazy import predict_lazily, score_lazily
-from ..inference.predictor import Predictor
-from ..inference.rules import label_probabilities
-from ..model.codes import Flags, Floats, RowCodes
+from ..inference.predictor import Predictor, draw_views
+from ..inference.rules import INFERENCE_RULES, LabelModel, label_probabilities
+from ..model.codes import Flags, Floats, Model, RowCodes
 from ..parallel import is_on_dask, refuse_dask
 from .run import Attributes
-from .settings import (
-    KeptPredictor,
-    make_predictor,
-    takes_missing,
-)
+from .settings import check_fitted, make_view_jitter, takes_missing
 from .transformer import DictionaryTransformer
 
 if TYPE_CHECKING:
     from .. import Explanation, Summary
+
+# No class is impossible or certain because the training samples happened to have none or nothing else.
+_SMALLEST_PRIOR = 1e-6
+# What a predictor is made from: parameters, and fitted attributes.
+_READ_BY_PREDICTION = (
+    *("inference", "robustness", "alignment", "image_shape", "n_views", "refine", "label_coding"),
+    *("classification_weight", "n_jobs", "components_", "coef_", "intercept_", "class_cost_", "class_prior_"),
+    *("description_", "loss_", "sparse_coder_", "n_nonzero_coefs_", "n_features_in_", "is_multilabel_", "priors_"),
+    "median_noise_variance_",
+)
+
+
+class KeptPredictor:
+    """A predictor with all that it was made from: attributes of the model, and of strategies, which may change alone.
+
+    These are compared at each prediction; for a single sample that takes a thirtieth of the time.
+    """
+
+    def __init__(self, model: Any, predictor: Predictor):
+        self.predictor = predictor
+        self._values = [*map(vars(model).get, _READ_BY_PREDICTION)]
+        self._owners: list[dict[str, Any]] = []
+        for value in self._values:  # which grow
+            if isinstance(value, BaseEstimator):
+                self._owners.append(vars(value))
+                self._values.extend(vars(value).values())
+
+    def is_up_to_date(self, model: Any) -> bool:
+        """Whether nothing has changed."""
+        values = [*map(vars(model).get, _READ_BY_PREDICTION)]
+        for owner in self._owners:
+            values.extend(owner.values())
+        return len(values) == len(self._values) and all(map(is_, values, self._values))
+
+
+def make_predictor(model: Any, dtype: np.dtype, encoder: Encoder | None = None) -> Predictor:
+    """Return how a fitted model codes and classifies new samples of a precision.
+
+    The encoder of the model's dictionary need not be made again if it is known.
+    """
+    check_fitted(model)
+    prior = np.clip(model.class_prior_, _SMALLEST_PRIOR, 1 - _SMALLEST_PRIOR)
+    fitted = Model(model.components_, model.coef_, model.intercept_, model.class_cost_)
+    fitted = fitted.weigh_labels(model.classification_weight).astype(dtype)
+    if encoder is None or encoder.dictionary is not fitted.dictionary:
+        encoder = Encoder.of(fitted.dictionary, model.sparse_coder_, model.n_nonzero_coefs_, model.n_jobs)
+    coder = DiscriminativeCoder(encoder, fitted, model.loss_, clone(LABEL_CODINGS.resolve(model.label_coding)))
+    robust = RobustCoder(
+        encoder,
+        clone(ROBUSTNESS.resolve(model.robustness)),
+        noise_scale=float(np.sqrt(model.median_noise_variance_)),
+        registration=make_registration(model.alignment, model.image_shape, model.sparse_coder_),
+    )
+    views: Any = ()
+    if model.n_views > 1:
+        views = draw_views(make_view_jitter(model), model.image_shape, model.n_views, dtype)
+    return Predictor(
+        model.description_,
+        LabelModel(coder, model.priors_),
+        clone(INFERENCE_RULES.resolve(model.inference)),
+        robust,
+        logit(prior) if model.is_multilabel_ else np.log(prior),  # the evidence of the class frequencies
+        views,
+        model.n_jobs,
+    )
+
 
 # The predictors of fitted models by precision, kept outside of the models, whose attributes predict must not change.
 _PREDICTORS: WeakKeyDictionary[DictionaryClassifier, dict[np.dtype, KeptPredictor]] = WeakKeyDictionary()

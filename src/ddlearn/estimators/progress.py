@@ -12,7 +12,6 @@ from typing import Any
 from ..fitting.loop import IterationRecord
 from ..refinement.refiner import EpochRecord
 from ..refinement.search import Row
-from .run import FitRun, Snapshot
 
 
 class FitProgress:
@@ -29,17 +28,17 @@ class FitProgress:
         self.n_tried, self.lowest = self.n_tried + 1, min(self.lowest, row["error"])
         self.show("choosing settings", self.n_tried, None, f"held-out error {self.lowest:.2%}")
 
-    def watch(self, run: FitRun) -> None:
+    def watch(self, run: Any) -> None:  # a FitRun, whose file imports this one
         """Show the iterations and epochs of a fit."""
-        n_epochs = 0 if run.plan.refiner is None else run.plan.refiner.count_epochs()
+        n_epochs = 0 if run.settings.refiner is None else run.settings.refiner.count_epochs()
 
-        def keep(snapshot: Snapshot) -> None:
+        def keep(snapshot: Any) -> None:
             if snapshot.refinement is not None:
                 epoch = snapshot.refinement.history[-1]
                 self.show("refining", epoch.epoch, n_epochs, _describe_epoch(epoch))
                 return
             last = snapshot.state.history[-1]
-            self.show("fitting", last.iteration, run.settings.max_iter, describe_iteration(last))
+            self.show("fitting", last.iteration, run.settings.loop.max_iter, describe_iteration(last))
 
         run.keepers.append(keep)
 

@@ -1,49 +1,28 @@
-"""One fit from the first atoms to the fitted attributes: loop (Algorithm 2), training on label-free codes."""
+"""A whole fit: search, description, first atoms, the loop (Algorithm 2), refinement, attributes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.callback import CallbackContext
 
 from ..coding.encoder import Encoder
-from ..describe.jitter import Jitter
 from ..dictionary import draw_dictionary
 from ..fitting.data import TrainingSet, bring, fetch_candidates
 from ..fitting.labels import Targets
 from ..fitting.loop import CodedPart, FitSettings, Loop, State
-from ..model.codes import Model
-from ..model.scales import Priors
 from ..parallel import Parts, find_median
 from ..refinement.backward import TaskGradient
 from ..refinement.epochs import MOST_SEEDS, Refinement, RefinementProgress
-from ..refinement.refiner import Refiner
-from ..refinement.search import Row, tabulate
+from ..refinement.search import Row, SettingsSearch, choose_size, tabulate
+from .progress import FitProgress
+from .settings import Settings
 
 Attributes = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class FitPlan:
-    """What comes before and after the loop."""
-
-    n_components: int
-    tried: list[Row]  # by the searches for settings and for the number of atoms
-    init: str | ArrayLike
-    warm_start: Model | None  # begin with its dictionary and classifiers
-    refits: bool  # train the classifiers on label-free codes in the end
-    refiner: Refiner | None
-    temperature: float | None  # of the evidence, estimated on samples that the search held out
-    jitter: Jitter | None  # of the refiner
-    image_shape: tuple[int, int] | None
-    stores_codes: bool
-    n_jobs: int | None  # threads of this process, also where those of the loop are on workers
 
 
 class Snapshot(NamedTuple):
@@ -55,146 +34,39 @@ class Snapshot(NamedTuple):
     is_last: bool = False
 
 
-@dataclass(frozen=True)
-class Report:
-    """Calls the callbacks of an estimator at the end of an iteration or epoch."""
-
-    context: CallbackContext
-    estimator: Any
-    X: Any
-    y: Any
-
-    def __call__(self, task_name: str, number: int, make_attributes: Callable[[], Attributes]) -> bool:
-        """Return whether a callback asks to stop; ``make_attributes`` returns the attributes of the model so far."""
-        task = self.context.subcontext(task_name=task_name)
-        fit: dict[str, Any] = {"estimator": self.estimator, "X": self.X, "y": self.y}
-        task.call_on_fit_task_begin(**fit)
-        return task.call_on_fit_task_end(**fit, reconstruction_attributes=make_attributes)
-
-
 class FitRun:
-    """One fit.  Callbacks get it when the fit begins, and may set where to resume and what keeps snapshots."""
+    """A fit that has begun.  Callbacks get it, and may set where it resumes and what keeps snapshots."""
 
-    encoder: Encoder  # of the dictionary at the end of the loop
-
-    def __init__(
-        self,
-        training: TrainingSet,
-        targets: Targets,
-        settings: FitSettings,
-        plan: FitPlan,
-        rng: np.random.RandomState,
-        report: Report,
-    ):
+    def __init__(self, training: TrainingSet, settings: Settings, rng: np.random.RandomState):
         self.training = replace(training, parts=training.parts.settle())
-        self.loop = Loop(self.training, settings)
-        self.targets = targets
         self.settings = settings
-        self.plan = plan
         self.rng = rng
-        self.report = report
+        self.loop = Loop(self.training, settings.loop)
         self.resume_from: Snapshot | None = None
         # They store snapshots; parts that they return are the same ones, without the steps that led there.
         self.keepers: list[Callable[[Snapshot], Parts[CodedPart] | None]] = []
         self.refinement: RefinementProgress | None = None  # to go on from
 
-    def run(self) -> Attributes:
-        """Fit, and return the fitted attributes."""
-
-        def on_iteration(state: State) -> State:
-            stops = self.report(
-                "iteration", state.n_iter, lambda: {"history_": state.history} | self._model_attributes(state)
-            )
-            state = replace(state, stopped=state.stopped or stops)
-            snapshot = Snapshot(state, self.rng, is_last=self.loop.is_finished(state))
-            parts = state.parts
-            for keep in self.keepers:
-                parts = keep(snapshot) or parts
-            return replace(state, parts=parts)
-
-        # Without a name here, the first state is freed when the second is there.
-        state = refitted = self.loop.run(self._begin(), on_iteration)
-        if self._trains_on_label_free_codes():
-            refitted = self.loop.refit_classifiers(state)
-        self.encoder = refitted.encoder
-        attributes = self._loop_attributes(state) | self._model_attributes(refitted)
-        if self.plan.stores_codes:
-            unknowns = state.collect_unknowns()
-            attributes["codes_"] = unknowns.codes.to_csr(len(state.model.dictionary))
-            attributes["noise_variance_"] = unknowns.noise_variance
-        if self.plan.refiner is not None:
-            attributes |= self._refine(Snapshot(state, deepcopy(self.rng)), refitted, attributes)
-        return attributes
-
-    def _trains_on_label_free_codes(self) -> bool:
-        """Whether classifiers are, after the loop.
-
-        Refinement trains its own, but keeps the class costs of these where samples may have several classes, and needs
-        images registered as new ones are.
-        """
-        refiner, settings = self.plan.refiner, self.settings
-        if refiner is None:
-            return self.plan.refits
-        return settings.is_multilabel or settings.registration is not None
-
-    def _begin(self) -> State:
+    def start(self) -> State:
         """Return the state before the first iteration, or the one to resume from."""
         if self.resume_from is not None:
             snapshot, self.resume_from = self.resume_from, None  # so that its state is freed once there is another
             self.refinement = snapshot.refinement
             return snapshot.state
-        plan, facts = self.plan, self.training.facts
-        if plan.warm_start is not None:
-            past = plan.warm_start
+        settings, facts = self.settings, self.training.facts
+        if settings.warm_start is not None:
+            past = settings.warm_start
             return self.loop.start(past.dictionary, past.coef, past.intercept)
-        batches = fetch_candidates(self.training, plan.n_components, self.rng)
-        dictionary = draw_dictionary(plan.init, batches, plan.n_components, facts.n_features, facts.dtype, self.rng)
-        return self.loop.start(dictionary)
+        batches = fetch_candidates(self.training, settings.n_components, self.rng)
+        init, size = settings.describe_atoms(self.training.description), (settings.n_components, facts.n_features)
+        return self.loop.start(draw_dictionary(init, batches, *size, facts.dtype, self.rng))
 
-    def _loop_attributes(self, state: State) -> Attributes:
-        """Return the attributes that describe the loop."""
-        attributes: Attributes = {"n_iter_": state.n_iter, "converged_": state.converged, "history_": state.history}
-        if self.plan.tried:
-            attributes["search_"] = tabulate(self.plan.tried)
-        return attributes
-
-    def _model_attributes(self, state: State) -> Attributes:
-        """Return the attributes that prediction needs."""
-        facts, model = self.training.facts, state.model
-        return describe_settings(self.settings, state.encoder) | {
-            "classes_": self.targets.classes,
-            "description_": self.training.description,
-            "class_prior_": facts.n_positive / facts.label_weight,
-            "n_samples_seen_": facts.n_samples,
-            "median_noise_variance_": find_median(
-                state.parts.map(attrgetter("noise_variance")), facts.n_samples, facts.dtype
-            ),
-            "priors_": state.priors,
-            "components_": model.dictionary,
-            "coef_": model.coef,
-            "intercept_": model.intercept,
-            "class_cost_": model.class_cost,
-        }
-
-    def _refine(self, end_of_loop: Snapshot, refitted: State, attributes: Attributes) -> Attributes:
-        """Refine the model, and return the attributes that this changes."""
-        refinement = self._prepare_refinement(refitted)
-        # Drawn in any case, so that a generator of the user ends as if there had been no interruption.
-        seed = int(self.rng.randint(MOST_SEEDS))
-        start = self.refinement or refinement.start(refitted.model.dictionary, seed)
-
-        def refined(progress: RefinementProgress) -> Attributes:
-            return self._refined_attributes(refinement, progress, refitted.priors)
-
-        def on_epoch(progress: RefinementProgress) -> RefinementProgress:
-            stops = self.report("epoch", progress.n_epochs, lambda: attributes | refined(progress))
-            progress = replace(progress, stopped=progress.stopped or stops)
-            snapshot = end_of_loop._replace(refinement=progress, is_last=refinement.is_finished(progress))
-            for keep in self.keepers:
-                keep(snapshot)
-            return progress
-
-        return refined(refinement.run(start, on_epoch))
+    def keep(self, snapshot: Snapshot) -> Parts[CodedPart]:
+        """Show a snapshot to all keepers, and return its parts as these have kept them."""
+        parts = snapshot.state.parts
+        for keep in self.keepers:
+            parts = keep(snapshot) or parts
+        return parts
 
     @property
     def refines_here(self) -> bool:
@@ -202,38 +74,101 @@ class FitRun:
         facts = self.training.facts
         return self.training.parts.fits_locally(facts.n_samples * facts.n_features * facts.dtype.itemsize)
 
-    def _prepare_refinement(self, state: State) -> Refinement:
-        plan, settings = self.plan, self.settings
-        assert plan.refiner is not None
-        class_cost = state.model.class_cost if settings.is_multilabel else np.ones_like(state.model.class_cost)
-        make_cost = plan.refiner.list_costs(settings.is_multilabel)[0]
-        cost = make_cost(settings.loss, class_cost, settings.classification_weight)
-        # Refinement fills missing features for itself, without the labels that the codes of the loop saw.
-        parts = self.training.parts if settings.registration is None else state.parts.map(CodedPart.as_registered)
-        return Refinement(
-            plan.refiner,
-            TaskGradient(state.encoder, cost, plan.n_jobs if self.refines_here else settings.n_jobs),
-            bring(parts) if self.refines_here else parts,
-            is_multilabel=settings.is_multilabel,
-            fit_intercept=settings.fit_intercept,
-            jitter=plan.jitter,
-            image_shape=plan.image_shape,
-            description=self.training.description,
-            temperature=plan.temperature,
-        )
 
-    def _refined_attributes(self, refinement: Refinement, progress: RefinementProgress, priors: Priors) -> Attributes:
-        best = progress.best
-        class_cost, misfit = refinement.measure(best)
-        noise_variance = priors.estimate_noise(misfit, self.training.facts.n_known)
-        return {
-            "components_": best.dictionary,
-            "coef_": np.ascontiguousarray(best.coef_by_atom.T),
-            "intercept_": best.intercept,
-            "class_cost_": class_cost,
-            "median_noise_variance_": float(np.median(noise_variance)),
-            "refinement_": progress.history,
-        }
+class Callbacks:
+    """The callbacks of an estimator, and the progress that it shows."""
+
+    def __init__(self, estimator: Any, X: Any, y: Any, progress: FitProgress):
+        self.data: dict[str, Any] = {"estimator": estimator, "X": X, "y": y}
+        self.progress = progress
+
+    def begin(self, run: FitRun) -> None:
+        """Announce a fit; a checkpoint may set where it resumes."""
+        refiner = run.settings.refiner
+        n_epochs = 0 if refiner is None else refiner.count_epochs()
+        max_subtasks = run.settings.loop.max_iter + n_epochs
+        self.context = self.data["estimator"]._init_callback_context(max_subtasks=max_subtasks)
+        self.progress.watch(run)
+        self.context.call_on_fit_task_begin(**self.data, metadata={"run": run})
+
+    def ask(self, task_name: str, make_attributes: Callable[[], Attributes]) -> bool:
+        """Return whether one wants to stop after an iteration or epoch, given the attributes of the model so far."""
+        task = self.context.subcontext(task_name=task_name)
+        task.call_on_fit_task_begin(**self.data)
+        return task.call_on_fit_task_end(**self.data, reconstruction_attributes=make_attributes)
+
+    def end(self, attributes: Attributes) -> None:
+        """Announce the end of a fit."""
+        self.context.call_on_fit_task_end(**self.data, reconstruction_attributes=lambda: attributes)
+
+
+def learn(
+    training: TrainingSet, targets: Targets, settings: Settings, rng: np.random.RandomState, callbacks: Callbacks
+) -> tuple[Attributes, Encoder]:
+    """Fit, and return the fitted attributes and the encoder at the end of the loop."""
+    training, settings, tried = choose_settings(training, settings, callbacks.progress.on_trial)
+    run = FitRun(training, settings, rng)
+    callbacks.begin(run)
+
+    def on_iteration(state: State) -> State:
+        stops = callbacks.ask("iteration", lambda: describe_loop(state) | describe_model(run, targets, state))
+        state = replace(state, stopped=state.stopped or stops)
+        return replace(state, parts=run.keep(Snapshot(state, run.rng, is_last=run.loop.is_finished(state))))
+
+    state = run.loop.run(run.start(), on_iteration)
+    refitted = run.loop.refit_classifiers(state) if settings.refits else state
+    attributes = describe_loop(state) | describe_model(run, targets, refitted)
+    if settings.stores_codes:
+        unknowns = state.collect_unknowns()
+        attributes["codes_"] = unknowns.codes.to_csr(len(state.model.dictionary))
+        attributes["noise_variance_"] = unknowns.noise_variance
+    if tried:
+        attributes["search_"] = tabulate(tried)
+    if settings.refiner is not None:
+        attributes |= refine(run, Snapshot(state, deepcopy(run.rng)), refitted, attributes, callbacks)
+    return attributes, refitted.encoder
+
+
+def choose_settings(
+    training: TrainingSet, settings: Settings, on_trial: Callable[[Row], None]
+) -> tuple[TrainingSet, Settings, list[Row]]:
+    """Return the described samples, settings of which nothing is open, and all that was tried for that."""
+    tried: list[Row] = []
+    if settings.refiner is not None and settings.rivals:
+        place, size = settings.describe_atoms, settings.n_components
+        search = SettingsSearch(training, settings.rivals, settings.loop, settings.refiner, size, place)
+        if (found := search.run(on_trial)) is not None:
+            tried, loop = found.tried, replace(settings.loop, sparse_coder=found.sparse_coder)
+            chosen = {name: getattr(found, name) for name in ("description", "refiner", "temperature")}
+            settings = replace(settings, loop=loop, **chosen)
+    training = training.describe(settings.description, settings.image_shape)
+    if settings.searches_size:
+        init = settings.describe_atoms(training.description)
+        if (sizes := choose_size(training, settings.loop, init, on_trial)) is not None:
+            settings, tried = replace(settings, n_components=sizes[0]), [*sizes[1], *tried]
+    return training, settings, tried
+
+
+def describe_loop(state: State) -> Attributes:
+    """Return the attributes that describe the loop."""
+    return {"n_iter_": state.n_iter, "converged_": state.converged, "history_": state.history}
+
+
+def describe_model(run: FitRun, targets: Targets, state: State) -> Attributes:
+    """Return the attributes that prediction needs."""
+    facts, model, noise_variance = run.training.facts, state.model, state.parts.map(attrgetter("noise_variance"))
+    return describe_settings(run.settings.loop, state.encoder) | {
+        "classes_": targets.classes,
+        "description_": run.training.description,
+        "class_prior_": facts.n_positive / facts.label_weight,
+        "n_samples_seen_": facts.n_samples,
+        "median_noise_variance_": find_median(noise_variance, facts.n_samples, facts.dtype),
+        "priors_": state.priors,
+        "components_": model.dictionary,
+        "coef_": model.coef,
+        "intercept_": model.intercept,
+        "class_cost_": model.class_cost,
+    }
 
 
 def describe_settings(settings: FitSettings, encoder: Encoder) -> Attributes:
@@ -244,3 +179,55 @@ def describe_settings(settings: FitSettings, encoder: Encoder) -> Attributes:
         "n_nonzero_coefs_": min(settings.n_nonzero_coefs, len(encoder.dictionary)),
         "is_multilabel_": settings.is_multilabel,
     }
+
+
+def refine(
+    run: FitRun, end_of_loop: Snapshot, refitted: State, attributes: Attributes, callbacks: Callbacks
+) -> Attributes:
+    """Refine the model, and return the attributes that this changes."""
+    refinement = prepare_refinement(run, refitted)
+    # Drawn in any case, so that a generator of the user ends as if there had been no interruption.
+    seed = int(run.rng.randint(MOST_SEEDS))
+
+    def describe(progress: RefinementProgress) -> Attributes:
+        best = progress.best
+        class_cost, misfit = refinement.measure(best)
+        noise_variance = refitted.priors.estimate_noise(misfit, run.training.facts.n_known)
+        return {
+            "components_": best.dictionary,
+            "coef_": np.ascontiguousarray(best.coef_by_atom.T),
+            "intercept_": best.intercept,
+            "class_cost_": class_cost,
+            "median_noise_variance_": float(np.median(noise_variance)),
+            "refinement_": progress.history,
+        }
+
+    def on_epoch(progress: RefinementProgress) -> RefinementProgress:
+        stops = callbacks.ask("epoch", lambda: attributes | describe(progress))
+        progress = replace(progress, stopped=progress.stopped or stops)
+        run.keep(end_of_loop._replace(refinement=progress, is_last=refinement.is_finished(progress)))
+        return progress
+
+    start = run.refinement or refinement.start(refitted.model.dictionary, seed)
+    return describe(refinement.run(start, on_epoch))
+
+
+def prepare_refinement(run: FitRun, state: State) -> Refinement:
+    """Return the refinement of a model, where the samples are or here."""
+    settings, loop, refiner = run.settings, run.settings.loop, run.settings.refiner
+    assert refiner is not None
+    class_cost = state.model.class_cost if loop.is_multilabel else np.ones_like(state.model.class_cost)
+    cost = refiner.list_costs(loop.is_multilabel)[0](loop.loss, class_cost, loop.classification_weight)
+    # Refinement fills missing features for itself, without the labels that the codes of the loop saw.
+    parts = run.training.parts if loop.registration is None else state.parts.map(CodedPart.as_registered)
+    return Refinement(
+        refiner,
+        TaskGradient(state.encoder, cost, settings.n_jobs if run.refines_here else loop.n_jobs),
+        bring(parts) if run.refines_here else parts,
+        is_multilabel=loop.is_multilabel,
+        fit_intercept=loop.fit_intercept,
+        jitter=settings.jitter,
+        image_shape=settings.image_shape,
+        description=run.training.description,
+        temperature=settings.temperature,
+    )

@@ -6,42 +6,40 @@ modes cannot honour is refused.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral, Real
-from operator import is_
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from scipy.special import logit
-from sklearn.base import BaseEstimator, clone
+from numpy.typing import ArrayLike
+from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _check_sample_weight
 
-from ..classifiers import CLASSIFIER_TRAINERS, ClassifierTrainer, resolve_trainer
+from ..classifiers import CLASSIFIER_TRAINERS, ClassifierTrainer, has_intercept, resolve_trainer
 from ..coding.alignment import ALIGNMENT, Alignment, make_registration
-from ..coding.coders import check_budget
-from ..coding.discriminative import LABEL_CODINGS, DiscriminativeCoder
-from ..coding.encoder import SPARSE_CODERS, Encoder
-from ..coding.robust import ERROR_SEARCHES, ROBUSTNESS, RobustCoder, check_error_budget
+from ..coding.coders import SparseCoder, check_budget
+from ..coding.discriminative import LABEL_CODINGS
+from ..coding.encoder import SPARSE_CODERS
+from ..coding.robust import ERROR_SEARCHES, ROBUSTNESS, check_error_budget
 from ..describe.base import Description
 from ..describe.checks import check_image_shape, check_training, has_missing
 from ..describe.choice import DESCRIPTIONS, list_rivals, make_description
-from ..describe.jitter import JITTER, make_jitter
+from ..describe.jitter import JITTER, Jitter, make_jitter
 from ..dictionary import DICTIONARY_UPDATES, DictionaryUpdate
-from ..fitting.data import TrainingFacts, TrainingSet, check_weight, is_mapped
+from ..fitting.data import TrainingFacts, TrainingSet, check_weight, collect_classes, is_mapped
+from ..fitting.labels import Targets
 from ..fitting.loop import FitSettings
-from ..inference.predictor import Predictor, draw_views
-from ..inference.rules import INFERENCE_RULES, LabelModel
+from ..inference.rules import INFERENCE_RULES
 from ..model.codes import Model
 from ..model.losses import LOSSES
 from ..model.scales import SCALES, ConjugateScales
 from ..model.strategies import Registry, check_number
 from ..parallel import warn_user
 from ..refinement.refiner import REFINEMENT, Refiner
-from ..refinement.search import ChosenSettings, Row
-from .run import FitPlan
 
-Mode = Literal["memory", "dask"]
 Estimator = Any  # a DDLClassifier, whose file imports this one
 
 AUTO = "auto"  # in place of a value that is chosen
@@ -55,14 +53,28 @@ _MAX_ITER = 50
 _MAX_ITER_BEFORE_REFINEMENT = 1
 _MOST_VIEWS = 1000
 _LARGEST_WEIGHT = 1e15  # of the classification cost, so that evidence stays in range
-# No class is impossible or certain because the training samples happened to have none or nothing else.
-_SMALLEST_PRIOR = 1e-6
-# The dictionary update that suits where the samples are.
-_AUTO_UPDATES: dict[Mode, str] = {"memory": "guarded_ksvd", "dask": "block_coordinate"}
-# For coders with a penalty, which K-SVD does not know of when it changes codes: it nearly always raises the objective.
-_AUTO_UPDATES_WITH_PENALTY: dict[Mode, str] = dict.fromkeys(_AUTO_UPDATES, "atom")
 # Nothing changes them, so one of each serves all models.
 DEFAULT_SCALES = ConjugateScales()
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a fit is made with: what comes before and after the loop, and what the loop reads."""
+
+    loop: FitSettings
+    description: Any  # "auto", or a Description
+    rivals: list[Description]  # among which a search chooses; it also chooses penalties and the cost
+    n_components: int
+    searches_size: bool  # whether n_components is chosen by a search, if there are enough samples for one
+    describe_atoms: Callable[[Description], str | ArrayLike]  # the parameter init, for a description
+    warm_start: Model | None  # begin with its dictionary and classifiers
+    refiner: Refiner | None
+    refits: bool  # train the classifiers on label-free codes after the loop
+    jitter: Jitter | None  # of the refiner
+    image_shape: tuple[int, int] | None
+    temperature: float | None  # of the evidence, estimated on samples that the search held out
+    stores_codes: bool
+    n_jobs: int | None  # threads of this process, also where those of the loop are on workers
 
 
 def is_auto(value: Any) -> bool:
@@ -88,16 +100,19 @@ ROLES: dict[str, Registry[Any]] = {
 }
 
 
-def _resolve_update(model: Estimator, mode: Mode) -> DictionaryUpdate:
+def _resolve_update(model: Estimator, is_here: bool) -> DictionaryUpdate:
     update = model.dictionary_update
-    names = _AUTO_UPDATES_WITH_PENALTY if SPARSE_CODERS.resolve(model.sparse_coder).has_penalty else _AUTO_UPDATES
-    return DICTIONARY_UPDATES.resolve(names[mode] if is_auto(update) else update)
+    if is_auto(update):
+        has_penalty = SPARSE_CODERS.resolve(model.sparse_coder).has_penalty
+        # K-SVD does not know of a penalty when it changes codes: it nearly always raises the objective.
+        update = "atom" if has_penalty else "guarded_ksvd" if is_here else "block_coordinate"
+    return DICTIONARY_UPDATES.resolve(update)
 
 
 def check_dask(model: Estimator) -> None:
     """Raise if a parameter cannot be honoured where the samples are on the workers of a cluster."""
     where = "needs all samples in one place, but those of a Dask array are on its workers"
-    update, trainer = _resolve_update(model, "dask"), resolve_trainer(model.classifier_trainer, model.loss)
+    update, trainer = _resolve_update(model, is_here=False), resolve_trainer(model.classifier_trainer, model.loss)
     if not update.is_additive:
         remedy = f"use 'auto' or {_list_additive()}, which need only sums over samples"
         _refuse(model, "dictionary_update", where, remedy)
@@ -149,11 +164,6 @@ def drop_weightless(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
     return (X, y, weights) if kept.size == len(weights) else (X[kept], _safe_indexing(y, kept), weights[kept])
 
 
-def fits_intercept(trainer: ClassifierTrainer) -> bool:
-    """Whether classifiers have an intercept; a trainer of one's own need not say so."""
-    return getattr(trainer, "fit_intercept", True)
-
-
 def check_inference(model: Estimator, n_classes: int, n_features: int, is_multilabel: bool) -> None:
     """Raise if new samples cannot be treated as the parameters say."""
     rule = INFERENCE_RULES.resolve(model.inference)
@@ -180,10 +190,10 @@ def check_inference(model: Estimator, n_classes: int, n_features: int, is_multil
         )
     check_number("n_views", model.n_views, Integral, most=_MOST_VIEWS)
     if model.n_views > 1:
-        _make_view_jitter(model)
+        make_view_jitter(model)
 
 
-def _make_view_jitter(model: Estimator) -> Any:
+def make_view_jitter(model: Estimator) -> Any:
     """Return the distortion of views: that of the refiner, by default "affine"."""
     refiner = REFINEMENT.resolve(getattr(model, "refine", None))  # a stream has none
     jitter = refiner.jitter if refiner is not None else None
@@ -214,51 +224,51 @@ def _check_images(model: Estimator, description: Description) -> None:
             )
 
 
-def resolve_plan(
-    model: Estimator,
-    training: TrainingSet,
-    n_components: int,
-    refiner: Refiner | None,
-    found: ChosenSettings | None,
-    sizes: tuple[int, list[Row]] | None,
-    mode: Mode,
-) -> FitPlan:
-    """Return what comes before and after the loop."""
-    facts = training.facts
-    n_components, tried = (n_components, []) if sizes is None else sizes
-    _check_images(model, training.description)
-    jitter = None if refiner is None else make_jitter(refiner.jitter, model.image_shape)
-    return FitPlan(
-        n_components=n_components,
-        init=describe_atoms(model, training.description),
-        warm_start=_resolve_warm_start(model, n_components, facts) if _is_warm(model) else None,
-        refits=model.refine is not None,
-        refiner=refiner if found is None else found.refiner,
-        temperature=None if found is None else found.temperature,
-        tried=[*tried, *([] if found is None else found.tried)],
-        jitter=jitter,
-        image_shape=model.image_shape,
-        stores_codes=mode == "memory" and training.whole is not None and not is_mapped(training.whole.X),
-        n_jobs=model.n_jobs,
-    )
+def hold_out(model: Estimator, training: TrainingSet, targets: Targets) -> TrainingSet:
+    """Hide the labels of samples that refinement holds out: known to the loop, they would make its model look best."""
+    refiner = REFINEMENT.resolve(model.refine)
+    if refiner is None:
+        return training
+    refiner.list_costs(targets.is_multilabel)  # raises if it does not suit
+    return training.hold_out(refiner.hold_out(collect_classes(training))) if refiner.validation_fraction else training
 
 
-def resolve_fit(
-    model: Estimator, facts: TrainingFacts, n_components: int, is_multilabel: bool, mode: Mode
-) -> FitSettings:
-    """Resolve the strategies and check the numbers."""
-    max_iter = model.max_iter
+def make_settings(model: Estimator, training: TrainingSet, is_multilabel: bool) -> Settings:
+    """Turn every parameter of a fit into an object or a checked number, or refuse it."""
+    facts, is_here, max_iter = training.facts, training.parts.is_local, model.max_iter
+    refiner, is_warm = REFINEMENT.resolve(model.refine), _is_warm(model)
+    n_components = count_components(model, facts.n_with_label)
+    loop = _resolve_strategies(model, facts, n_components, is_multilabel, _resolve_update(model, is_here))
     if max_iter is None:
-        max_iter = _MAX_ITER if REFINEMENT.resolve(model.refine) is None else _MAX_ITER_BEFORE_REFINEMENT
+        max_iter = _MAX_ITER if refiner is None else _MAX_ITER_BEFORE_REFINEMENT
     check_number("max_iter", max_iter, Integral)
     check_number("tol", model.tol, Real)
-    settings = _resolve_strategies(model, facts, n_components, is_multilabel, _resolve_update(model, mode))
-    if model.alignment is not None:
-        registration = make_registration(model.alignment, model.image_shape, settings.sparse_coder)
-        if registration is not None and registration.alignment.training:
-            settings = replace(settings, registration=registration)
-    # A worker runs one thread for each part.
-    return replace(settings, max_iter=max_iter, tol=model.tol, n_jobs=1 if mode == "dask" else model.n_jobs)
+    registration = make_registration(model.alignment, model.image_shape, loop.sparse_coder)
+    if registration is not None and not registration.alignment.training:
+        registration = None
+    description = model.description_ if is_warm else model.description
+    if not is_auto(description):
+        description = make_description(description, model.image_shape)
+        _check_images(model, description)
+    n_jobs = model.n_jobs if is_here else 1  # a worker runs one thread for each part
+    return Settings(
+        loop=replace(loop, max_iter=max_iter, tol=model.tol, registration=registration, n_jobs=n_jobs),
+        description=description,
+        rivals=[] if refiner is None or is_warm else _list_rivals(description, refiner, loop.sparse_coder, model),
+        n_components=n_components,
+        searches_size=searches_size(model),
+        describe_atoms=partial(describe_atoms, model),
+        warm_start=_take_past(model, n_components, facts) if is_warm else None,
+        refiner=refiner,
+        # Refinement trains classifiers of its own, but keeps the class costs of these where samples may have several
+        # classes, and needs images registered as new ones are.
+        refits=model.refine is not None and (refiner is None or is_multilabel or registration is not None),
+        jitter=None if refiner is None else make_jitter(refiner.jitter, model.image_shape),
+        image_shape=model.image_shape,
+        temperature=None,
+        stores_codes=is_here and training.whole is not None and not is_mapped(training.whole.X),
+        n_jobs=model.n_jobs,
+    )
 
 
 def resolve_stream(model: Estimator, facts: TrainingFacts, n_components: int, is_multilabel: bool) -> FitSettings:
@@ -295,7 +305,6 @@ def _resolve_strategies(
         classifier_trainer=trainer,
         scales=DEFAULT_SCALES if model.scales == "conjugate" else clone(SCALES.resolve(model.scales)),
         classification_weight=float(model.classification_weight),
-        fit_intercept=fits_intercept(trainer),
         is_multilabel=is_multilabel,
         max_iter=0,
         tol=0.0,
@@ -331,33 +340,24 @@ def check_description(model: Estimator, remedy: str) -> None:
         raise ValueError(f"description is {now!r} now, but {type(before).__name__} in the model that {remedy}.")
 
 
-def _resolve_warm_start(model: Estimator, n_components: int, facts: TrainingFacts) -> Model:
-    shapes = (n_components, facts.n_features), (facts.n_classes, n_components)
+def _take_past(model: Estimator, n_components: int, facts: TrainingFacts) -> Model:
+    shapes = (n_components, model.components_.shape[1]), (facts.n_classes, n_components)
     if (model.components_.shape, model.coef_.shape) != shapes:
         raise ValueError(
             f"warm_start=True, but the previous fit had components of shape {model.components_.shape} and coef of "
             f"shape {model.coef_.shape}, while this one needs {shapes[0]} and {shapes[1]}: set warm_start=False."
         )
-    has_intercept = fits_intercept(resolve_trainer(model.classifier_trainer, model.loss))
-    intercept = model.intercept_ if has_intercept else np.zeros_like(model.intercept_)
+    trainer = resolve_trainer(model.classifier_trainer, model.loss)
+    intercept = model.intercept_ if has_intercept(trainer) else np.zeros_like(model.intercept_)
     return Model(model.components_, model.coef_, intercept, model.class_cost_).astype(facts.dtype)
 
 
-def get_description(model: Estimator) -> Any:
-    """Return how samples are to be described: after a warm start as before, since the atoms are described so."""
-    return model.description_ if model.warm_start and hasattr(model, "description_") else model.description
-
-
-def list_descriptions(model: Estimator, refiner: Refiner) -> list[Description]:
+def _list_rivals(description: Any, refiner: Refiner, sparse_coder: SparseCoder, model: Estimator) -> list[Description]:
     """Return the descriptions to choose from in a search for settings; none if nothing is left open."""
-    description = get_description(model)
-    if _is_warm(model):
-        return []
     if is_auto(description):
         return list_rivals(are_images=model.image_shape is not None)
     has_open_decay = refiner.weight_decay is None or refiner.linear_decay is None
-    has_open_penalty = not SPARSE_CODERS.resolve(model.sparse_coder).is_adapted
-    return [make_description(description, model.image_shape)] if has_open_decay or has_open_penalty else []
+    return [description] if has_open_decay or not sparse_coder.is_adapted else []
 
 
 def searches_size(model: Estimator) -> bool:
@@ -389,66 +389,3 @@ def check_fitted(model: Estimator) -> None:
     check_inference(model, len(model.coef_), model.n_features_in_, model.is_multilabel_)
     _check_images(model, model.description_)
     make_registration(model.alignment, model.image_shape, model.sparse_coder_)
-
-
-_READ_BY_PREDICTION = (
-    *("inference", "robustness", "alignment", "image_shape", "n_views", "refine", "label_coding"),
-    *("classification_weight", "n_jobs", "components_", "coef_", "intercept_", "class_cost_", "class_prior_"),
-    *("description_", "loss_", "sparse_coder_", "n_nonzero_coefs_", "n_features_in_", "is_multilabel_", "priors_"),
-    "median_noise_variance_",
-)
-
-
-class KeptPredictor:
-    """A predictor with all that it was made from: attributes of the model, and of strategies, which may change alone.
-
-    These are compared at each prediction; for a single sample that takes a thirtieth of the time.
-    """
-
-    def __init__(self, model: Estimator, predictor: Predictor):
-        self.predictor = predictor
-        self._values = [*map(vars(model).get, _READ_BY_PREDICTION)]
-        self._owners: list[dict[str, Any]] = []
-        for value in self._values:  # which grow
-            if isinstance(value, BaseEstimator):
-                self._owners.append(vars(value))
-                self._values.extend(vars(value).values())
-
-    def is_up_to_date(self, model: Estimator) -> bool:
-        """Whether nothing has changed."""
-        values = [*map(vars(model).get, _READ_BY_PREDICTION)]
-        for owner in self._owners:
-            values.extend(owner.values())
-        return len(values) == len(self._values) and all(map(is_, values, self._values))
-
-
-def make_predictor(model: Estimator, dtype: np.dtype, encoder: Encoder | None = None) -> Predictor:
-    """Return how a fitted model codes and classifies new samples of a precision.
-
-    The encoder of the model's dictionary need not be made again if it is known.
-    """
-    check_fitted(model)
-    prior = np.clip(model.class_prior_, _SMALLEST_PRIOR, 1 - _SMALLEST_PRIOR)
-    fitted = Model(model.components_, model.coef_, model.intercept_, model.class_cost_)
-    fitted = fitted.weigh_labels(model.classification_weight).astype(dtype)
-    if encoder is None or encoder.dictionary is not fitted.dictionary:
-        encoder = Encoder.of(fitted.dictionary, model.sparse_coder_, model.n_nonzero_coefs_, model.n_jobs)
-    coder = DiscriminativeCoder(encoder, fitted, model.loss_, clone(LABEL_CODINGS.resolve(model.label_coding)))
-    robust = RobustCoder(
-        encoder,
-        clone(ROBUSTNESS.resolve(model.robustness)),
-        noise_scale=float(np.sqrt(model.median_noise_variance_)),
-        registration=make_registration(model.alignment, model.image_shape, model.sparse_coder_),
-    )
-    views: Any = ()
-    if model.n_views > 1:
-        views = draw_views(_make_view_jitter(model), model.image_shape, model.n_views, dtype)
-    return Predictor(
-        model.description_,
-        LabelModel(coder, model.priors_),
-        clone(INFERENCE_RULES.resolve(model.inference)),
-        robust,
-        logit(prior) if model.is_multilabel_ else np.log(prior),  # the evidence of the class frequencies
-        views,
-        model.n_jobs,
-    )

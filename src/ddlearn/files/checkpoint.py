@@ -148,7 +148,7 @@ class Checkpoint:
                     run.rng = run.resume_from.rng
                 else:
                     run.rng.set_state(run.resume_from.rng.get_state())
-        run.keepers.append(partial(self._keep, run.training, run.settings, fingerprint))
+        run.keepers.append(partial(self._keep, run.training, run.settings.loop, fingerprint))
 
     def on_fit_task_end(self, estimator: DDLClassifier, context: CallbackContext) -> bool:
         """Do nothing: whether other callbacks stop the fit is not known yet."""
@@ -183,7 +183,7 @@ class Checkpoint:
         with blame_file(self.path):
             differences = _compare(stored.content["fingerprint"], fingerprint)
             history = decode_records(stored.content["history"], IterationRecord)
-        n_iter, max_iter = len(history) - 1, run.settings.max_iter
+        n_iter, max_iter = len(history) - 1, run.settings.loop.max_iter
         if n_iter > max_iter:
             differences.append(f"it has done {n_iter} iterations, more than max_iter={max_iter}")
         if differences:
@@ -315,13 +315,13 @@ def _decode_snapshot(stored: Container, history: list[IterationRecord], run: Fit
     rng, priors = (Decoder({}, {}).decode(name, content[name]) for name in ("random_numbers", "priors"))
     if not isinstance(rng, np.random.RandomState):
         raise TypeError(f"the random numbers are a {type(rng).__name__}")
-    sizes = _RowSizes.of(run.settings, len(arrays["dictionary"]))
+    sizes = _RowSizes.of(run.settings.loop, len(arrays["dictionary"]))
     shapes = _list_shapes(run, sizes, has_refinement="refinement" in content, has_rows="rows" not in content)
     _check_arrays(arrays, shapes, run.training.facts.dtype, sizes.n_components)
     numbers = {name: float(number) for name, number in content["coder"].items()}
-    coder = run.settings.sparse_coder.with_learned_parameters(numbers)
+    coder = run.settings.loop.sparse_coder.with_learned_parameters(numbers)
     model = Model(*(arrays[name] for name in _MODEL_ARRAYS))
-    encoder = Encoder.of(model.dictionary, coder, run.settings.n_nonzero_coefs, run.settings.n_jobs)
+    encoder = Encoder.of(model.dictionary, coder, run.settings.loop.n_nonzero_coefs, run.settings.loop.n_jobs)
     if "rows" in content:
         parts = RowStore.beside(path, content["rows"]).read(run.training.parts, sizes)
     else:
@@ -360,7 +360,7 @@ def _list_shapes(run: FitRun, sizes: _RowSizes, *, has_refinement: bool, has_row
         parameters |= {"own_coef": (n_components, n_classes), "linear_coef": (facts.n_features, n_classes)}
         shapes |= {f"refinement.{prefix}.{name}": parameters[name] for prefix in _REFINED for name in parameters}
         budgets = sizes.n_nonzero_coefs, facts.n_features
-        n_places = count_kept_places(run.settings.sparse_coder, *budgets, run.plan.jitter, run.refines_here)
+        n_places = count_kept_places(run.settings.loop.sparse_coder, *budgets, run.settings.jitter, run.refines_here)
         shapes |= {f"refinement.codes.{name}": (facts.n_samples, n_places) for name in RowCodes._fields}
     return shapes
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..classifiers import ClassifierTrainer
+from ..classifiers import ClassifierTrainer, has_intercept
 from ..classifiers.problem import LabelledCodes, scale_ridge
 from ..coding.alignment import Registration
 from ..coding.coders import SparseCoder
@@ -53,12 +53,16 @@ class FitSettings:
     classifier_trainer: ClassifierTrainer
     scales: Scales
     classification_weight: float
-    fit_intercept: bool
     is_multilabel: bool
     max_iter: int
     tol: float
     registration: Registration | None  # of training samples
     n_jobs: int | None
+
+    @property
+    def fit_intercept(self) -> bool:
+        """Whether classifiers have an intercept."""
+        return has_intercept(self.classifier_trainer)
 
 
 class IterationRecord(NamedTuple):
