@@ -153,7 +153,7 @@ class ElasticNet(SparseCoder):
         codes = RowCodes(np.zeros((n_rows, budget), np.int32), np.zeros((n_rows, budget), dtype))
         if problem.start is not None:
             codes.fill(problem.start)
-        (rounding, largest), ridge = _find_limits(dtype), self.ridge
+        (rounding, largest), lasso, ridge = _find_limits(dtype), self.lasso, self.ridge
         atoms, by_feature = np.empty((n_components, 0), dtype), np.empty((0, n_components), dtype)
         # In terms of features, only the ridge keeps matrices from being singular, and no weight may be negative.
         if (
@@ -176,7 +176,7 @@ class ElasticNet(SparseCoder):
             atoms,
             by_feature,
             energies,
-            dtype.type(self.lasso),
+            dtype.type(lasso),
             dtype.type(ridge),
             self.positive,
             float(self.tol) / 2 * energies,
