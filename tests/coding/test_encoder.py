@@ -192,14 +192,6 @@ def test_a_gram_matrix_holds_the_products_of_all_atoms_whatever_the_number_of_th
     np.testing.assert_array_equal(compute_gram(D, 2), gram)
 
 
-def test_an_encoder_returns_the_codes_of_sparse_encode():
-    X, D = draw()
-    for method, coder in SPARSE_CODERS.items():
-        codes = Encoder.of(D, adapt_coder(coder(), X, D, 5), 5).encode(X).to_csr(len(D))
-        expected = sparse_encode(X, D, n_nonzero_coefs=5, method=method)
-        np.testing.assert_array_equal(codes.toarray(), expected.toarray())
-
-
 @pytest.mark.bitwise
 @both_dtypes
 def test_a_last_row_alone_is_multiplied_the_same_in_every_block(dtype):

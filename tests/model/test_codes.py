@@ -82,7 +82,7 @@ def test_residuals_and_scores_equal_dense_ones(coded, n_jobs):
     expected = np.sum((X - dense @ model.dictionary) ** 2, axis=1)
     np.testing.assert_allclose(measure_residuals(X, codes, model.dictionary, n_jobs), expected, rtol=1e-10)
     scores = dense @ model.coef.T
-    np.testing.assert_allclose(model.scores_without_intercept(codes), scores, atol=1e-12)
+    np.testing.assert_allclose(model.scores(codes) - model.intercept, scores, atol=1e-12)
     np.testing.assert_allclose(model.scores(codes), scores + model.intercept, atol=1e-12)
 
 

@@ -39,11 +39,6 @@ class Moves(NamedTuple):
     decrease: Floats  # (n_rows, 3) of F
     n_rejected: NDArray[np.int32]  # (n_rows,) reselections and swaps that would have raised F
 
-    @classmethod
-    def none(cls, n_rows: int, dtype: np.dtype) -> Moves:
-        """Return the record of no steps."""
-        return cls(np.zeros((n_rows, 3), np.int32), np.zeros((n_rows, 3), dtype), np.zeros(n_rows, np.int32))
-
     def add(self, positions: Positions, kind: int, decrease: Floats) -> None:
         """Count one step of these rows."""
         self.n_steps[positions, kind] += 1
@@ -182,7 +177,8 @@ class DiscriminativeCoding(Strategy, ABC):
 def place_rows(problems: RowProblems, start: RowCodes, is_start_traditional: bool) -> tuple[Rows, Moves, Positions]:
     """Return the rows at their first codes, no moves, and which rows are labelled; the others are coded here."""
     rows = problems.place(RowCodes(start.indices.copy(), start.values.copy()))
-    moves = Moves.none(len(rows.objective), rows.objective.dtype)
+    n_rows, dtype = len(rows.objective), rows.objective.dtype
+    moves = Moves(np.zeros((n_rows, 3), np.int32), np.zeros((n_rows, 3), dtype), np.zeros(n_rows, np.int32))
     is_labelled = problems.labels.any(axis=1)
     unlabelled = np.flatnonzero(~is_labelled)
     if unlabelled.size and not is_start_traditional:

@@ -147,28 +147,15 @@ class Model:
         """
         return replace(self, class_cost=self.class_cost / weight)
 
-    def scores_without_intercept(self, codes: RowCodes) -> Floats:
-        """Return w'x of every sample for every class."""
-        scores = np.empty((len(codes.indices), len(self.coef)), self.coef.dtype)
-        score_rows(codes.indices, codes.values, self.coef_by_atom, scores)
-        return scores
-
     def scores(self, codes: RowCodes) -> Floats:
         """Return the score w'x + b of every sample for every class."""
-        return self.scores_without_intercept(codes) + self.intercept
+        scores = np.empty((len(codes.indices), len(self.coef)), self.coef.dtype)
+        score_rows(codes.indices, codes.values, self.coef_by_atom, scores)
+        return scores + self.intercept
 
     def measure(self, X: Floats, codes: RowCodes, n_jobs: int | None = None) -> tuple[Floats, Floats]:
         """Return the squared residual of every sample, and its scores; the residuals themselves are never stored."""
-        squared, scores = np.empty(len(X), X.dtype), np.empty((len(X), len(self.coef)), self.coef.dtype)
-        coef_by_atom = self.coef_by_atom
-
-        def measure_rows(rows: slice, residual: Floats) -> None:
-            some = codes.rows(rows)
-            measure_errors(np.asarray(X[rows]), *some, self.dictionary, residual, squared[rows])
-            score_rows(*some, coef_by_atom, scores[rows])
-
-        map_blocks(measure_rows, split_rows(len(X)), lambda: np.empty(X.shape[1], X.dtype), n_jobs=n_jobs)
-        return squared, scores + self.intercept
+        return measure_residuals(X, codes, self.dictionary, n_jobs), self.scores(codes)
 
 
 def measure_residuals(X: Floats, codes: RowCodes, dictionary: Floats, n_jobs: int | None = None) -> Floats:
