@@ -26,6 +26,7 @@ from .coding.robust import ERROR_SEARCHES, ErrorSearch
 from .dictionary import DICTIONARY_UPDATES, DictionaryUpdate, UpdatedDictionary
 from .model.codes import RowCodes
 from .model.losses import LOSSES, Loss
+from .model.strategies import Registry
 from .parallel import Parts
 
 Array = NDArray[np.floating]
@@ -70,26 +71,27 @@ def _find_form_problems(name: str, array: Any, shape: tuple[int, ...], dtype: An
     return [] if np.isfinite(array).all() else [f"{name} holds NaN or infinity."]
 
 
-def _find_copy_problems(strategy: Any, base: type, run: Callable[[Any], Any]) -> Iterator[str]:
+def _find_copy_problems(strategy: Any, registry: Registry, run: Callable[[Any], Any]) -> Iterator[str]:
     """Clone and pickle the strategy, as grid searches and worker processes do, and compare what the copies return."""
     for word in ("cloned", "pickled"):
         try:
             copy = clone(strategy) if word == "cloned" else pickle.loads(pickle.dumps(strategy))
         except Exception as error:  # a plug-in may fail in any way; the report names it
-            reason = f"{type(error).__name__}: {error}"
-            yield f"it cannot be {word} ({reason}); derive from {base.__name__} and define the class in a module."
+            reason, base = f"{type(error).__name__}: {error}", registry.base.__name__
+            yield f"it cannot be {word} ({reason}); derive from {base} and define the class in a module."
             continue
         if _differ(run(copy), run(strategy)):
             yield f"its result changes when it is {word}: set all state from the constructor's parameters."
 
 
-def _report(role: str, strategy: Any, base: type, problems: Iterable[str], run: Callable[[Any], Any]) -> None:
+def _report(registry: Registry, strategy: Any, problems: Iterable[str], run: Callable[[Any], Any]) -> None:
     """Raise if there are problems, those of copies included; ``run`` returns what copies must return too."""
     with np.errstate(all="ignore"):  # an overflow is reported in words
         found = list(problems)
-        found += _find_copy_problems(strategy, base, (lambda each: None) if found else run)  # wrong results say nothing
+        same = run if not found else lambda each: None  # wrong results need not be compared
+        found += _find_copy_problems(strategy, registry, same)
     if found:
-        raise ValueError("\n- ".join([f"{strategy!r} is not a usable {role}:", *dict.fromkeys(found)]))
+        raise ValueError("\n- ".join([f"{strategy!r} is not a usable {registry.kind}:", *dict.fromkeys(found)]))
 
 
 # Losses: densely around the margins that occur, then out to where exponentials overflow.
@@ -157,7 +159,7 @@ def check_loss(loss: str | Loss) -> None:
     loss = LOSSES.resolve(loss)
     outputs = chain.from_iterable(_find_output_problems(loss, dtype) for dtype in _DTYPES)
     problems = _find_first(outputs, _find_derivative_problems(loss))
-    _report("loss", loss, Loss, problems, lambda each: each.value(_COMMON))
+    _report(LOSSES, loss, problems, lambda each: each.value(_COMMON))
 
 
 # Sparse coders: 7 samples, the first of them zero, 12 atoms, 3 classes.
@@ -297,7 +299,7 @@ def check_sparse_coder(sparse_coder: str | SparseCoder) -> None:
     coder = SPARSE_CODERS.resolve(sparse_coder)
     problems = (f"in {dtype}: {problem}" for dtype in _DTYPES for problem in _find_coder_problems(coder, dtype))
     problem = _draw_rows(_DOUBLE)[-1]
-    _report("sparse coder", coder, SparseCoder, problems, lambda each: _adapt(each, _DOUBLE).solve(problem))
+    _report(SPARSE_CODERS, coder, problems, lambda each: _adapt(each, _DOUBLE).solve(problem))
 
 
 def _draw_update(dtype: np.dtype) -> Trial:
@@ -395,11 +397,8 @@ def check_dictionary_update(update: str | DictionaryUpdate) -> None:
     """
     update = DICTIONARY_UPDATES.resolve(update)
     trial, results = _draw_update(_DOUBLE), chain.from_iterable(_find_result_problems(update, each) for each in _DTYPES)
-    problems, run = (
-        _find_first(results, _find_declared_problems(update)),
-        methodcaller("update", *trial.values(), n_jobs=1),
-    )
-    _report("dictionary update", update, DictionaryUpdate, problems, run)
+    problems, run = _find_first(results, _find_declared_problems(update)), methodcaller("update", *trial.values())
+    _report(DICTIONARY_UPDATES, update, problems, run)
 
 
 def _draw_training(loss: Loss, size: float = 0, dtype: np.dtype = _DOUBLE) -> Trial:
@@ -517,7 +516,7 @@ def check_classifier_trainer(trainer: str | ClassifierTrainer, loss: str | Loss 
         raise ValueError(f"{trainer!r} supports none of {sorted(LOSSES)}; pass check_classifier_trainer a loss.")
     resolve_trainer(trainer, losses[0])  # raises, and names other trainers, if it does not support the loss
     problems, run = _find_trainer_problems(trainer, losses), methodcaller("train", *_draw_training(losses[0]).values())
-    _report("classifier trainer", trainer, ClassifierTrainer, problems, run)
+    _report(CLASSIFIER_TRAINERS, trainer, problems, run)
 
 
 def _draw_errors() -> Trial:
@@ -570,4 +569,4 @@ def check_error_search(error_search: str | ErrorSearch) -> None:
     >>> check_error_search(AlternatingErrors())
     """
     search, run = ERROR_SEARCHES.resolve(error_search), methodcaller("find", *_draw_errors().values())
-    _report("error search", search, ErrorSearch, _find_search_problems(search), run)
+    _report(ERROR_SEARCHES, search, _find_search_problems(search), run)

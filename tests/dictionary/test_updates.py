@@ -88,15 +88,6 @@ def test_rows_are_unit_and_dtype_is_kept(name, dtype):
     np.testing.assert_allclose(np.linalg.norm(updated.dictionary, axis=1), 1, rtol=10 * np.finfo(dtype).eps)
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_support_is_unchanged(name):
-    X, codes, dictionary, precision = make_problem()
-    updated = run(name, X, codes, dictionary, precision)
-    assert updated.replaced.size == 0
-    np.testing.assert_array_equal(updated.codes.indices, codes.indices)
-    np.testing.assert_array_equal(updated.codes.values != 0, codes.values != 0)
-
-
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("name", MONOTONE)
 def test_monotone_updates_do_not_raise_the_weighted_error_and_leave_codes_alone(name, seed):

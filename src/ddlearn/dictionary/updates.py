@@ -39,14 +39,9 @@ class UpdatedDictionary(NamedTuple):
     Examples
     --------
     >>> import numpy as np
-    >>> from ddlearn.model.codes import RowCodes
-    >>> from ddlearn.dictionary import AtomUpdate
+    >>> from ddlearn import RowCodes, UpdatedDictionary
     >>> codes = RowCodes(np.array([[0], [1]], np.int32), np.ones((2, 1)))
-    >>> updated = AtomUpdate().update(np.array([[1.0, 0.0], [3.0, 4.0]]), codes, np.eye(2), np.ones(2))
-    >>> updated.dictionary
-    array([[1. , 0. ],
-           [0.6, 0.8]])
-    >>> updated.replaced.size
+    >>> UpdatedDictionary(np.eye(2), codes, replaced=np.empty(0, int)).replaced.size
     0
     """
 
@@ -290,8 +285,7 @@ def _residuals_without(
 
 def _leading_direction(residual_blocks: Iterator[Floats]) -> Floats:
     """Return a multiple of the first right singular vector of the stacked blocks, from the smaller Gram matrix."""
-    first = next(residual_blocks)
-    second = next(residual_blocks, None)
+    first, second = next(residual_blocks), next(residual_blocks, None)
     if second is None:
         return _leading_eigenvector(first @ first.T) @ first
     gram = first.T @ first + second.T @ second
