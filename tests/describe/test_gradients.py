@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dask.array as da
 import numpy as np
 import pytest
-from distributed import Client
 from sklearn.datasets import load_digits
 
 from ddlearn import DDLClassifier, ElasticNet, Gradients, Jitter, ModelFileError, Refiner, Robustness, load, save
@@ -142,16 +140,6 @@ def test_threads_and_blocks_make_no_difference(digits):
     np.testing.assert_array_equal(one.decision_function(X), two.decision_function(X))
 
 
-def test_a_cluster_learns_the_same(digits):
-    X, y = digits[0][:500], digits[1][:500]
-    options = {"dictionary_update": "block_coordinate", "max_iter": 1}
-    with Client(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"):
-        there = make_model(**options).fit(da.from_array(X, chunks=(500, -1)), da.from_array(y, chunks=500))
-    here = make_model(**options).fit(X, y)
-    np.testing.assert_allclose(there.components_, here.components_, atol=1e-8)
-    np.testing.assert_array_equal(there.predict(X), here.predict(X))
-
-
 def test_a_model_of_gradients_is_saved_and_explains(digits, tmp_path):
     X, y = digits
     model = make_model(description=Gradients(3)).fit(X[:500], y[:500])
@@ -199,11 +187,3 @@ def test_missing_pixels_are_refused(digits):
     for call in (lambda: model.predict(X), lambda: make_model(robustness=Robustness(missing="mask")).fit(X, y)):
         with pytest.raises(ValueError, match="'gradients' needs all pixels of an image"):
             call()
-
-
-def test_images_in_any_memory_are_described(digits, tmp_path):
-    X, y = digits[0][:200], digits[1][:200]
-    expected = make_model().fit(X, y).predict_proba(X)
-    np.save(tmp_path / "X.npy", X)
-    for images in (np.asfortranarray(X), np.load(tmp_path / "X.npy", mmap_mode="r")):
-        np.testing.assert_allclose(make_model().fit(images, y).predict_proba(images), expected, atol=1e-12)
