@@ -259,6 +259,7 @@ def test_more_unused_atoms_change_nothing(trainer, loss):
     assert_array_equal(wider_coef[:, N_COMPONENTS:], 0)
 
 
+@pytest.mark.bitwise
 @pytest.mark.usefixtures("each_hessian_or_a_shared_one")
 @every_pair
 def test_threads_give_the_same_bits(trainer, loss):

@@ -184,6 +184,7 @@ def test_a_class_is_refused():
         sparse_encode(X, D, n_nonzero_coefs=3, method=OMP)
 
 
+@pytest.mark.bitwise
 @pytest.mark.parametrize("n_components", [1, 64, 65, 700])
 def test_a_gram_matrix_holds_the_products_of_all_atoms_whatever_the_number_of_threads(n_components):
     _, D = draw(n_components=n_components)

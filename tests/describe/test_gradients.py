@@ -133,6 +133,7 @@ def test_views_are_described_copies_whose_evidence_is_averaged(digits):
     np.testing.assert_allclose(model.set_params(n_views=3).decision_function(X[500:520]), expected, atol=1e-4)
 
 
+@pytest.mark.bitwise
 def test_threads_and_blocks_make_no_difference(digits):
     X, y = digits
     one, two = (make_model(n_jobs=n_jobs).fit(X[:600], y[:600]) for n_jobs in (1, 2))

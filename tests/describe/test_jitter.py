@@ -114,6 +114,7 @@ def test_both_types_see_the_same_distortions():
     np.testing.assert_allclose(single, double, atol=1e-5)
 
 
+@pytest.mark.bitwise
 def test_rows_do_not_depend_on_the_block_they_are_in():
     X, jitter = draw_images(10), Jitter(elastic=0.7)
     fields = draw_fields(jitter, 10)

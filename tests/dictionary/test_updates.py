@@ -146,6 +146,7 @@ def test_single_precision_is_close(name):
     np.testing.assert_allclose(single.dictionary, double.dictionary, atol=1e-4)
 
 
+@pytest.mark.bitwise
 @pytest.mark.parametrize("name", ALL)
 def test_number_of_threads_does_not_change_a_bit(name):
     problem = make_problem(n_samples=700)

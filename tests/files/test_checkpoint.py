@@ -233,6 +233,7 @@ def test_other_samples_and_targets(digits, path, task, refine):
         assert_same_model(resume(quick(refine=refine, **parameters), samples, target, path), expected)
 
 
+@pytest.mark.bitwise
 @pytest.mark.parametrize("case", REFINED)
 def test_a_resumed_refinement_ends_bitwise_as_one_that_was_never_stopped(digits, path, case):
     expected = quick(**REFINED[case]).fit(*digits)

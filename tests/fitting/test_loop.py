@@ -434,6 +434,7 @@ def get_arrays(state):
     return [model.dictionary, model.coef, model.intercept, model.class_cost, state.collect_unknowns().noise_variance]
 
 
+@pytest.mark.bitwise
 @pytest.mark.parametrize("n_jobs", [2, 3])
 def test_results_do_not_depend_on_the_number_of_threads(n_jobs):
     one, several = (run_to_end(LOSSES["logistic"](), n_jobs=jobs, max_iter=3) for jobs in (1, n_jobs))

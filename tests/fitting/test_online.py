@@ -296,6 +296,7 @@ def test_what_fails_leaves_the_model_as_it_was(planted, monkeypatch):
     assert pickle.dumps(model) == copies
 
 
+@pytest.mark.bitwise
 def test_a_stream_that_was_pickled_goes_on_bitwise(planted):
     X, y = planted
     model = feed(make_model(loss="logistic"), X[:600], y[:600], 200)
@@ -306,6 +307,7 @@ def test_a_stream_that_was_pickled_goes_on_bitwise(planted):
         assert np.array_equal(getattr(model, name), getattr(other, name))
 
 
+@pytest.mark.bitwise
 @pytest.mark.parametrize("loss", ["square", "logistic"])
 def test_the_number_of_threads_changes_nothing(digits, loss):
     X, y = digits
@@ -436,6 +438,7 @@ def test_single_precision_stays(planted):
     assert single.partial_fit(X, y).components_.dtype == np.float32  # as the first batch
 
 
+@pytest.mark.bitwise
 def test_a_memory_mapped_batch_is_a_batch(planted, tmp_path):
     X, y = planted
     np.save(tmp_path / "X.npy", X)

@@ -87,6 +87,7 @@ def test_zero_budget_and_nothing_missing_are_plain_bitwise(model, split, inferen
         np.testing.assert_array_equal(model.set_params(**changes).decision_function(X, mask), plain)
 
 
+@pytest.mark.bitwise
 @every_way
 def test_results_do_not_depend_on_the_number_of_threads(model, split, way):
     _, _, X, _ = split

@@ -268,6 +268,7 @@ def test_chunks_of_columns_and_other_chunks_of_labels(client, digits):
     assert_same_model(make_model().fit(on_dask(X, y)[0], y.tolist()), expected)
 
 
+@pytest.mark.bitwise
 def test_predictions_wait_and_are_those_of_memory(tcp_client, digits):
     X, y = digits
     model = make_model().fit(X, y)
@@ -731,6 +732,7 @@ def test_classes_that_are_absent_from_some_chunks(client, digits):
     assert abs(there.score(X, y) - here.score(X, y)) < 0.05
 
 
+@pytest.mark.bitwise
 def test_a_fit_on_dask_goes_on_from_its_checkpoint_on_other_workers(client, digits, tmp_path):
     data, path = on_dask(*digits), tmp_path / "fit"
     expected = make_model(max_iter=3).fit(*data)
@@ -824,6 +826,7 @@ REFINED = [
 ]
 
 
+@pytest.mark.bitwise
 @pytest.mark.usefixtures("on_workers")
 @pytest.mark.parametrize("changes", REFINED, ids=["held out", "jitter", "weights"])
 def test_a_refined_model_is_bitwise_that_of_memory_for_the_same_parts(client, digits, changes, monkeypatch):

@@ -42,6 +42,7 @@ def test_steps_are_those_of_adam():
         np.testing.assert_allclose(found, step_plainly(first, slopes, size), rtol=0, atol=1e-12)
 
 
+@pytest.mark.bitwise
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_steps_are_bitwise_the_same_on_two_threads_and_in_the_precision_of_the_model(dtype):
     models = []

@@ -107,6 +107,7 @@ def test_float32_stays_float32_and_agrees(coder):
         np.testing.assert_allclose(single, double, rtol=0, atol=2e-2 * np.abs(double).max())
 
 
+@pytest.mark.bitwise
 @pytest.mark.parametrize("coder", CODERS)
 def test_it_is_bitwise_the_same_on_two_threads(coder):
     case = Case(coder, ("softmax", "square"), n_rows=200)

@@ -389,6 +389,7 @@ def test_without_intercepts_there_are_none_after_it(digits, cost):
     assert not model.intercept_.any()
 
 
+@pytest.mark.bitwise
 def test_a_mapped_file_is_as_good_as_memory(digits, tmp_path):
     X, y, _, _ = digits
     np.save(tmp_path / "X.npy", X)
