@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from itertools import combinations
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import settings
 from reference import dsc_objective
 from scipy.sparse import csr_array
+from sklearn.datasets import load_digits
 
 from ddlearn import ORMP, DDLClassifier, Descent, MiniBatchDDLClassifier, Refiner, RowCodes
 from ddlearn.coding.descent import refit
@@ -167,6 +169,24 @@ def make_pursuit(n_components=None, **parameters) -> DDLClassifier:
 def make_stream(n_components=None, **parameters) -> MiniBatchDDLClassifier:
     """Return a model with codes by pursuit that learns from batches."""
     return MiniBatchDDLClassifier(n_components, **{"sparse_coder": "ormp"} | parameters)
+
+
+@pytest.fixture(scope="session")
+def digits() -> tuple[np.ndarray, np.ndarray]:
+    """600 digits of unit norm, and their classes."""
+    X, y = load_digits(return_X_y=True)
+    return normalise(X)[:600], y[:600]
+
+
+@pytest.fixture(scope="session")
+def stored_model(digits) -> bytes:
+    return pickle.dumps(make_pursuit(60, max_iter=3, random_state=0).fit(*digits))
+
+
+@pytest.fixture
+def small_model(stored_model) -> DDLClassifier:
+    """A fit to the digits by pursuit, which a test may change; it has predicted nothing yet."""
+    return pickle.loads(stored_model)
 
 
 def make_refiner(epochs=1, **parameters) -> Refiner:

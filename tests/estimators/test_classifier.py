@@ -46,12 +46,6 @@ from ddlearn.coding import encoder
 every_loss = pytest.mark.parametrize("loss", sorted(LOSSES))
 
 
-@pytest.fixture(scope="module")
-def digits():
-    X, y = load_digits(return_X_y=True)
-    return normalise(X)[:600], y[:600]
-
-
 def quick(**parameters) -> DDLClassifier:
     return make_pursuit(**{"n_components": 60, "max_iter": 3, "random_state": 0} | parameters)
 
@@ -268,12 +262,10 @@ def test_same_seed_same_model_for_every_number_of_threads(digits, n_jobs):
     np.testing.assert_array_equal(one.codes_.toarray(), other.codes_.toarray())
 
 
-def test_float32_stays_float32_and_is_as_good(digits):
+def test_float32_is_as_good(digits, small_model):
     X, y = digits
-    single, double = quick().fit(X.astype(np.float32), y), quick().fit(X, y)
-    assert single.components_.dtype == single.coef_.dtype == single.codes_.dtype == np.float32
-    assert single.predict_proba(X.astype(np.float32)).dtype == np.float32
-    assert single.score(X, y) == pytest.approx(double.score(X, y), abs=0.02)
+    single = quick().fit(X.astype(np.float32), y)
+    assert single.score(X, y) == pytest.approx(small_model.score(X, y), abs=0.02)
 
 
 # -- scikit-learn ------------------------------------------------------------------------------------------------------
@@ -311,8 +303,8 @@ def test_feature_names_and_data_frames(digits):
     assert list(pd.DataFrame(model.history_)["iteration"]) == [0, 1, 2, 3]  # named tuples make a frame
 
 
-def test_names_of_codes(digits):
-    assert quick().fit(*digits).get_feature_names_out()[-1] == "ddlclassifier59"
+def test_names_of_codes(small_model):
+    assert small_model.get_feature_names_out()[-1] == "ddlclassifier59"
 
 
 class Watcher:
@@ -463,9 +455,8 @@ def test_a_model_that_is_fitted_again_predicts_anew(digits):
     np.testing.assert_array_equal(after, quick(random_state=1).fit(X, y).decision_function(X[:5]))
 
 
-def test_one_row_costs_one_product_with_the_atoms(digits, grams, monkeypatch):
-    X, y = digits
-    model = quick().fit(X, y)
+def test_one_row_costs_one_product_with_the_atoms(digits, small_model, grams, monkeypatch):
+    (X, _), model = digits, small_model
     model.predict(X[:1])
     grams.clear()
     n_rows, correlate = [], encoder.Encoder.correlate
@@ -477,9 +468,8 @@ def test_one_row_costs_one_product_with_the_atoms(digits, grams, monkeypatch):
     assert not grams
 
 
-def test_samples_are_taken_as_they_are_only_where_validation_would_return_them(digits):
-    X, y = digits
-    model = quick().fit(X, y)
+def test_samples_are_taken_as_they_are_only_where_validation_would_return_them(digits, small_model):
+    (X, _), model = digits, small_model
     options = {"dtype": [np.float64, np.float32], "order": "C", "ensure_all_finite": False, "reset": False}
     for ready in (X, X[:1], X[3:9], X.astype(np.float32)):
         assert model._is_checked(ready)
@@ -501,9 +491,8 @@ def test_samples_are_taken_as_they_are_only_where_validation_would_return_them(d
     assert not model._is_checked(X)  # validation warns of the missing names
 
 
-def test_prediction_leaves_no_trace_in_the_model(digits):
-    X, y = digits
-    model = quick().fit(X, y)
+def test_prediction_leaves_no_trace_in_the_model(digits, small_model):
+    (X, _), model = digits, small_model
     attributes, size = dict(vars(model)), len(pickle.dumps(model))
     model.predict(X)
     assert vars(model) == attributes
@@ -654,9 +643,8 @@ def test_bad_data_are_named(digits, change, message):
         quick().fit(*change(*digits))
 
 
-def test_wrong_number_of_features_at_predict(digits):
-    X, y = digits
-    model = quick().fit(X, y)
+def test_wrong_number_of_features_at_predict(digits, small_model):
+    (X, _), model = digits, small_model
     with pytest.raises(ValueError, match="X has 63 features, but DDLClassifier is expecting 64"):
         model.predict(X[:, 1:])
     with pytest.raises(ValueError, match="X has 3 columns, but there are 60 atoms"):
@@ -676,9 +664,8 @@ def test_edges_that_are_no_errors(digits):
     np.testing.assert_array_equal(tiny.predict(X[:2]), y[:2])
 
 
-def test_a_failed_fit_leaves_the_model_as_it_was(digits):
-    X, y = digits
-    model = quick().fit(X, y)
+def test_a_failed_fit_leaves_the_model_as_it_was(digits, small_model):
+    (X, y), model = digits, small_model
     before = {name: value for name, value in vars(model).items() if name.endswith("_")}
     with pytest.raises(ValueError, match="NaN"):
         model.fit(np.full((10, 3), np.nan), y[:10])
@@ -686,9 +673,8 @@ def test_a_failed_fit_leaves_the_model_as_it_was(digits):
     assert model.predict(X).shape == (600,)
 
 
-def test_ctrl_c_leaves_the_model_as_it_was(digits):
-    X, y = digits
-    model = quick().fit(X, y)
+def test_ctrl_c_leaves_the_model_as_it_was(digits, small_model):
+    (X, y), model = digits, small_model
     components = model.components_
 
     class CtrlC(Watcher):

@@ -282,8 +282,8 @@ class DDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         ----------
         name : {"paper", "fast", "accurate"}
             "paper" is the algorithm that Ghanem and Ahuja print, "fast" makes a small model in seconds, and "accurate"
-            has elastic-net codes and refines the model for a low error.  If ``image_shape`` is given, "accurate" also
-            distorts images while it learns and averages over views of new ones.
+            refines the model for a low error.  If ``image_shape`` is given, "accurate" also distorts images while it
+            learns and averages over views of new ones.
         **overrides : object
             Constructor parameters, which take precedence over the preset.
 
