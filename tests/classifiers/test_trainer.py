@@ -484,10 +484,15 @@ def test_objects_are_used_as_they_are():
     class OnlyTrains(ClassifierTrainer):
         is_additive = False
 
+        def __init__(self, ridge=0.1):  # it need not have parameters that only the rounds read
+            self.ridge = ridge
+
         def train(self, codes, labels, loss, coef, intercept, *, penalties=None, n_jobs=None):
             return coef, intercept
 
     assert isinstance(resolve_trainer(OnlyTrains(), "logistic"), OnlyTrains)
+    with pytest.raises(ValueError, match="ridge == -1"):
+        resolve_trainer(OnlyTrains(ridge=-1), "logistic")
 
 
 # Wrong input is met with words

@@ -121,10 +121,16 @@ class ClassifierTrainer(Strategy):
         return np.maximum(curvature, np.abs(gradient) / self.z_max)
 
     def check_parameters(self) -> None:
-        check_scalar(self.ridge, "ridge", Real, min_val=0)
-        check_scalar(self.max_rounds, "max_rounds", Integral, min_val=1)
-        check_scalar(self.tol, "tol", Real, min_val=0)
-        check_scalar(self.z_max, "z_max", Real, min_val=0, include_boundaries="neither")
+        given = self.get_params(deep=False)  # not all, where a trainer with its own `train` has its own constructor
+        for name, kind, least in (
+            ("ridge", Real, 0),
+            ("max_rounds", Integral, 1),
+            ("tol", Real, 0),
+            ("z_max", Real, 0),
+        ):
+            if name in given:
+                bounds = "neither" if name == "z_max" else "left"
+                check_scalar(given[name], name, kind, min_val=least, include_boundaries=bounds)
 
     def train(
         self,
