@@ -81,7 +81,6 @@ from .show.displays.dictionary import DictionaryDisplay as DictionaryDisplay
 from .show.displays.evidence import EvidenceDisplay as EvidenceDisplay
 from .show.explanation import Explanation as Explanation
 from .show.report.writing import write_report as write_report
-from .show.summary import Check as Check
 from .show.summary import Summary as Summary
 
 __version__: str

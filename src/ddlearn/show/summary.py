@@ -57,15 +57,6 @@ class Check(NamedTuple):
         What was found, with numbers.
     remedy : str
         What to do; empty if there is nothing to do.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from ddlearn import DDLClassifier
-    >>> model = DDLClassifier(10, sparse_coder="ormp", refine=None, random_state=0)
-    >>> model = model.fit(*load_iris(return_X_y=True))
-    >>> [check.finding for check in model.summary().checks if check.name == "Class sizes"]
-    ['The smallest class, 0, has 50 of 150 training samples.']
     """
 
     name: str

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from ...describe.base import IDENTITY
 from ...estimators.classifier import DDLClassifier
 from ...estimators.minibatch import MiniBatchDDLClassifier
-from .drawing import LABEL_SIZE, TICK_SIZE, TITLE_SIZE, Axes, Floats, ImageShape, measure_axes
+from .drawing import TICK_SIZE, TITLE_SIZE, Axes, Floats, ImageShape, measure_axes
 
 
 class Display(ABC):
@@ -47,12 +47,6 @@ class Display(ABC):
         self.ax_, self.figure_ = ax, ax.figure
         return ax
 
-    def _label_axes(self, title: str, x: str = "", y: str = "", tick_size: float = TICK_SIZE) -> None:
-        self.ax_.set_title(title, fontsize=TITLE_SIZE)
-        self.ax_.set_xlabel(x, fontsize=LABEL_SIZE)
-        self.ax_.set_ylabel(y, fontsize=LABEL_SIZE)
-        self.ax_.tick_params(which="both", labelsize=tick_size)
-
     def _write(self, x: float, y: float, text: str, size: float = TICK_SIZE, **style: Any) -> None:
         """Write text centered at a point, at most of this font size."""
         self.ax_.text(x, y, text, fontsize=self._shrinkage * size, **{"ha": "center", "va": "center"} | style)
@@ -62,28 +56,6 @@ class Display(ABC):
         self.ax_.set_title(title, fontsize=TITLE_SIZE)
         self.ax_.set(xlim=(0, width), ylim=(height, 0), aspect="equal")
         self.ax_.set_axis_off()
-
-
-class ModelDisplay(Display):
-    """A display that needs nothing but a fitted model."""
-
-    @classmethod
-    def from_estimator(cls, estimator: Any, *, ax: Axes | None = None) -> Self:
-        """Draw and return the display of a fitted model.
-
-        Parameters
-        ----------
-        estimator : DDLClassifier or Pipeline
-            The fitted model, or a pipeline that ends with it.
-        ax : matplotlib Axes or None, default=None
-            Axes to draw on; by default those of a new figure.  A display of several panels divides their area.
-        """
-        return cls._from_model(find_model(estimator)).plot(ax=ax)
-
-    @classmethod
-    @abstractmethod
-    def _from_model(cls, model: DDLClassifier) -> Self:
-        """Return the display of a fitted model."""
 
 
 def import_pyplot() -> Any:

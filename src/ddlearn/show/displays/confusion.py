@@ -11,9 +11,9 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from ..colors import get_class_color
-from ..errors import check_labels, match_types
+from ..errors import check_labels, find_positions, match_types
 from .base import Axes, Display, resolve_image_shape
-from .drawing import SMALL_SIZE, TICK_SIZE, Box, Scale, choose_ink, measure_text, to_label
+from .drawing import LABEL_SIZE, SMALL_SIZE, TICK_SIZE, TITLE_SIZE, Box, Scale, choose_ink, measure_text, to_label
 
 _MOST_CLASSES_WITH_IMAGES = 16  # beyond, cells are too small for images
 _BAR = 0.1  # width of the color bar of a class, in inches
@@ -130,8 +130,7 @@ class ConfusionDisplay(Display):
         check_labels(y_true)
         truth, guess, known = match_types(truth, guess, guess[:0] if labels is None else np.asarray(labels))
         classes = np.concatenate([known, np.setdiff1d(np.concatenate([truth, guess]), known)])
-        positions = {name: position for position, name in enumerate(classes.tolist())}
-        cells = np.array([[positions[name] for name in names.tolist()] for names in (truth, guess)], np.intp)
+        cells = np.stack([find_positions(classes, names) for names in (truth, guess)])
         counts = np.zeros((len(classes), len(classes)), np.intp)
         np.add.at(counts, tuple(cells), 1)
         pictures = _to_images(images, image_shape)
@@ -161,8 +160,10 @@ class ConfusionDisplay(Display):
         ax.set_yticks(range(n_classes), names)
         ax.tick_params(length=0, pad=4)
         accuracy = np.trace(self.counts) / max(self.counts.sum(), 1)
-        title = f"Accuracy {accuracy:.1%} on {self.counts.sum()} samples"
-        self._label_axes(title, "Predicted class", "True class", font_size)
+        ax.set_title(f"Accuracy {accuracy:.1%} on {self.counts.sum()} samples", fontsize=TITLE_SIZE)
+        ax.set_xlabel("Predicted class", fontsize=LABEL_SIZE)
+        ax.set_ylabel("True class", fontsize=LABEL_SIZE)
+        ax.tick_params(which="both", labelsize=font_size)
 
     def _draw_cell(self, row: int, column: int, example: Any, font_size: float, ink: str) -> None:
         """Write the number of a cell, below its image if there is one."""

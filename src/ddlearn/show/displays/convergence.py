@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...estimators.classifier import DDLClassifier
 from ...fitting.loop import IterationRecord
-from .base import Axes, ModelDisplay, import_pyplot
+from .base import Axes, Display, find_model, import_pyplot
 from .drawing import BLACK, BLUE, GREEN, LABEL_SIZE, ORANGE, PURPLE, RED, TICK_SIZE
 
 # Fields of the record, with the title and color of their panel.
@@ -26,7 +25,7 @@ _TITLE_PAD = 18  # points between a panel and its title, room for the exponent o
 _MANY_ITERATIONS = 40  # from here on, points are not marked
 
 
-class ConvergenceDisplay(ModelDisplay):
+class ConvergenceDisplay(Display):
     """The objective, its four terms and the training error over the iterations of a fit.
 
     The terms differ in size and sign, so each has its own panel: representation (residuals over variances), noise
@@ -61,8 +60,17 @@ class ConvergenceDisplay(ModelDisplay):
         self.history = list(history)
 
     @classmethod
-    def _from_model(cls, model: DDLClassifier) -> Self:
-        return cls(model.history_)
+    def from_estimator(cls, estimator: Any, *, ax: Axes | None = None) -> ConvergenceDisplay:
+        """Draw the course of a fit.
+
+        Parameters
+        ----------
+        estimator : DDLClassifier or Pipeline
+            The fitted model, or a pipeline that ends with it.
+        ax : matplotlib Axes or None, default=None
+            Axes to draw on, whose area the panels divide; by default those of a new figure.
+        """
+        return cls(find_model(estimator).history_).plot(ax=ax)
 
     def _draw(self, ax: Axes | None) -> None:
         self.axes_ = _open_panels(ax)
