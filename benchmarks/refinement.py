@@ -33,7 +33,7 @@ MOST_SAMPLES = 10_000  # of an epoch
 PARTS = {
     "coding kernel": ("ddlearn.coding.elastic_net.solve_elastic_net_rows",),
     "around it: workspace, checks": ("ddlearn.coding.encoder.Encoder.solve",),
-    "product, residuals": ("ddlearn.refinement.backward._encode",),
+    "product": ("ddlearn.coding.encoder.Encoder.encode_tile",),
     "Gram matrix": ("ddlearn.coding.encoder.compute_gram",),
     "adjoint on the support": ("ddlearn.refinement.backward.solve_support_rows",),
     "combinations of atoms": ("ddlearn.refinement.backward.combine_atoms",),

@@ -109,19 +109,12 @@ def test_images_are_distorted_before_they_are_described(digits):
     X, labels = digits[0][:30], np.ones((30, 2), np.int8)
     (part,) = TrainingSet.of_arrays(X, labels).describe(SCALING, SHAPE).parts.gather()
     np.testing.assert_array_equal(part.X, SCALING.apply(X))
-    task = Task(make_gradient(), False, JITTER, SHAPE, SCALING)
+    task = Task(None, None, 1, False, JITTER, SHAPE, SCALING)
     rows = np.array([3, 1, 20])
     batch = MiniBatch(None, rows, 1.0, (1,))
     shown = task.distort(part, np.arange(3), rows, batch)
     fields = JITTER.draw(3, SHAPE, np.random.default_rng([1]), X.dtype)
     np.testing.assert_array_equal(shown, SCALING.apply(displace(X[rows], fields)))
-
-
-def make_gradient():
-    class OneJob:
-        n_jobs = 1
-
-    return OneJob()
 
 
 def test_views_are_described_copies_whose_evidence_is_averaged(digits):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from conftest import make_refiner, normalise
@@ -53,7 +55,7 @@ class Case:
                 yield name, place, [self.model._replace(**{name: array + sign * step}) for sign in (1, -1)]
 
     def mean_cost(self, model):
-        return np.mean(self.gradient.cost.value(self.gradient.measure(model, self.X).scores, self.labels))
+        return np.mean(self.gradient.cost.value(self.gradient.measure(model, self.X)[0], self.labels))
 
     def find_supports(self, dictionary):
         encoder = self.gradient.encoder
@@ -78,7 +80,7 @@ def test_the_gradient_is_that_of_finite_differences(coder, cost):
     case = Case(coder, cost)
     case.leave_out_rows_that_change()
     gradient, scores = case.gradient.differentiate(case.model, case.X, case.labels)
-    np.testing.assert_array_equal(scores, case.gradient.measure(case.model, case.X).scores)
+    np.testing.assert_array_equal(scores, case.gradient.measure(case.model, case.X)[0])
     for name, place, (forth, back) in case.moved():
         slope = (case.mean_cost(forth) - case.mean_cost(back)) / (2 * STEP)
         assert getattr(gradient, name)[place] == pytest.approx(slope, abs=1e-6), (name, place)
@@ -113,9 +115,9 @@ def test_it_is_bitwise_the_same_on_two_threads(coder):
     case = Case(coder, ("softmax", "square"), n_rows=200)
     results = []
     for n_jobs in (1, 2):
-        case.gradient.n_jobs = n_jobs
-        gradient, scores = case.gradient.differentiate(case.model, case.X, case.labels)
-        measured = case.gradient.measure(case.model, case.X)
+        task = replace(case.gradient, n_jobs=n_jobs)
+        gradient, scores = task.differentiate(case.model, case.X, case.labels)
+        measured = task.measure(case.model, case.X)
         results.append([*gradient, scores, *measured])
     for one, other in zip(*results, strict=True):
         np.testing.assert_array_equal(one, other)

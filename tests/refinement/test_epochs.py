@@ -14,13 +14,11 @@ from sklearn.metrics import log_loss
 
 from ddlearn import OMP, DDLClassifier, ElasticNet, Jitter, Logistic, Refiner, SquareLev
 from ddlearn.coding.encoder import Encoder
-from ddlearn.describe.base import Identity
 from ddlearn.fitting.data import TrainingSet, collect_classes
 from ddlearn.model.losses import compute_evidence
 from ddlearn.model.measures import count_errors, find_temperature, measure_calibration
-from ddlearn.refinement.backward import TaskGradient
 from ddlearn.refinement.costs import REFINEMENT_COSTS
-from ddlearn.refinement.epochs import MiniBatch, Refinement, _take_evenly, differentiate
+from ddlearn.refinement.epochs import MiniBatch, Refinement, Task, _take_evenly, differentiate
 from ddlearn.refinement.refiner import REFINEMENT, find_best
 
 # -- samples and models ------------------------------------------------------------------------------------------------
@@ -55,13 +53,7 @@ def assert_same_model(one, other):
 def make_refinement(refiner, X, labels, part_rows=None, weights=None, jitter=None, image_shape=None):
     cost = REFINEMENT_COSTS[refiner.cost or "softmax"](Logistic(), np.ones(labels.shape[1]), 1.0)
     encoder = Encoder.of(np.empty((0, X.shape[1])), OMP(), 5)  # whose dictionary is that of the start
-    options = {
-        "is_multilabel": False,
-        "fit_intercept": True,
-        "jitter": jitter,
-        "image_shape": image_shape,
-        "description": Identity(),
-    }
+    task = Task(encoder, cost, 1, False, jitter, image_shape)
     training = TrainingSet.of_arrays(X, labels, part_rows, weights=weights)
     held_out = refiner.hold_out(collect_classes(training))
     if len(held_out):
@@ -70,7 +62,7 @@ def make_refinement(refiner, X, labels, part_rows=None, weights=None, jitter=Non
         hidden = np.zeros_like(labels)
         hidden[held_out] = training.whole.labels[held_out]
         training = TrainingSet.of_arrays(X, labels, part_rows, weights=weights, held_out=hidden)
-    return Refinement(refiner, TaskGradient(encoder, cost, 1), training.parts, **options)
+    return Refinement(refiner, task, training.parts, fit_intercept=True)
 
 
 def draw_start(problem, spoilt=0.3):
@@ -201,7 +193,7 @@ def test_the_best_epoch_on_held_out_samples_is_kept():
     held_out = refinement.held_out
     np.testing.assert_array_equal(np.sort(np.append(refinement.training, held_out)), np.arange(300))
     assert 28 <= len(held_out) <= 32  # a tenth of each class
-    scores = refinement.task.gradient.measure(refined.best, problem.X[held_out]).scores
+    scores = refinement.task.measure(refined.best, problem.X[held_out])[0]
     assert count_errors(problem.labels[held_out], scores, False) == (
         round(len(held_out) * errors[refined.best_epoch]),
         len(held_out),
@@ -215,9 +207,9 @@ def test_the_history_tells_what_probabilities_of_held_out_samples_are_worth(part
     weights = np.random.default_rng(0).integers(1, 4, 300).astype(float) if has_weights else None
     refinement = make_refinement(refiner, problem.X, problem.labels, part_rows, weights=weights)
     refined = refine(refinement, draw_start(problem))
-    cost, record = refinement.task.gradient.cost, refined.history[refined.best_epoch]
+    cost, record = refinement.task.cost, refined.history[refined.best_epoch]
     rows = refinement.held_out
-    scores, labels = refinement.task.gradient.measure(refined.best, problem.X[rows]).scores, problem.labels[rows]
+    scores, labels = refinement.task.measure(refined.best, problem.X[rows])[0], problem.labels[rows]
     chosen = np.ones(len(rows)) if weights is None else weights[rows]
     temperature = find_temperature(cost.unit_evidence(scores), labels, chosen)
     evidence = cost.evidence(scores) / temperature
@@ -289,7 +281,7 @@ def test_the_sum_over_parts_is_the_weighted_gradient_of_the_mini_batch():
     model, rows = refinement.start(draw_start(problem), 0).adam.model, refinement.draw_batches(0, 1)[0]
     sums = refinement.parts.add_up(differentiate, refinement.task, MiniBatch(model, rows, weights.mean(), (0,)), None)
     # A sample of weight 2 counts as two, and all batches of an epoch together as the mean over the weights.
-    each = [refinement.task.gradient.differentiate(model, problem.X[[row]], problem.labels[[row]])[0] for row in rows]
+    each = [refinement.task.differentiate(model, problem.X[[row]], problem.labels[[row]])[0] for row in rows]
     for found, *known in zip(sums.gradient, *each, strict=True):
         expected = sum(weight * gradient for weight, gradient in zip(weights[rows], known, strict=True))
         np.testing.assert_allclose(found, expected / len(rows) / weights.mean(), rtol=0, atol=1e-12)

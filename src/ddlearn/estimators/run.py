@@ -16,8 +16,7 @@ from ..fitting.data import TrainingSet, bring, fetch_candidates
 from ..fitting.labels import Targets
 from ..fitting.loop import CodedPart, FitSettings, Loop, State
 from ..parallel import Parts, find_median
-from ..refinement.backward import TaskGradient
-from ..refinement.epochs import MOST_SEEDS, Refinement, RefinementProgress
+from ..refinement.epochs import MOST_SEEDS, Refinement, RefinementProgress, Task
 from ..refinement.search import Row, SettingsSearch, choose_size, tabulate
 from .progress import FitProgress
 from .settings import Settings
@@ -220,14 +219,7 @@ def prepare_refinement(run: FitRun, state: State) -> Refinement:
     cost = refiner.list_costs(loop.is_multilabel)[0](loop.loss, class_cost, loop.classification_weight)
     # Refinement fills missing features for itself, without the labels that the codes of the loop saw.
     parts = run.training.parts if loop.registration is None else state.parts.map(CodedPart.as_registered)
-    return Refinement(
-        refiner,
-        TaskGradient(state.encoder, cost, settings.n_jobs if run.refines_here else loop.n_jobs),
-        bring(parts) if run.refines_here else parts,
-        is_multilabel=loop.is_multilabel,
-        fit_intercept=loop.fit_intercept,
-        jitter=settings.jitter,
-        image_shape=settings.image_shape,
-        description=run.training.description,
-        temperature=settings.temperature,
-    )
+    n_jobs, parts = (settings.n_jobs, bring(parts)) if run.refines_here else (loop.n_jobs, parts)
+    images = settings.jitter, settings.image_shape, run.training.description
+    task = Task(state.encoder, cost, n_jobs, loop.is_multilabel, *images)
+    return Refinement(refiner, task, parts, fit_intercept=loop.fit_intercept, temperature=settings.temperature)

@@ -18,6 +18,7 @@ samples is a special case, and penalties on :math:`U` and on :math:`V` decide ho
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -58,28 +59,21 @@ class RefinedModel(NamedTuple):
         return RefinedModel(*(array.copy() for array in self))
 
 
-class Measured(NamedTuple):
-    """What is measured on samples."""
-
-    scores: Floats  # (n_rows, n_classes)
-    misfit: Floats  # (n_rows,)
-
-
+@dataclass(frozen=True)
 class TaskGradient:
     """Codes samples as new ones are coded, and differentiates the cost of their scores."""
 
-    def __init__(self, encoder: Encoder, cost: RefinementCost, n_jobs: int | None):
-        self.encoder = encoder  # of the dictionary before refinement
-        self.cost = cost
-        self.n_jobs = n_jobs
+    encoder: Encoder  # of the dictionary before refinement
+    cost: RefinementCost
+    n_jobs: int | None
 
-    def measure(self, model: RefinedModel, X: Floats) -> Measured:
+    def measure(self, model: RefinedModel, X: Floats) -> tuple[Floats, Floats]:
         """Return the scores of samples, and the misfits of their codes."""
         encoder, class_cost = self.make_encoder(model.dictionary), np.ones_like(model.intercept)
         codes = encoder.encode(X, n_jobs=self.n_jobs).trim()
         shared = Model(model.dictionary, model.coef_by_atom.T, model.intercept, class_cost)
         squared_residuals, scores = shared.measure(X, codes, self.n_jobs)
-        return Measured(scores, encoder.sparse_coder.measure_misfit(squared_residuals, codes))
+        return scores, encoder.sparse_coder.measure_misfit(squared_residuals, codes)
 
     def differentiate(
         self,

@@ -23,7 +23,7 @@ from scipy.sparse import csr_array, vstack
 
 from ..coding.coders import SparseCoder
 from ..coding.encoder import Encoder
-from ..describe.base import Description
+from ..describe.base import IDENTITY, Description
 from ..describe.jitter import Jitter, displace
 from ..describe.missing import fill_with_codes
 from ..fitting.data import TrainingPart
@@ -50,14 +50,13 @@ _BLOCK_IMAGES = 64  # distorted by one thread at a time
 
 
 @dataclass(frozen=True)
-class Task:
+class Task(TaskGradient):
     """What refinement lowers: a cost of samples that are prepared as new ones are, or distorted before that."""
 
-    gradient: TaskGradient
     is_multilabel: bool
-    jitter: Jitter | None
-    image_shape: tuple[int, int] | None
-    description: Description
+    jitter: Jitter | None = None
+    image_shape: tuple[int, int] | None = None
+    description: Description = IDENTITY
 
     def prepare(self, part: TrainingPart, own_rows: RowNumbers, dictionary: Floats) -> Floats:
         """Return samples with missing features filled by codes of the others, as new samples have them.
@@ -67,10 +66,10 @@ class Task:
         X = np.ascontiguousarray(part.X[own_rows])
         if part.is_known is None:
             return X
-        is_known, n_jobs = part.is_known[own_rows], self.gradient.n_jobs
+        is_known, n_jobs = part.is_known[own_rows], self.n_jobs
         gaps = np.flatnonzero(~is_known.all(axis=1))
         if gaps.size:
-            codes = self.gradient.make_encoder(dictionary).encode(X[gaps], is_known[gaps], n_jobs=n_jobs)
+            codes = self.make_encoder(dictionary).encode(X[gaps], is_known[gaps], n_jobs=n_jobs)
             X[gaps] = fill_with_codes(X[gaps], is_known[gaps], codes, dictionary, n_jobs)
         return X
 
@@ -94,12 +93,12 @@ class Task:
             samples[block] = distorted if part.images is None else self.description.apply(distorted)
 
         blocks = split_rows(len(own_rows), _BLOCK_IMAGES, unit=_BLOCK_IMAGES)
-        map_blocks(work, blocks, lambda: None, n_jobs=self.gradient.n_jobs)
+        map_blocks(work, blocks, lambda: None, n_jobs=self.n_jobs)
         return samples
 
     def count_errors(self, scores: Floats, labels: Floats, weights: NDArray[np.float64]) -> tuple[float, float]:
         """Return the weight of misclassified samples (multilabel: labels), and of all."""
-        return count_errors(labels, self.gradient.cost.evidence(scores), self.is_multilabel, weights)
+        return count_errors(labels, self.cost.evidence(scores), self.is_multilabel, weights)
 
 
 @dataclass
@@ -112,10 +111,10 @@ class MiniBatch:
     seed: tuple[int, int, int]  # of distortions
     _encoder: Encoder | None = None
 
-    def get_encoder(self, gradient: TaskGradient) -> Encoder:
+    def get_encoder(self, task: Task) -> Encoder:
         """Return the encoder, made once for all parts in this process."""
         if self._encoder is None:
-            self._encoder = gradient.make_encoder(self.model.dictionary)
+            self._encoder = task.make_encoder(self.model.dictionary)
         return self._encoder
 
 
@@ -140,12 +139,12 @@ def differentiate(part: TrainingPart, task: Task, batch: MiniBatch, codes: RowCo
     labels, weights = part.labels[own_rows].astype(part.X.dtype), part.weights[own_rows] / batch.mean_weight
     samples = task.distort(part, places, own_rows, batch)
     own_codes = None if codes is None else codes.rows(rows)
-    gradient, scores = task.gradient.differentiate(
-        batch.model, samples, labels, weights, own_codes, len(batch.rows), batch.get_encoder(task.gradient)
+    gradient, scores = task.differentiate(
+        batch.model, samples, labels, weights, own_codes, len(batch.rows), batch.get_encoder(task)
     )
     if codes is not None and own_codes is not None:
         codes.indices[rows], codes.values[rows] = own_codes
-    cost = float(np.sum(weights * task.gradient.cost.value(scores, labels)))
+    cost = float(np.sum(weights * task.cost.value(scores, labels)))
     return BatchSums(gradient, cost, *task.count_errors(scores, labels, weights))
 
 
@@ -155,50 +154,31 @@ def _get_labels(part: TrainingPart, own_rows: RowNumbers) -> Floats:
     return (labels if part.held_out is None else labels + part.held_out[own_rows]).astype(part.X.dtype)
 
 
-class _Listed(NamedTuple):
-    """The samples of a part that refinement uses."""
-
-    n_rows: int
-    training: RowNumbers
-    held_out: RowNumbers
-    weights: NDArray[np.float64]  # of those to learn from
-
-
-def _list_rows(part: TrainingPart) -> _Listed:
+def _list_rows(part: TrainingPart) -> tuple[int, RowNumbers, RowNumbers, NDArray[np.float64]]:
+    """Return the number of rows, which are to learn from and which held out, and the weights of the former."""
     training, held_out = (
         np.empty(0, np.intp) if labels is None else np.flatnonzero(labels.any(axis=1))
         for labels in (part.labels, part.held_out)
     )
-    return _Listed(len(part), training + part.first_row, held_out + part.first_row, part.weights[training])
+    return len(part), training + part.first_row, held_out + part.first_row, part.weights[training]
 
 
-class _Coded(NamedTuple):
-    """Label-free codes of some samples."""
-
-    codes: csr_array
-    labels: Floats
-    weights: NDArray[np.float64]
-
-
-def _encode(part: TrainingPart, task: Task, dictionary: Floats, rows: RowNumbers) -> _Coded:
+def _encode(
+    part: TrainingPart, task: Task, dictionary: Floats, rows: RowNumbers
+) -> tuple[csr_array, Floats, NDArray[np.float64]]:
+    """Return label-free codes of some samples, their labels and weights."""
     _, own_rows = part.find(rows)
-    codes = task.gradient.encode(dictionary, task.prepare(part, own_rows, dictionary))
-    return _Coded(codes, _get_labels(part, own_rows), part.weights[own_rows])
+    codes = task.encode(dictionary, task.prepare(part, own_rows, dictionary))
+    return codes, _get_labels(part, own_rows), part.weights[own_rows]
 
 
-class _Scored(NamedTuple):
-    """Scores of some samples, what they are compared with, and the misfits of their codes."""
-
-    scores: Floats
-    labels: Floats
-    weights: NDArray[np.float64]
-    misfit: Floats
-
-
-def _score(part: TrainingPart, task: Task, model: RefinedModel, rows: RowNumbers) -> _Scored:
+def _score(
+    part: TrainingPart, task: Task, model: RefinedModel, rows: RowNumbers
+) -> tuple[Floats, Floats, NDArray[np.float64], Floats]:
+    """Return the scores of some samples, their labels and weights, and the misfits of their codes."""
     _, own_rows = part.find(rows)
-    scores, misfit = task.gradient.measure(model, task.prepare(part, own_rows, model.dictionary))
-    return _Scored(scores, _get_labels(part, own_rows), part.weights[own_rows], misfit)
+    scores, misfit = task.measure(model, task.prepare(part, own_rows, model.dictionary))
+    return scores, _get_labels(part, own_rows), part.weights[own_rows], misfit
 
 
 def _measure_energies(part: TrainingPart, rows: RowNumbers) -> Floats:
@@ -238,21 +218,17 @@ class Refinement:
     def __init__(
         self,
         refiner: Refiner,
-        gradient: TaskGradient,
+        task: Task,
         parts: Parts[TrainingPart],
         *,
-        is_multilabel: bool,
         fit_intercept: bool,
-        jitter: Jitter | None,
-        image_shape: tuple[int, int] | None,
-        description: Description,
         temperature: float | None = None,  # of the evidence, estimated on samples that the search held out
     ):
-        self.temperature = temperature
         self.refiner = refiner
-        self.task = Task(gradient, is_multilabel, jitter, image_shape, description)
-        self.fit_intercept = fit_intercept
+        self.task = task
         self.parts = parts
+        self.fit_intercept = fit_intercept
+        self.temperature = temperature
         n_rows, training, held_out, weights = zip(*parts.collect(_list_rows), strict=True)
         self.n_rows = sum(n_rows)
         self.training, self.held_out = np.concatenate(training), np.concatenate(held_out)
@@ -266,13 +242,13 @@ class Refinement:
             vstack(codes, format="csr"),
             np.concatenate(labels),
             dictionary.copy(),
-            self.task.gradient.cost,
+            self.task.cost,
             self._find_decays(dictionary.shape[1]),
             self.fit_intercept,
             np.concatenate(weights),
         )
         record = self._record(0, model, (float("nan"), float("nan")), perf_counter())
-        encoder = self.task.gradient.encoder
+        encoder = self.task.encoder
         budgets = encoder.n_nonzero_coefs, dictionary.shape[1]
         n_places = count_kept_places(encoder.sparse_coder, *budgets, self.task.jitter, self.parts.is_local)
         kept_codes = RowCodes.empty(self.n_rows, n_places, dictionary.dtype)
@@ -341,7 +317,7 @@ class Refinement:
         of_atoms = share * self.refiner.step_size / np.sqrt(n_features)
         of_intercepts = share * self.refiner.classifier_step_size
         of_classifiers = of_intercepts / np.sqrt(self._squared_unit)
-        adam.step(gradient, (of_atoms, of_classifiers, of_classifiers, of_intercepts), self.task.gradient.n_jobs)
+        adam.step(gradient, (of_atoms, of_classifiers, of_classifiers, of_intercepts), self.task.n_jobs)
 
     def _find_decays(self, n_features: int) -> Decays:
         return Decays.of(self.refiner.decay_precisions(), self._squared_unit, len(self.training), n_features)
@@ -352,27 +328,28 @@ class Refinement:
         some = _take_evenly(np.sort(np.append(self.training, self.held_out)), _MOST_MEASURED)
         return float(np.mean(np.concatenate(self.parts.collect(_measure_energies, some)))) or 1.0
 
-    def _score(self, model: RefinedModel, rows: RowNumbers) -> _Scored:
-        return _Scored(*map(np.concatenate, zip(*self.parts.collect(_score, self.task, model, rows), strict=True)))
+    def _score(self, model: RefinedModel, rows: RowNumbers) -> list[NDArray[Any]]:
+        return [np.concatenate(each) for each in zip(*self.parts.collect(_score, self.task, model, rows), strict=True)]
 
     def _record(self, epoch: int, model: RefinedModel, training: tuple[float, float], start: float) -> EpochRecord:
         worth: Any = (float("nan"),) * 4
         if len(self.held_out):
-            scored = self._score(model, self.held_out)
-            worth = measure_worth(*scored[:3], self.task.gradient.cost, self.task.is_multilabel)[0][:4]
+            scores, labels, weights, _ = self._score(model, self.held_out)
+            worth = measure_worth(scores, labels, weights, self.task.cost, self.task.is_multilabel)[0][:4]
         measured = *training, *worth, perf_counter() - start
         return EpochRecord(epoch, *measured)
 
     def measure(self, model: RefinedModel) -> tuple[Floats, Floats]:
         """Return the class costs of a model and the misfits of some samples, held-out ones if there are any."""
-        cost, has_held_out = self.task.gradient.cost, len(self.held_out) > 0
-        scored = self._score(model, _take_evenly(self.held_out if has_held_out else self.training, _MOST_MEASURED))
+        cost, has_held_out = self.task.cost, len(self.held_out) > 0
+        some = _take_evenly(self.held_out if has_held_out else self.training, _MOST_MEASURED)
+        scores, labels, weights, misfit = self._score(model, some)
         temperature = None
-        if not self.task.is_multilabel and has_held_out:
-            temperature = find_temperature(cost.unit_evidence(scored.scores), scored.labels, scored.weights)
-        elif not self.task.is_multilabel:
+        if not self.task.is_multilabel:
             temperature = self.temperature or cost.usual_temperature
-        return cost.set_class_cost(temperature), scored.misfit
+            if has_held_out:
+                temperature = find_temperature(cost.unit_evidence(scores), labels, weights)
+        return cost.set_class_cost(temperature), misfit
 
 
 def count_kept_places(

@@ -42,10 +42,9 @@ from ..fitting.data import TrainingPart, TrainingSet, collect_classes, describe_
 from ..fitting.loop import CodedPart, FitSettings, Loop, code_as_new
 from ..model.codes import Floats, Model
 from ..parallel import Parts
-from .backward import TaskGradient
 from .convex import Decays, train_on_codes
 from .costs import OneVsAllCost, RefinementCost
-from .epochs import Refinement
+from .epochs import Refinement, Task
 from .held_out import hold_out, measure_worth
 from .refiner import Refiner
 
@@ -397,13 +396,9 @@ class SettingsSearch:
         encoder = Encoder.of(fold.dictionary, setting.coder, settings.n_nonzero_coefs, settings.n_jobs)
         refinement = Refinement(
             clone(self.refiner).set_params(epochs=epochs, **decays),
-            TaskGradient(encoder, setting.cost, settings.n_jobs),
+            Task(encoder, setting.cost, settings.n_jobs, settings.is_multilabel),
             Parts([fold.learned]),
-            is_multilabel=settings.is_multilabel,
             fit_intercept=settings.fit_intercept,
-            jitter=None,
-            image_shape=None,
-            description=described.description,
         )
         model = refinement.run(refinement.start(fold.dictionary, _SEED), lambda progress: progress).best
         return described.code(fold.left_out, model.dictionary, setting.coder) @ model.coef_by_atom + model.intercept
