@@ -60,11 +60,7 @@ _MODEL_ARRAYS = ("dictionary", "coef", "intercept", "class_cost")
 # Everything in a refinement that has the shape of its parameters.
 _REFINED = ("model", "best", "gradient_mean", "gradient_square")
 # The arrays that have not the precision of the samples; those of integers are positions of atoms.
-_DTYPES: dict[str, Any] = {
-    "code_indices": np.int32,
-    "refinement.codes.indices": np.int32,
-    "class_cost": np.float64,
-}
+_DTYPES: dict[str, Any] = {"code_indices": np.int32, "refinement.codes.indices": np.int32, "class_cost": np.float64}
 
 
 class Checkpoint:

@@ -52,10 +52,7 @@ _NUMBERS: dict[str, type] = {
     **dict.fromkeys(("converged_", "is_multilabel_"), bool),
 }
 _STRATEGIES = {"description_", "loss_", "sparse_coder_"}
-_RECORDS: Any = {
-    "history_": IterationRecord,
-    "refinement_": EpochRecord,
-}
+_RECORDS: Any = {"history_": IterationRecord, "refinement_": EpochRecord}
 _SMALLEST_SCALE = 1e-100  # of a feature
 _POSITIVE = {"class_cost_", "noise_variance_"}
 _MOST_GRAM_BYTES = 2**33  # of the products of all atoms with each other, which a prediction needs
@@ -139,8 +136,7 @@ def save(model: DictionaryClassifier | KSVD | Pipeline, path: str | os.PathLike[
 def load(path: str | os.PathLike[str], **strategies: Any) -> Any:
     """Read a model from a file.
 
-    Nothing in the file is executed.  Predictions are bitwise those of the model that was saved, also by an earlier
-    version of this library.
+    Nothing in the file is executed.  Predictions are bitwise those of the model that was saved, on the same machine.
 
     Parameters
     ----------
@@ -260,10 +256,9 @@ def _check_attributes(name: str, attributes: dict[str, Any]) -> dict[str, int]:
     sizes = {"n_features": attributes["n_features_in_"], "n_records": attributes.get("n_iter_", 0) + 1}
     if "history_" in attributes and len(attributes["history_"]) != sizes["n_records"]:
         raise ValueError(f"n_iter_ is {attributes['n_iter_']}, but history_ has {len(attributes['history_'])} records")
+    sizes["n_described_features"] = sizes["n_features"]
     if "description_" in attributes:
         sizes["n_described_features"] = _check_description(attributes["description_"], sizes["n_features"], dtype)
-    else:
-        sizes["n_described_features"] = sizes["n_features"]
     if "n_samples_seen_" in attributes:
         sizes["n_samples"] = attributes["n_samples_seen_"]
     for key in _SHAPES:
