@@ -417,16 +417,17 @@ def test_one_bad_iteration_does_not_end_a_fit():
 
 @every_loss
 def test_the_unit_of_the_samples_does_not_matter(loss):
+    # The objective holds logarithms of variances, which shift with the units; the rule to stop must not.
     X, y = load_digits(return_X_y=True)
-    factors = (4.0, 1000.0)
-    one, *others = (
-        make_pursuit(30, loss=loss, tol=0.01, random_state=0).fit(factor * X[:200], y[:200])
-        for factor in (1.0, *factors)
-    )
-    np.testing.assert_array_equal(others[0].decision_function(4.0 * X), one.decision_function(X))
-    for model, factor in zip(others, factors, strict=True):
+    settings = {"loss": loss, "description": None, "tol": 0.01, "random_state": 0}
+    one = make_pursuit(30, **settings).fit(X[:200], y[:200])
+    for factor in (4.0, 1000.0, 2.0**-30, 2.0**30):
+        model = make_pursuit(30, **settings).fit(factor * X[:200], y[:200])
         assert model.n_iter_ == one.n_iter_
-        np.testing.assert_array_equal(model.predict(factor * X), one.predict(X))
+        if factor == 1000:
+            np.testing.assert_array_equal(model.predict(factor * X), one.predict(X))
+        else:  # a power of two changes no digit
+            np.testing.assert_array_equal(model.decision_function(factor * X), one.decision_function(X))
 
 
 def get_arrays(state):
@@ -506,17 +507,6 @@ def test_a_fit_computes_one_gram_matrix_per_dictionary(monkeypatch, update):
     X, y = load_digits(return_X_y=True)
     make_pursuit(30, dictionary_update=update, max_iter=3, tol=0, random_state=0).fit(X[:200], y[:200])
     assert sizes == [30] * 4  # the first dictionary and three updates; the last training of classifiers needs no other
-
-
-@pytest.mark.parametrize("loss", ["square", "logistic"])
-def test_a_fit_ends_after_the_same_iterations_in_any_units(loss):
-    # The objective holds logarithms of variances, which shift with the units; the rule to stop must not.
-    X, y = load_digits(return_X_y=True)
-    settings = {"loss": loss, "description": None, "refine": None, "max_iter": 12, "random_state": 0}
-    fits = [make_pursuit(20, **settings).fit(X[:150] * unit, y[:150]) for unit in (1.0, 2.0**-30, 2.0**30)]
-    assert len({fit.n_iter_ for fit in fits}) == 1
-    for fit in fits[1:]:
-        np.testing.assert_array_equal(fit.components_, fits[0].components_)
 
 
 @pytest.mark.parametrize("description", ["auto", "unit", "standard"])

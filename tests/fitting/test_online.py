@@ -297,89 +297,90 @@ def test_what_fails_leaves_the_model_as_it_was(planted, monkeypatch):
 
 
 @pytest.mark.bitwise
-def test_a_stream_that_was_pickled_goes_on_bitwise(planted):
-    X, y = planted
-    model = feed(make_model(loss="logistic"), X[:600], y[:600], 200)
-    other = pickle.loads(pickle.dumps(model))
-    for each in (model, other):
-        each.partial_fit(X[600:], y[600:])
-    for name in ("components_", "coef_", "intercept_", "class_cost_"):
-        assert np.array_equal(getattr(model, name), getattr(other, name))
-
-
-@pytest.mark.bitwise
 @pytest.mark.parametrize("loss", ["square", "logistic"])
-def test_the_number_of_threads_changes_nothing(digits, loss):
-    X, y = digits
-    common = {"n_components": 60, "loss": loss}
-    one, other = (feed(make_model(**common, n_jobs=n_jobs), X[:900], y[:900], 300) for n_jobs in (1, 2))
-    assert np.array_equal(one.components_, other.components_)
-    assert np.array_equal(one.coef_, other.coef_)
-
-
-def test_parameters_of_the_stream(planted):
-    X, y = planted
-    with pytest.raises(ValueError, match="forgetting must be a number"):
-        make_model(forgetting=-1).partial_fit(X, y, classes=[0, 1, 2])
-    with pytest.raises(ValueError, match="n_components='auto' cannot be honoured by partial_fit"):
-        make_model(n_components="auto").partial_fit(X, y, classes=[0, 1, 2])
-    registered = make_model(alignment=Alignment("translation", training=True), image_shape=(4, 5))
-    with pytest.raises(ValueError, match=r"use Alignment\(training=False\), or DDLClassifier"):
-        registered.partial_fit(X, y, classes=[0, 1, 2])
-    model = make_model().partial_fit(X, y, classes=[0, 1, 2])
-    with pytest.raises(ValueError, match="n_components is 30 now, but 12"):
-        clone_with_stream(model, n_components=30).partial_fit(X, y)
-    with pytest.raises(ValueError, match="loss is 'Logistic' now, but 'Square'"):
-        clone_with_stream(model, loss="logistic").partial_fit(X, y)
+@pytest.mark.parametrize("way", ["threads", "pickled", "mapped"])
+def test_neither_threads_nor_a_pickle_nor_a_file_change_a_stream(digits, tmp_path, loss, way):
+    X, y = digits[0][:900], digits[1][:900]
+    one, other = (make_model(n_components=60, loss=loss, n_jobs=n_jobs) for n_jobs in (1, 1 + (way == "threads")))
+    feed(one, X, y, 300)
+    if way == "mapped":
+        np.save(tmp_path / "X.npy", X)
+        X = np.load(tmp_path / "X.npy", mmap_mode="r")
+    feed(other, X[:600], y[:600], 300, classes=range(10))
+    if way == "pickled":
+        other = pickle.loads(pickle.dumps(other))
+    other.partial_fit(X[600:], y[600:])
+    for name in ("components_", "coef_", "intercept_", "class_cost_"):
+        assert np.array_equal(getattr(one, name), getattr(other, name))
 
 
 def clone_with_stream(model, **parameters):
     return pickle.loads(pickle.dumps(model)).set_params(**parameters)
 
 
-def test_a_trainer_that_needs_all_samples_is_refused(planted):
-    class Whole(ClassifierTrainer):
-        is_additive = False
+class Whole(ClassifierTrainer):
+    """A trainer that needs all samples."""
 
-        def train(self, codes, labels, loss, coef, intercept, *, penalties=None, n_jobs=None):
-            return coef, intercept
+    is_additive = False
 
-    with pytest.raises(ValueError, match=r"classifier_trainer=.* cannot be honoured by partial_fit"):
-        make_model(classifier_trainer=Whole()).partial_fit(*planted, classes=[0, 1, 2])
+    def train(self, codes, labels, loss, coef, intercept, *, penalties=None, n_jobs=None):
+        return coef, intercept
 
 
-@pytest.mark.parametrize("update", ["ksvd", "guarded_ksvd", "exact_ksvd"])
-def test_updates_that_need_the_samples_again_are_refused(planted, update):
+REFUSED_AT_FIRST = {
+    "forgetting must be a number": {"forgetting": -1},
+    "n_components='auto' cannot be honoured by partial_fit": {"n_components": "auto"},
+    r"use Alignment\(training=False\), or DDLClassifier": {
+        "alignment": Alignment("translation", training=True),
+        "image_shape": (4, 5),
+    },
+    "classifier_trainer=.* cannot be honoured by partial_fit": {"classifier_trainer": Whole()},
+    "dictionary_update='ksvd' cannot .* use 'atom' or 'block_coord": {"dictionary_update": "ksvd"},
+    "dictionary_update='guarded_ksvd' cannot": {"dictionary_update": "guarded_ksvd"},
+    "dictionary_update='exact_ksvd' cannot": {"dictionary_update": "exact_ksvd"},
+    "classes must be passed on the first call to partial_fit": {"classes": None},
+    r"label\(s\) \[2\] in y do not exist in the initial classes \[0, 1\]": {"classes": [0, 1]},
+    "at least two classes": {"classes": [0]},
+    r"do not exist in the initial classes \['0', '1', '2'\]": {"classes": ["0", "1", "2"]},
+    "begin with labelled ones": {"unlabeled": -1, "y": np.full(900, -1)},
+    "column numbers 0 to 2": {"classes": ["a", "b", "c"], "y": np.eye(3, dtype=int)[np.arange(900) % 3]},
+}
+
+
+@pytest.mark.parametrize("message", REFUSED_AT_FIRST)
+def test_what_no_stream_can_begin_with_is_refused(planted, message):
     X, y = planted
-    with pytest.raises(ValueError, match=f"dictionary_update='{update}' cannot .* use 'atom' or 'block_coord"):
-        make_model(dictionary_update=update).partial_fit(X, y, classes=[0, 1, 2])
+    batch = {"y": y, "classes": [0, 1, 2]}
+    parameters = dict(REFUSED_AT_FIRST[message])
+    batch |= {name: parameters.pop(name) for name in ("y", "classes") if name in parameters}
+    with pytest.raises(ValueError, match=message):
+        make_model(**parameters).partial_fit(X, **batch)
+
+
+REFUSED_LATER = {
+    "n_components is 30 now, but 12": {"n_components": 30},
+    "loss is 'Logistic' now, but 'Square'": {"loss": "logistic"},
+    "not the same as on last call to partial_fit": {"classes": [0, 1, 2, 3]},
+    "matrix of zeros and ones in some batches": {"y": np.eye(3, dtype=int)[np.arange(900) % 3]},
+    "mixes labels of the types": {"y": np.array(["a", 1] * 450, dtype=object)},
+}
+
+
+def test_what_is_not_of_the_same_model_is_refused(planted):
+    X, y = planted
+    model = make_model().partial_fit(X, y, classes=[2, 0, 1])
+    assert model.classes_.tolist() == [0, 1, 2]
+    model.partial_fit(X, y).partial_fit(X, y, classes=[1, 2, 0])
+    for message, changes in REFUSED_LATER.items():
+        batch = {"y": y} | {name: value for name, value in changes.items() if name in ("y", "classes")}
+        with pytest.raises(ValueError, match=message):
+            clone_with_stream(model, **{n: v for n, v in changes.items() if n not in batch}).partial_fit(X, **batch)
 
 
 def test_updates_from_sums_are_used(planted):
     X, y = planted
     atom, block = (feed(make_model(dictionary_update=update), X, y, 300) for update in ("atom", "block_coordinate"))
     assert not np.array_equal(block.components_, atom.components_)
-
-
-def test_classes_are_named_once_and_for_all(planted):
-    X, y = planted
-    with pytest.raises(ValueError, match="classes must be passed on the first call to partial_fit"):
-        make_model().partial_fit(X, y)
-    with pytest.raises(ValueError, match=r"label\(s\) \[2\] in y do not exist in the initial classes \[0, 1\]"):
-        make_model().partial_fit(X, y, classes=[0, 1])
-    with pytest.raises(ValueError, match="at least two classes"):
-        make_model().partial_fit(X, y, classes=[0])
-    with pytest.raises(ValueError, match=r"do not exist in the initial classes \['0', '1', '2'\]"):
-        make_model().partial_fit(X, y, classes=["0", "1", "2"])
-    model = make_model().partial_fit(X, y, classes=[2, 0, 1])
-    assert model.classes_.tolist() == [0, 1, 2]
-    model.partial_fit(X, y).partial_fit(X, y, classes=[1, 2, 0])
-    with pytest.raises(ValueError, match="not the same as on last call to partial_fit"):
-        model.partial_fit(X, y, classes=[0, 1, 2, 3])
-    with pytest.raises(ValueError, match="matrix of zeros and ones in some batches"):
-        model.partial_fit(X, np.eye(3, dtype=int)[y])
-    with pytest.raises(ValueError, match="mixes labels of the types"):
-        model.partial_fit(X[:2], np.array(["a", 1], dtype=object))
 
 
 def test_a_batch_may_lack_classes(planted):
@@ -438,14 +439,6 @@ def test_single_precision_stays(planted):
     assert single.partial_fit(X, y).components_.dtype == np.float32  # as the first batch
 
 
-@pytest.mark.bitwise
-def test_a_memory_mapped_batch_is_a_batch(planted, tmp_path):
-    X, y = planted
-    np.save(tmp_path / "X.npy", X)
-    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
-    assert np.array_equal(feed(make_model(), mapped, y, 300).components_, feed(make_model(), X, y, 300).components_)
-
-
 @pytest.mark.parametrize("loss", ["square", "logistic"])
 def test_how_a_large_batch_is_cut_does_not_matter(planted, monkeypatch, loss):
     X, y = planted
@@ -458,9 +451,8 @@ def test_how_a_large_batch_is_cut_does_not_matter(planted, monkeypatch, loss):
 
 def test_a_dask_array_is_refused(planted):
     dask_array = pytest.importorskip("dask.array")
-    X, y = planted
     with pytest.raises(TypeError, match="use DDLClassifier"):
-        make_model().partial_fit(dask_array.from_array(X), y, classes=[0, 1, 2])
+        make_model().partial_fit(dask_array.from_array(planted[0]), planted[1], classes=[0, 1, 2])
 
 
 def test_unlabelled_samples_shape_atoms_and_not_classifiers(planted):
@@ -472,8 +464,6 @@ def test_unlabelled_samples_shape_atoms_and_not_classifiers(planted):
     np.testing.assert_allclose(model.stream_.label_free.memory.hessians, 0.5**2 * memory.hessians)
     np.testing.assert_allclose(model.class_prior_, prior)
     assert np.isnan(model.history_[-1].label_free_error)
-    with pytest.raises(ValueError, match="begin with labelled ones"):
-        make_model(unlabeled=-1).partial_fit(X, np.full(900, -1), classes=[0, 1, 2])
 
 
 def test_multilabel_targets(planted):
@@ -487,8 +477,6 @@ def test_multilabel_targets(planted):
     assert np.mean(model.predict(X) == Y) > 0.85
     with pytest.raises(ValueError, match="y has 2 columns, but there are 3 classes"):
         model.partial_fit(X, Y[:, :2])
-    with pytest.raises(ValueError, match="column numbers 0 to 2"):
-        make_model().partial_fit(X, Y, classes=["a", "b", "c"])
 
 
 def test_shared_noise(planted):

@@ -117,15 +117,18 @@ class LabelledCodes:
         costs, gradients = np.empty(n_classes), np.zeros((n_classes, n_places))
         n_hessians = {"each": n_classes, "mean": 1, "none": 0}[request.hessians]
         hessians = np.zeros((n_hessians, n_places, n_places))
+        all_weights = np.broadcast_to(self.weights, len(self.labels))
         curvatures = np.zeros((n_classes if request.hessians == "mean" else 0, len(self.labels)))
 
         def expand_class(block: slice, _: None) -> None:
             place = block.start
-            labels = self.labels[:, request.classes[place]]
+            labels, codes, weights = self.labels[:, request.classes[place]], self.codes, all_weights
             is_known = labels != 0
-            codes = _make_contiguous(self.codes if is_known.all() else self.codes.rows(np.flatnonzero(is_known)))
-            labels, scores = labels[is_known].astype(np.float64), np.empty(len(codes.indices))
-            weights = np.broadcast_to(self.weights, len(self.labels))[is_known]
+            if not is_known.all():
+                rows = np.flatnonzero(is_known)
+                labels, codes, weights = labels[rows], codes.rows(rows), weights[rows]
+            labels, codes = labels.astype(np.float64), _make_contiguous(codes)
+            scores = np.empty(len(labels))
             score_class(*codes, np.ascontiguousarray(request.classifiers[place]), scores)
             with np.errstate(over="ignore", invalid="ignore"):
                 margins = labels * scores
