@@ -34,7 +34,7 @@ from .classifier import DDLClassifier
 from .prediction import DictionaryClassifier
 from .progress import describe_iteration, say
 from .run import describe_settings
-from .settings import check_description, count_components, describe_atoms, drop_weightless, resolve_stream
+from .settings import check_description, count_components, describe_atoms, drop_weightless, make_stream_settings
 from .transformer import check_form
 
 _OF_A_FIT = {"codes_", "noise_variance_", "refinement_", "search_"}  # not of a stream
@@ -257,14 +257,14 @@ class MiniBatchDDLClassifier(DictionaryClassifier):
     def _begin(self, training: TrainingSet, targets: Targets) -> tuple[Stream, FitSettings]:
         facts, rng = training.facts, check_random_state(self.random_state)
         n_components = count_components(self, facts.n_with_label)
-        settings = resolve_stream(self, facts, n_components, targets.is_multilabel)
+        settings = make_stream_settings(self, facts, n_components, targets.is_multilabel)
         batches, init = fetch_candidates(training, n_components, rng), describe_atoms(self, training.description)
         dictionary = draw_dictionary(init, batches, n_components, facts.n_features, facts.dtype, rng)
         return start_stream(Loop(training, settings).start(dictionary), settings), settings
 
     def _go_on(self, training: TrainingSet) -> tuple[Stream, FitSettings]:
         """Return the stream so far, or one that begins with the fitted model; and its settings."""
-        settings = resolve_stream(self, training.facts, len(self.components_), self.is_multilabel_)
+        settings = make_stream_settings(self, training.facts, len(self.components_), self.is_multilabel_)
         for name, now, before in self._list_fixed(settings):
             if now != before:
                 raise ValueError(

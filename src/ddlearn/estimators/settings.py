@@ -271,7 +271,7 @@ def make_settings(model: Estimator, training: TrainingSet, is_multilabel: bool) 
     )
 
 
-def resolve_stream(model: Estimator, facts: TrainingFacts, n_components: int, is_multilabel: bool) -> FitSettings:
+def make_stream_settings(model: Estimator, facts: TrainingFacts, n_components: int, is_multilabel: bool) -> FitSettings:
     """Resolve the strategies of a stream, whose batches are used once, and check the numbers."""
     where, update = "cannot be honoured by partial_fit, which sees each sample once", model.dictionary_update
     trainer = resolve_trainer(model.classifier_trainer, model.loss)
