@@ -91,17 +91,16 @@ class Predictor:
         return total / (len(self.views) + 1)
 
     def _code_robustly(self, X: Floats, mask: Flags | None, rows: slice) -> tuple[CodedBlock, Floats]:
-        """Return the coded block, and the norms by which its samples were divided."""
+        """Return the coded block, and by what its described samples were divided because of wrong features."""
         samples, is_known = self.robust.find_known(X[rows], None if mask is None else mask[rows])
-        norms = self.description.measure_norms(mark_missing(samples, is_known))
         described, is_known = describe_known(self.description, samples, is_known, rows.start, remedy=_REMEDY)
-        coded = self.robust.code(described, is_known)
-        right = mark_missing(coded.samples, coded.is_known & ~coded.is_wrong)  # on which alone norms may depend
-        factor = self.description.measure_norms(right)
-        factor = np.where(coded.is_wrong.any(axis=1, keepdims=True), factor, 1).astype(X.dtype)
+        coded, factor = self.robust.code(described, is_known), np.ones((len(samples), 1), X.dtype)
+        if coded.is_wrong.any():  # norms may depend on right features alone
+            right = mark_missing(coded.samples, coded.is_known & ~coded.is_wrong)
+            factor[:] = np.where(coded.is_wrong.any(axis=1, keepdims=True), self.description.measure_norms(right), 1)
         if (factor != 1).any():
-            coded, norms = self.robust.code(described / factor, is_known), norms * factor
-        return coded, norms
+            coded = self.robust.code(described / factor, is_known)
+        return coded, factor
 
     def _weigh_robustly(self, X: Floats, coded: CodedBlock) -> Floats:
         """Return the evidence of a block; the fit leaves out right features too, but all that are not wrong count."""
@@ -118,8 +117,9 @@ class Predictor:
         """Return the parts into which samples are decomposed, the fields of an Explanation, but for the classes."""
 
         def work(rows: slice, _: None) -> tuple[CodedBlock, Floats, Floats]:
-            coded, norms = self._code_robustly(X, mask, rows)
-            return coded, norms, self._weigh_robustly(X[rows], coded)
+            coded, factor = self._code_robustly(X, mask, rows)
+            samples = mark_missing(*self.robust.find_known(X[rows], None if mask is None else mask[rows]))
+            return coded, self.description.measure_norms(samples) * factor, self._weigh_robustly(X[rows], coded)
 
         blocks = map_blocks(work, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs)
         coded = [block for block, _, _ in blocks]
