@@ -84,10 +84,10 @@ def _find_copy_problems(strategy: Any, registry: Registry, run: Callable[[Any], 
             yield f"its result changes when it is {word}: set all state from the constructor's parameters."
 
 
-def _report(registry: Registry, strategy: Any, problems: Iterable[str], run: Callable[[Any], Any]) -> None:
-    """Raise if there are problems, those of copies included; ``run`` returns what copies must return too."""
+def _report(registry: Registry, strategy: Any, run: Callable[[Any], Any], *stages: Iterable[str]) -> None:
+    """Raise if a stage finds problems, those of copies included; ``run`` returns what copies must return too."""
     with np.errstate(all="ignore"):  # an overflow is reported in words
-        found = list(problems)
+        found = list(_find_first(*stages))
         same = run if not found else lambda each: None  # wrong results need not be compared
         found += _find_copy_problems(strategy, registry, same)
     if found:
@@ -158,8 +158,7 @@ def check_loss(loss: str | Loss) -> None:
     """
     loss = LOSSES.resolve(loss)
     outputs = chain.from_iterable(_find_output_problems(loss, dtype) for dtype in _DTYPES)
-    problems = _find_first(outputs, _find_derivative_problems(loss))
-    _report(LOSSES, loss, problems, lambda each: each.value(_COMMON))
+    _report(LOSSES, loss, methodcaller("value", _COMMON), outputs, _find_derivative_problems(loss))
 
 
 # Sparse coders: 7 samples, the first of them zero, 12 atoms, 3 classes.
@@ -226,14 +225,11 @@ def _find_row_problems(coder: SparseCoder, problem: RowProblem, codes: RowCodes)
     before, after = (_measure_cost(coder, each, problem) for each in (codes, again))
     if (after > before + 1e-3 * np.abs(before)).any():
         yield "codes that it starts from get worse."
-    for i in range(len(codes.values)):
-        if not np.array_equal(coder.solve(_take_row(problem, i)).values[0], codes.values[i]):
-            yield "a row's code changes with the other rows; each row is a problem of its own."
-
-
-def _take_row(problem: RowProblem, i: int) -> RowProblem:
     gram, correlations, coef, weight, pull = problem[:5]
-    return pose_rows(gram, correlations[[i]], _BUDGET, (coef, weight[[i]], pull[[i]]))
+    for i in range(len(codes.values)):
+        alone = pose_rows(gram, correlations[[i]], _BUDGET, (coef, weight[[i]], pull[[i]]))
+        if not np.array_equal(coder.solve(alone).values[0], codes.values[i]):
+            yield "a row's code changes with the other rows; each row is a problem of its own."
 
 
 def _find_variant_problems(coder: SparseCoder, dtype: np.dtype) -> Iterator[str]:
@@ -299,7 +295,7 @@ def check_sparse_coder(sparse_coder: str | SparseCoder) -> None:
     coder = SPARSE_CODERS.resolve(sparse_coder)
     problems = (f"in {dtype}: {problem}" for dtype in _DTYPES for problem in _find_coder_problems(coder, dtype))
     problem = _draw_rows(_DOUBLE)[-1]
-    _report(SPARSE_CODERS, coder, problems, lambda each: _adapt(each, _DOUBLE).solve(problem))
+    _report(SPARSE_CODERS, coder, lambda each: _adapt(each, _DOUBLE).solve(problem), problems)
 
 
 def _draw_update(dtype: np.dtype) -> Trial:
@@ -357,10 +353,7 @@ def _find_declared_problems(update: Any) -> Iterator[str]:
                 not np.allclose(after, before)
             ),
         }
-    missing = [name for name in ("statistics", "update_from") if not hasattr(update, name)]
-    if update.is_additive and missing:
-        is_wrong[f"is_additive is set, but it lacks {' and '.join(missing)}."] = True
-    elif update.is_additive:
+    if update.is_additive:
         whole, first, second = (
             update.statistics(X[rows], given.rows(rows), precision[rows], len(dictionary), n_jobs=1)
             for rows in (slice(None), slice(0, 30), slice(30, None))
@@ -396,9 +389,9 @@ def check_dictionary_update(update: str | DictionaryUpdate) -> None:
     >>> check_dictionary_update("atom")
     """
     update = DICTIONARY_UPDATES.resolve(update)
-    trial, results = _draw_update(_DOUBLE), chain.from_iterable(_find_result_problems(update, each) for each in _DTYPES)
-    problems, run = _find_first(results, _find_declared_problems(update)), methodcaller("update", *trial.values())
-    _report(DICTIONARY_UPDATES, update, problems, run)
+    results = chain.from_iterable(_find_result_problems(update, dtype) for dtype in _DTYPES)
+    run = methodcaller("update", *_draw_update(_DOUBLE).values())
+    _report(DICTIONARY_UPDATES, update, run, results, _find_declared_problems(update))
 
 
 def _draw_training(loss: Loss, size: float = 0, dtype: np.dtype = _DOUBLE) -> Trial:
@@ -515,8 +508,8 @@ def check_classifier_trainer(trainer: str | ClassifierTrainer, loss: str | Loss 
     if not losses:
         raise ValueError(f"{trainer!r} supports none of {sorted(LOSSES)}; pass check_classifier_trainer a loss.")
     resolve_trainer(trainer, losses[0])  # raises, and names other trainers, if it does not support the loss
-    problems, run = _find_trainer_problems(trainer, losses), methodcaller("train", *_draw_training(losses[0]).values())
-    _report(CLASSIFIER_TRAINERS, trainer, problems, run)
+    run = methodcaller("train", *_draw_training(losses[0]).values())
+    _report(CLASSIFIER_TRAINERS, trainer, run, _find_trainer_problems(trainer, losses))
 
 
 def _draw_errors() -> Trial:
@@ -538,8 +531,7 @@ def _find_search_problems(search: ErrorSearch) -> Iterator[str]:
     form = _find_form_problems("is_kept", is_kept, (8, 60), bool)
     form += _find_form_problems("is_wrong", is_wrong, (8, 60), bool)
     form += _find_form_problems("residuals", fit.residuals, (8, 60), _DOUBLE)
-    form += _find_form_problems("values of codes", fit.codes.values, (8, 3), _DOUBLE)
-    if form:
+    if form := form + _find_form_problems("values of codes", fit.codes.values, (8, 3), _DOUBLE):
         yield from form
         return
     plain = coder.solve(samples[:1], is_known[:1]).codes
@@ -569,4 +561,4 @@ def check_error_search(error_search: str | ErrorSearch) -> None:
     >>> check_error_search(AlternatingErrors())
     """
     search, run = ERROR_SEARCHES.resolve(error_search), methodcaller("find", *_draw_errors().values())
-    _report(ERROR_SEARCHES, search, _find_search_problems(search), run)
+    _report(ERROR_SEARCHES, search, run, _find_search_problems(search))
