@@ -18,7 +18,7 @@ from numbers import Integral, Real
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ..kernels.warp import differentiate_rows, warp_rows
 from ..model.codes import Flags, Floats
@@ -94,11 +94,6 @@ class View(NamedTuple):
     is_known: Flags  # (n_rows, n_features)
     slopes_u: Floats  # (n_rows, n_features) derivatives of the images along columns at the places that samples show
     slopes_v: Floats  # (n_rows, n_features) along rows
-
-    def put(self, rows: NDArray[np.intp], other: View, chosen: Flags) -> None:
-        """Overwrite some rows with those of `other` that are chosen."""
-        for mine, theirs in zip(self, other, strict=True):
-            mine[rows[chosen]] = theirs[chosen]
 
 
 class Alignment(Strategy):
@@ -275,7 +270,8 @@ class Registration:
             new_cost += damping[active] * np.vecdot(there.parameters, there.parameters)
             is_lower = new_cost < cost[active] - rounding[active]
             is_moving = np.abs(there.parameters - here.parameters).max(axis=1) > self.alignment.tol
-            view.put(active, there, is_lower)
+            for kept, new in zip(view, there, strict=True):
+                kept[active[is_lower]] = new[is_lower]
             cost[active[is_lower]] = new_cost[is_lower]
             active = active[is_lower & is_moving]
         return view

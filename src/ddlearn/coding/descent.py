@@ -68,12 +68,7 @@ _N_KICKS = 4
 
 
 def refit(
-    problems: RowProblems,
-    rows: Rows,
-    active: Positions,
-    tol: float,
-    max_steps: int,
-    limits: Floats | None = None,
+    problems: RowProblems, rows: Rows, active: Positions, tol: float, max_steps: int, limits: Floats | None = None
 ) -> None:
     """Minimise F on the supports of active rows, until a step would bring about the share ``tol`` of F, or less.
 
@@ -183,7 +178,7 @@ class Descent(DiscriminativeCoding):
         moves.add(active[decrease > 0], REFIT, decrease[decrease > 0])
 
     def _reselect(self, problems: RowProblems, rows: Rows, active: Positions, moves: Moves) -> None:
-        codes = problems.solve_parabolas(rows, active, *problems.make_parabolas(rows, active))
+        codes = problems.solve_parabolas(rows, active)
         is_other = (codes.indices != rows.indices[active]).any(axis=1)
         self._try(problems, rows, active[is_other], codes.rows(np.flatnonzero(is_other)), moves, RESELECT)
 
@@ -214,7 +209,7 @@ class Descent(DiscriminativeCoding):
         for _ in range(1 if problems.loss.is_quadratic else _MAX_NEWTON_STEPS):
             if active.size == 0:
                 return
-            codes = problems.solve_parabolas(rows, active, *problems.make_parabolas(rows, active))
+            codes = problems.solve_parabolas(rows, active)
             active = self._approach(problems, rows, active, codes, moves)
 
     def _approach(

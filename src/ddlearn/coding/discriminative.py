@@ -39,9 +39,9 @@ from ..model.codes import Floats, Model, RowCodes
 from ..model.losses import LOSSES, Loss
 from ..model.strategies import Registry
 from ..parallel import map_blocks, split_rows
-from .coders import SparseCoder, check_budget
+from .coders import SparseCoder
 from .descent import Descent
-from .encoder import SPARSE_CODERS, Encoder, adapt_coder, check_samples
+from .encoder import SPARSE_CODERS, Encoder, make_encoder
 from .printed import PrintedCoding
 from .rows import STEP_KINDS, DiscriminativeCoding, RowProblems
 
@@ -127,12 +127,7 @@ class DiscriminativeCoder:
         return RowCodes(indices, values), CodingRecord(*record)
 
     def pose(
-        self,
-        correlations: Floats,
-        energies: Floats,
-        labels: Floats,
-        noise_variance: Floats,
-        sources: NDArray[np.intp],
+        self, correlations: Floats, energies: Floats, labels: Floats, noise_variance: Floats, sources: NDArray[np.intp]
     ) -> RowProblems:
         """Return the problems of some rows, each of one of the samples whose correlations and energies are given."""
         return RowProblems(self.encoder, self.model, self.loss, correlations, energies, labels, noise_variance, sources)
@@ -259,20 +254,16 @@ def discriminative_encode(
     >>> codes.toarray().round(2)  # without labels the first atom would win
     array([[0.  , 0.98]])
     """
-    X, dictionary = check_samples(X, dictionary)
-    n_samples, n_components = len(X), len(dictionary)
-    coder = SPARSE_CODERS.resolve(sparse_coder)
-    n_nonzero_coefs = check_budget(n_nonzero_coefs, n_components, coder)
-    model = _check_model(dictionary, coef, intercept, class_cost)
+    X, encoder = make_encoder(X, dictionary, SPARSE_CODERS.resolve(sparse_coder), n_nonzero_coefs, n_jobs)
+    n_samples, n_components = len(X), len(encoder.dictionary)
+    model = _check_model(encoder.dictionary, coef, intercept, class_cost)
     labels = _check_labels(labels, n_samples, len(model.coef), X.dtype)
     noise_variance = _fill(noise_variance, n_samples, "noise_variance", "samples", X.dtype, positive=True)
     if init_codes is not None:
         init_codes = check_array(init_codes, accept_sparse="csr", dtype=X.dtype, input_name="init_codes")
         if init_codes.shape != (n_samples, n_components):
             raise ValueError(f"init_codes has shape {init_codes.shape}, expected {(n_samples, n_components)}.")
-        init_codes = RowCodes.from_csr(init_codes, n_nonzero_coefs, X.dtype)
-    encoder = Encoder.of(dictionary, adapt_coder(coder, X, dictionary, n_nonzero_coefs), n_nonzero_coefs, n_jobs)
-    strategies = LOSSES.resolve(loss), LABEL_CODINGS.resolve(label_coding)
-    coder_of_labels = DiscriminativeCoder(encoder, model, *strategies)
-    codes, record = coder_of_labels.encode(X, labels, noise_variance, init_codes, n_jobs=n_jobs)
+        init_codes = RowCodes.from_csr(init_codes, encoder.n_nonzero_coefs, X.dtype)
+    coder = DiscriminativeCoder(encoder, model, LOSSES.resolve(loss), LABEL_CODINGS.resolve(label_coding))
+    codes, record = coder.encode(X, labels, noise_variance, init_codes, n_jobs=n_jobs)
     return codes.to_csr(n_components), record

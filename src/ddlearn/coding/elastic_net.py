@@ -214,7 +214,9 @@ class ElasticNet(SparseCoder):
             strength = np.clip(largest_noise * np.sqrt(residual / energy), _SMALLEST_SHARE, _LARGEST_SHARE)
             coder = self._scale(strength, np.sqrt(energy))
             codes = coder.solve(problem)
-            before, residual = residual, _measure_mean_residual(codes, gram, correlations, energies)
+            x = codes.to_csr(len(gram))
+            explained = np.sum((2 * correlations - x @ gram) * x.toarray(), axis=1)
+            before, residual = residual, float(np.mean(np.maximum(energies - explained, 0)))
             problem = problem._replace(start=codes)
             if abs(before - residual) <= _ADAPT_TOL * before:
                 break
@@ -237,9 +239,3 @@ def _bound_energies(gram: Floats, correlations: Floats) -> Floats:
     norms = np.diagonal(gram)
     inverse = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
     return np.max(correlations**2 * inverse, axis=1)
-
-
-def _measure_mean_residual(codes: RowCodes, gram: Floats, correlations: Floats, energies: Floats) -> float:
-    x = codes.to_csr(len(gram))
-    explained = np.sum((2 * correlations - x @ gram) * x.toarray(), axis=1)
-    return float(np.mean(np.maximum(energies - explained, 0)))

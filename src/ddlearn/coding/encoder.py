@@ -32,19 +32,6 @@ _FEW_ATOMS = 512  # up to this number, one product is as fast as blocks of it on
 _MOST_SAMPLES_TO_ADAPT = 1000
 
 
-def check_samples(X: ArrayLike, dictionary: ArrayLike) -> tuple[Floats, Floats]:
-    """Return samples, not yet checked for NaN, and atoms as C-contiguous arrays of the float dtype of the samples."""
-    X = check_array(X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False, input_name="X")
-    dictionary = check_array(dictionary, dtype=X.dtype, order="C", input_name="dictionary")
-    if X.shape[1] != dictionary.shape[1]:
-        raise ValueError(
-            f"X has {X.shape[1]} features, but the atoms in dictionary have {dictionary.shape[1]}: "
-            "pass one sample or atom per row, with the same features."
-        )
-    measure_energies(dictionary, 0, name="dictionary")
-    return X, dictionary
-
-
 def compute_gram(dictionary: Floats, n_jobs: int | None = None) -> Floats:
     """Return the Gram matrix of the atoms, computing each pair once."""
     n_components = len(dictionary)
@@ -188,6 +175,22 @@ def adapt_coder(sparse_coder: SparseCoder, X: Floats, dictionary: Floats, n_nonz
     return sparse_coder.adapt(samples, dictionary, n_nonzero_coefs)
 
 
+def make_encoder(
+    X: ArrayLike, dictionary: ArrayLike, sparse_coder: SparseCoder, n_nonzero_coefs: int | None, n_jobs: int | None
+) -> tuple[Floats, Encoder]:
+    """Return samples, not yet checked for NaN, and what codes them: in C order, of the float dtype of the samples."""
+    X = check_array(X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False, input_name="X")
+    dictionary = check_array(dictionary, dtype=X.dtype, order="C", input_name="dictionary")
+    if X.shape[1] != dictionary.shape[1]:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but the atoms in dictionary have {dictionary.shape[1]}: "
+            "pass one sample or atom per row, with the same features."
+        )
+    measure_energies(dictionary, 0, name="dictionary")
+    budget = check_budget(n_nonzero_coefs, len(dictionary), sparse_coder)
+    return X, Encoder.of(dictionary, adapt_coder(sparse_coder, X, dictionary, budget), budget, n_jobs)
+
+
 def sparse_encode(
     X: ArrayLike,
     dictionary: ArrayLike,
@@ -237,7 +240,6 @@ def sparse_encode(
     >>> sparse_encode([[3.0, 4.0, 0.1]], atoms, n_nonzero_coefs=2).toarray()
     array([[3., 2., 0.]])
     """
-    X, dictionary = check_samples(X, dictionary)
     if tol is not None and not (isinstance(tol, Real) and tol >= 0):
         raise ValueError(f"tol must be None or a number of at least 0, got {tol!r}.")
     if tol is not None and not isinstance(method, str):
@@ -245,6 +247,5 @@ def sparse_encode(
     coder = SPARSE_CODERS.resolve(method)
     if tol is not None:
         coder.set_params(tol=tol)
-    n_nonzero_coefs = check_budget(n_nonzero_coefs, len(dictionary), coder)
-    coder = adapt_coder(coder, X, dictionary, n_nonzero_coefs)
-    return Encoder.of(dictionary, coder, n_nonzero_coefs, n_jobs).encode(X, n_jobs=n_jobs).to_csr(len(dictionary))
+    X, encoder = make_encoder(X, dictionary, coder, n_nonzero_coefs, n_jobs)
+    return encoder.encode(X, n_jobs=n_jobs).to_csr(len(encoder.dictionary))

@@ -35,7 +35,7 @@ class Tangents(NamedTuple):
     damping: Floats  # (n_rows,) positive; limits moves that no feature determines
     position: Floats  # (n_rows, n_parameters)
 
-    def rows(self, rows: NDArray[np.intp]) -> Tangents:
+    def rows(self, rows: NDArray[np.intp] | slice) -> Tangents:
         return Tangents(*(array[rows] for array in self))
 
 
@@ -54,27 +54,23 @@ class MaskedCoder:
     encoder: Encoder
 
     def solve(
-        self,
-        samples: Floats,
-        is_kept: Flags,
-        tangents: Tangents | None = None,
-        n_nonzero_coefs: int | None = None,
+        self, samples: Floats, is_kept: Flags, tangents: Tangents | None = None, n_nonzero_coefs: int | None = None
     ) -> MaskedFit:
         """Code a block of rows, by default with T atoms; samples are finite, also where features are not kept."""
         encoder = self.encoder
         if tangents is None:
             codes = encoder.encode_tile(samples, is_kept, n_nonzero_coefs=n_nonzero_coefs)
-            return MaskedFit(codes, self._subtract(samples, codes), np.zeros((len(samples), 0), samples.dtype))
+            return MaskedFit(codes, self.subtract(samples, codes), np.zeros((len(samples), 0), samples.dtype))
         system = _MoveSystem(tangents, is_kept)
         kept, directions = np.where(is_kept, samples, 0), system.project(encoder.dictionary)
         correlations = encoder.correlate(kept) - combine(system.pull(kept), directions)
         classes = encoder.leave_out(is_kept)
         codes = encoder.solve(correlations, n_nonzero_coefs, classes=classes, directions=directions)
-        residuals = self._subtract(samples, codes)
+        residuals = self.subtract(samples, codes)
         moves = system.solve(residuals)
         return MaskedFit(codes, residuals + combine(moves, tangents.derivatives), moves)
 
-    def _subtract(self, samples: Floats, codes: RowCodes) -> Floats:
+    def subtract(self, samples: Floats, codes: RowCodes) -> Floats:
         """Return samples less their reconstruction."""
         return samples - codes.to_csr(len(self.encoder.dictionary)) @ self.encoder.dictionary
 

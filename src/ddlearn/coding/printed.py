@@ -59,8 +59,7 @@ class PrintedCoding(DiscriminativeCoding):
 
     def _step(self, problems: RowProblems, rows: Rows, active: Positions, moves: Moves) -> Positions:
         """Solve the parabolas; return the rows that have moved and not converged."""
-        weight, pull = problems.make_parabolas(rows, active, problems.loss.surrogate_curvature)
-        codes = problems.solve_parabolas(rows, active, weight, pull)
+        codes = problems.solve_parabolas(rows, active, problems.loss.surrogate_curvature)
         squared_change, squared_size = np.empty((2, len(active)), codes.values.dtype)
         change_rows(rows.indices[active], rows.values[active], *codes, squared_change, squared_size)
         is_lower = accept(rows, active, problems.take(active).place(codes), moves, RESELECT)

@@ -137,21 +137,23 @@ class AlternatingErrors(ErrorSearch):
         noise_scale: float,
         tangents: Tangents | None = None,
     ) -> tuple[MaskedFit, Flags, Flags]:
-        is_kept = is_known.copy()
-        active = np.flatnonzero(budgets > 0)
-        for n_nonzero_coefs in self._schedule(coder.encoder.n_nonzero_coefs):
+        most, is_kept, active = coder.encoder.n_nonzero_coefs, is_known.copy(), np.flatnonzero(budgets > 0)
+
+        def classify(rows: NDArray[np.intp] | slice, n_nonzero_coefs: int, limit: float) -> tuple[MaskedFit, Flags]:
+            """Code some rows, and return which features are right: their residual is below a multiple of the spread."""
+            moving = None if tangents is None else tangents.rows(rows)
+            fit = coder.solve(samples[rows], is_kept[rows], moving, n_nonzero_coefs)
+            spread = measure_spread(fit.residuals, samples[rows], is_known[rows], budgets[rows], noise_scale)
+            return fit, find_right(fit.residuals, is_known[rows], budgets[rows], limit * spread)
+
+        for n_nonzero_coefs in self._schedule(most):
             if active.size == 0:
                 break
-            moving = None if tangents is None else tangents.rows(active)
-            fit = coder.solve(samples[active], is_kept[active], moving, n_nonzero_coefs)
-            spread = measure_spread(fit.residuals, samples[active], is_known[active], budgets[active], noise_scale)
-            is_small = find_right(fit.residuals, is_known[active], budgets[active], self.trim * spread)
-            is_same = (is_small == is_kept[active]).all(axis=1) & (n_nonzero_coefs == coder.encoder.n_nonzero_coefs)
+            _, is_small = classify(active, n_nonzero_coefs, self.trim)
+            is_same = (is_small == is_kept[active]).all(axis=1) & (n_nonzero_coefs == most)
             is_kept[active] = is_small
             active = active[~is_same]
-        fit = coder.solve(samples, is_kept, tangents)
-        spread = measure_spread(fit.residuals, samples, is_known, budgets, noise_scale)
-        is_right = find_right(fit.residuals, is_known, budgets, self.threshold * spread)
+        fit, is_right = classify(slice(None), most, self.threshold)
         return fit, is_kept, is_known & ~is_right
 
     def _schedule(self, n_nonzero_coefs: int) -> Iterator[int]:
@@ -213,12 +215,9 @@ class GreedyErrors(ErrorSearch):
         floors = dtype.type(_ROUNDING_ERRORS * np.finfo(dtype).eps), dtype.type(PIVOT_FLOOR[dtype])
         problem = coder.encoder.atoms_by_feature, inverse_norms, np.ascontiguousarray(samples), budgets
         pursue_with_errors(*problem, thresholds, *floors, is_kept, *codes)
-        codes = codes.sort()
-        unchanged = budgets == 0
-        for mine, theirs in zip(codes, start.codes, strict=True):
-            mine[unchanged] = theirs[unchanged]
-        residuals = samples - codes.to_csr(len(coder.encoder.dictionary)) @ coder.encoder.dictionary
-        return MaskedFit(codes, residuals, start.moves), is_kept, is_known & ~is_kept
+        has_budget = (budgets > 0)[:, None]
+        codes = RowCodes(*(np.where(has_budget, *pair) for pair in zip(codes.sort(), start.codes, strict=True)))
+        return MaskedFit(codes, coder.subtract(samples, codes), start.moves), is_kept, is_known & ~is_kept
 
 
 def measure_spread(residuals: Floats, samples: Floats, is_known: Flags, budgets: Counts, noise_scale: float) -> Floats:

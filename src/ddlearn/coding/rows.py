@@ -100,8 +100,9 @@ class RowProblems:
         kernel.expand_rows(active, self.shared, rows, slopes, curvatures, weight, pull)
         return weight, pull
 
-    def solve_parabolas(self, rows: Rows, active: Positions, weight: Floats, pull: Floats) -> RowCodes:
+    def solve_parabolas(self, rows: Rows, active: Positions, curvature: Curvature | None = None) -> RowCodes:
         """Return the coder's codes for the parabolas of active rows."""
+        weight, pull = self.make_parabolas(rows, active, curvature)
         start = RowCodes(rows.indices[active], rows.values[active])
         correlations = self.correlations[self.sources[active]]
         return self.encoder.solve(correlations, classes=(self.model.coef, weight, pull), start=start)

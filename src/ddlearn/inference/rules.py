@@ -85,13 +85,7 @@ class InferenceRule(Strategy, ABC):
         """Raise a ValueError if the rule is not for this number of classes."""
 
     @abstractmethod
-    def evidence(
-        self,
-        model: LabelModel,
-        samples: Floats,
-        codes: RowCodes,
-        is_kept: Flags | None = None,
-    ) -> Floats:
+    def evidence(self, model: LabelModel, samples: Floats, codes: RowCodes, is_kept: Flags | None = None) -> Floats:
         """Return the evidence for each class; features that are not kept do not count."""
 
 
@@ -105,13 +99,7 @@ class FastInference(InferenceRule):
     DDLClassifier(inference=FastInference())
     """
 
-    def evidence(
-        self,
-        model: LabelModel,
-        samples: Floats,
-        codes: RowCodes,
-        is_kept: Flags | None = None,
-    ) -> Floats:
+    def evidence(self, model: LabelModel, samples: Floats, codes: RowCodes, is_kept: Flags | None = None) -> Floats:
         fitted = model.coder.model
         return compute_evidence(fitted.scores(codes), model.coder.loss, fitted.class_cost)
 
@@ -146,16 +134,10 @@ class FullInference(InferenceRule):
                 f"n_candidates={self.n_candidates}, but there are only {n_classes} classes: use None for all."
             )
 
-    def evidence(
-        self,
-        model: LabelModel,
-        samples: Floats,
-        codes: RowCodes,
-        is_kept: Flags | None = None,
-    ) -> Floats:
+    def evidence(self, model: LabelModel, samples: Floats, codes: RowCodes, is_kept: Flags | None = None) -> Floats:
         if is_kept is None or is_kept.all():
             correlations, energies = model.coder.encoder.correlate(samples), np.vecdot(samples, samples)
-            return self._compare(model, correlations, energies, codes, n_features=samples.shape[1])
+            return self._compare(model, correlations, energies, codes, samples.shape[1])
         evidence = np.empty((len(samples), len(model.coder.model.coef)), samples.dtype)
         for mask, rows in _group_equal(is_kept):
             evidence[rows] = self._evidence_of_kept(model, samples[rows], mask, codes.rows(rows))
@@ -180,27 +162,17 @@ class FullInference(InferenceRule):
                 encoder=replace(encoder, dictionary=np.where(atoms[:, None], kept, 0), gram=open_gram),
                 model=replace(model.coder.model, coef=np.where(atoms, coef, 0)),
             )
-            evidence[rows] = self._compare(
-                replace(model, coder=coder),
-                np.where(atoms, correlations[rows], 0),
-                energies[rows],
-                codes.rows(rows),
-                n_features=len(kept[0]),
-            )
+            problem = np.where(atoms, correlations[rows], 0), energies[rows], codes.rows(rows)
+            evidence[rows] = self._compare(replace(model, coder=coder), *problem, len(kept[0]))
         return evidence
 
     def _compare(
-        self, model: LabelModel, correlations: Floats, energies: Floats, codes: RowCodes, *, n_features: int
+        self, model: LabelModel, correlations: Floats, energies: Floats, codes: RowCodes, n_features: int
     ) -> Floats:
         """Compare the hypotheses of all rows, for some rows at a time."""
-        at_once = max(_HYPOTHESES_AT_ONCE // len(model.coder.model.coef), 1)
-        blocks = split_rows(len(energies), at_once, unit=1)
-        return np.concatenate(
-            [
-                self._compare_block(model, correlations[rows], energies[rows], codes.rows(rows), n_features)
-                for rows in blocks
-            ]
-        )
+        blocks = split_rows(len(energies), max(_HYPOTHESES_AT_ONCE // len(model.coder.model.coef), 1), unit=1)
+        problems = ((correlations[rows], energies[rows], codes.rows(rows)) for rows in blocks)
+        return np.concatenate([self._compare_block(model, *problem, n_features) for problem in problems])
 
     def _compare_block(
         self, model: LabelModel, correlations: Floats, energies: Floats, codes: RowCodes, n_features: int

@@ -173,7 +173,22 @@ class Logistic(Loss):
         return _sigmoid_slope(margin)
 
 
-class SmoothHinge(Loss):
+class _Hinge(Loss):
+    """A hinge cost whose corner is rounded by as much as its sharpness allows."""
+
+    trainer = "linear_svm"
+
+    def __init__(self, sharpness: float):
+        self.sharpness = sharpness
+
+    def check_parameters(self) -> None:
+        if not (isinstance(self.sharpness, Real) and 0 < self.sharpness < np.inf):
+            raise ValueError(f"sharpness must be a positive number, got {self.sharpness!r}.")
+        if not _BLUNTEST <= self.sharpness <= 1 / _BLUNTEST:
+            raise ValueError(f"sharpness must be from {_BLUNTEST:g} to {1 / _BLUNTEST:g}, got {self.sharpness!r}.")
+
+
+class SmoothHinge(_Hinge):
     r"""Hinge cost with a rounded corner: :math:`\max(0, 1 - z)` except for :math:`|1 - z| < 1/\rho`.
 
     Inside that band it is the parabola :math:`\frac{\rho}{4}(1 - z + 1/\rho)^2`, outside it is the hinge itself;
@@ -196,13 +211,8 @@ class SmoothHinge(Loss):
     array([2.   , 0.125, 0.   ])
     """
 
-    trainer = "linear_svm"
-
     def __init__(self, sharpness: float = 2.0):
-        self.sharpness = sharpness
-
-    def check_parameters(self) -> None:
-        _check_sharpness(self.sharpness)
+        super().__init__(sharpness)
 
     def _depth(self, margin: Margins) -> Margins:
         """How far the margin is inside the band, from 0 at its right end to 2 / sharpness at its left."""
@@ -223,7 +233,7 @@ class SmoothHinge(Loss):
         return np.full_like(margin, self.sharpness / 2)
 
 
-class SoftplusHinge(Loss):
+class SoftplusHinge(_Hinge):
     r"""Strictly convex smooth hinge, :math:`\Omega(z) = \ln(1 + e^{\rho(1 - z)})/\rho`.
 
     Parameters
@@ -242,13 +252,8 @@ class SoftplusHinge(Loss):
     array([2., 0.])
     """
 
-    trainer = "linear_svm"
-
     def __init__(self, sharpness: float = 5.0):
-        self.sharpness = sharpness
-
-    def check_parameters(self) -> None:
-        _check_sharpness(self.sharpness)
+        super().__init__(sharpness)
 
     def value(self, margin: Margins) -> Margins:
         return _softplus(self.sharpness * (1 - margin)) / self.sharpness
@@ -258,13 +263,6 @@ class SoftplusHinge(Loss):
 
     def curvature(self, margin: Margins) -> Margins:
         return self.sharpness * _sigmoid_slope(self.sharpness * (1 - margin))
-
-
-def _check_sharpness(sharpness: float) -> None:
-    if not (isinstance(sharpness, Real) and 0 < sharpness < np.inf):
-        raise ValueError(f"sharpness must be a positive number, got {sharpness!r}.")
-    if not _BLUNTEST <= sharpness <= 1 / _BLUNTEST:
-        raise ValueError(f"sharpness must be from {_BLUNTEST:g} to {1 / _BLUNTEST:g}, got {sharpness!r}.")
 
 
 LOSSES: Registry[Loss] = Registry(

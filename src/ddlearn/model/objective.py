@@ -78,11 +78,7 @@ def sum_costs(labels: Floats, scores: Floats, loss: Loss, weights: Weights = 1.0
 
 
 def sum_noise_terms(
-    misfits: Floats,
-    noise_variance: Floats,
-    n_features: float | NDArray,
-    priors: Priors,
-    weights: Weights = 1.0,
+    misfits: Floats, noise_variance: Floats, n_features: float | NDArray, priors: Priors, weights: Weights = 1.0
 ) -> Terms:
     """Return what some samples add to the first two terms, and to that of the priors."""
     variance = noise_variance.astype(np.float64)
