@@ -21,12 +21,7 @@ from ddlearn.classifiers import (
 from ddlearn.classifiers.problem import LabelledCodes, scale_ridge
 from ddlearn.kernels.codes import add_gradient, add_hessian, score_class
 from ddlearn.model.codes import RowCodes
-from ddlearn.model.losses import (
-    LOSSES,
-    Logistic,
-    Loss,
-    Square,
-)
+from ddlearn.model.losses import LOSSES, Logistic, Loss, Square
 from ddlearn.parallel import Parts
 
 N_SAMPLES, N_COMPONENTS, N_CLASSES, BUDGET = 150, 12, 3, 4
@@ -98,6 +93,18 @@ def data_costs(codes, labels, loss, coef, intercept):
     return loss.value(labels.astype(np.float64) * scores).sum(axis=0)
 
 
+def measure_gradients(codes, labels, loss, penalties, coef, intercept):
+    """Return the norm of the gradient of each class's penalised cost, over coefficients, and over the intercept."""
+    dense = codes.to_csr(coef.shape[1]).toarray().astype(float)
+    slopes = labels * loss.gradient(labels * (dense @ coef.T + intercept).astype(float))
+    return np.linalg.norm(slopes.T @ dense + penalties[:, None] * coef, axis=1), np.abs(slopes.sum(axis=0))
+
+
+def assert_same(found, expected, **tolerance):
+    for one, other in zip(found, expected, strict=True):
+        assert_allclose(one, other, **{"rtol": 0, "atol": 0} | tolerance)
+
+
 # What is minimised
 
 
@@ -158,17 +165,15 @@ def test_misclassified_samples_clip_the_response_but_not_the_minimum():
 
 @pytest.mark.usefixtures("each_hessian_or_a_shared_one")
 @pytest.mark.parametrize("fit_intercept", [True, False])
-@every_pair
+@pytest.mark.parametrize(("trainer", "loss"), [*PAIRS, (Newton(), SquaredHinge())])
 def test_gradient_of_the_penalised_cost_vanishes_at_the_end(trainer, loss, fit_intercept):
     codes, labels = draw_problem()
     trainer = clone(trainer).set_params(max_rounds=500, tol=1e-15, fit_intercept=fit_intercept)
     coef, intercept = trainer.train(codes, labels, loss, *draw_start())
-    dense = codes.to_csr(N_COMPONENTS).toarray()
-    slopes = labels * loss.gradient(labels * (dense @ coef.T + intercept))
     penalties = penalties_of(trainer, codes, labels, loss)
-    assert_allclose(slopes.T @ dense + penalties[:, None] * coef, 0, atol=1e-5)
-    if fit_intercept:
-        assert_allclose(slopes.sum(axis=0), 0, atol=1e-5)
+    of_coef, of_intercept = measure_gradients(codes, labels, loss, penalties, coef, intercept)
+    assert of_coef.max() <= 1e-5
+    assert not fit_intercept or of_intercept.max() <= 1e-5
 
 
 @every_pair
@@ -213,13 +218,9 @@ def test_labels_classes_and_the_order_of_samples_are_all_alike(trainer, loss):
     of_classes = trainer.train(codes, labels[:, classes], loss, start[classes], start_intercept[classes])
     flipped = trainer.train(codes, -labels, loss, -start, -start_intercept)
     # To rounding: some of OpenBLAS's kernels round a column of a product by its place.
-    for found, expected, tolerance in (
-        (of_order, (coef, intercept), 1e-9),
-        (of_classes, (coef[classes], intercept[classes]), 1e-12),
-        (flipped, (-coef, -intercept), 1e-12),
-    ):
-        assert_allclose(found[0], expected[0], atol=tolerance)
-        assert_allclose(found[1], expected[1], atol=tolerance)
+    assert_same(of_order, (coef, intercept), rtol=1e-7, atol=1e-9)
+    assert_same(of_classes, (coef[classes], intercept[classes]), rtol=1e-7, atol=1e-12)
+    assert_same(flipped, (-coef, -intercept), rtol=1e-7, atol=1e-12)
 
 
 @every_pair
@@ -229,8 +230,7 @@ def test_unlabelled_rows_are_as_if_left_out(trainer, loss):
     known = labels[:, 0] != 0
     trained = trainer.train(codes, labels, loss, *draw_start())
     without = trainer.train(codes.rows(np.flatnonzero(known)), labels[known], loss, *draw_start())
-    assert_array_equal(trained[0], without[0])
-    assert_array_equal(trained[1], without[1])
+    assert_same(trained, without)
 
 
 @every_pair
@@ -264,10 +264,7 @@ def test_more_unused_atoms_change_nothing(trainer, loss):
 @every_pair
 def test_threads_give_the_same_bits(trainer, loss):
     codes, labels = draw_problem()
-    one = trainer.train(codes, labels, loss, *draw_start(), n_jobs=1)
-    three = trainer.train(codes, labels, loss, *draw_start(), n_jobs=3)
-    assert_array_equal(one[0], three[0])
-    assert_array_equal(one[1], three[1])
+    assert_same(*(trainer.train(codes, labels, loss, *draw_start(), n_jobs=n_jobs) for n_jobs in (1, 3)))
 
 
 @every_pair
@@ -275,8 +272,7 @@ def test_float32_is_close_to_float64(trainer, loss):
     double = trainer.train(*draw_problem(), loss, *draw_start())
     single = trainer.train(*draw_problem(dtype=np.float32), loss, *draw_start(dtype=np.float32))
     assert single[0].dtype == single[1].dtype == np.float32
-    assert_allclose(single[0], double[0], rtol=1e-3, atol=1e-3)
-    assert_allclose(single[1], double[1], rtol=1e-3, atol=1e-3)
+    assert_same(single, double, rtol=1e-3, atol=1e-3)
 
 
 def test_memory_layout_does_not_matter():
@@ -316,8 +312,7 @@ def test_a_start_worse_than_none_is_not_used(trainer, loss):
     trainer = clone(trainer).set_params(max_rounds=2)
     from_zero = trainer.train(codes, labels, loss, *draw_start())
     from_afar = trainer.train(codes, labels, loss, *draw_start(1e4))
-    assert_allclose(from_afar[0], from_zero[0], atol=1e-12)
-    assert_allclose(from_afar[1], from_zero[1], atol=1e-12)
+    assert_same(from_afar, from_zero, rtol=1e-7, atol=1e-12)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -331,14 +326,6 @@ def test_responses_are_newtons_up_to_z_max(trainer, loss):
     is_clipped = np.abs(gradient) > 3.0 * curvature
     assert_array_equal(weights[~is_clipped], curvature[~is_clipped])
     assert_allclose(np.abs(gradient[is_clipped]) / weights[is_clipped], 3.0)
-
-
-def measure_gradients(codes, labels, loss, penalties, coef, intercept):
-    """Return the norm of the gradient of each class's penalised cost."""
-    dense = codes.to_csr(coef.shape[1]).toarray().astype(float)
-    slopes = labels * loss.gradient(labels * (dense @ coef.T + intercept).astype(float))
-    gradients = np.column_stack([slopes.T @ dense + penalties[:, None] * coef, slopes.sum(axis=0)])
-    return np.linalg.norm(gradients, axis=1)
 
 
 @pytest.mark.usefixtures("each_hessian_or_a_shared_one")
@@ -355,7 +342,7 @@ def test_a_step_leaves_a_thousandth_of_the_gradient(trainer, loss, start, dtype)
     else:
         first = draw_start(start, dtype=dtype)
     last = trainer.train(codes, labels, loss, *first, penalties=penalties)
-    before, after = (measure_gradients(codes, labels, loss, penalties, *each) for each in (first, last))
+    before, after = (np.hypot(*measure_gradients(codes, labels, loss, penalties, *each)) for each in (first, last))
     assert (after <= 1e-3 * before).all()
 
 
@@ -366,8 +353,7 @@ def test_the_unit_of_the_codes_does_not_matter(trainer, loss, factor):
     codes, labels = draw_problem()
     scaled = RowCodes(codes.indices, factor * codes.values)
     one, other = (trainer.train(each, labels, loss, *draw_start()) for each in (codes, scaled))
-    assert_allclose(factor * other[0], one[0], rtol=1e-7, atol=1e-9)
-    assert_allclose(other[1], one[1], rtol=1e-7, atol=1e-9)
+    assert_same((factor * other[0], other[1]), one, rtol=1e-7, atol=1e-9)
     if factor == 0.25:
         assert_array_equal(factor * other[0], one[0])
 
@@ -398,15 +384,6 @@ def test_separable_classes_stay_finite(trainer, loss, ridge):
     assert np.isfinite(coef).all()
     assert np.isfinite(intercept).all()
     assert (labels * (codes.to_csr(4) @ coef.T + intercept) > 0).all()
-
-
-@every_pair
-def test_atoms_in_no_code_have_coefficient_zero(trainer, loss):
-    codes, labels = draw_problem()
-    for size in (0.0, 1.0):
-        coef, _ = trainer.train(codes, labels, loss, *draw_start(size))
-        assert_array_equal(coef[:, UNUSED_ATOM], 0)
-        assert (coef[:, :UNUSED_ATOM] != 0).all()
 
 
 @pytest.mark.usefixtures("each_hessian_or_a_shared_one")
@@ -452,17 +429,6 @@ def test_a_class_without_labels_or_with_one_label_only(trainer, loss):
 )
 def test_auto_is_the_method_that_the_paper_names(loss, trainer):
     assert type(resolve_trainer("auto", loss)).__name__ == trainer
-
-
-def test_a_loss_of_the_users_own_trains():
-    codes, labels = draw_problem()
-    loss = SquaredHinge()
-    trainer = resolve_trainer("auto", loss).set_params(max_rounds=200, tol=1e-15)
-    coef, intercept = trainer.train(codes, labels, loss, *draw_start())
-    dense = codes.to_csr(N_COMPONENTS).toarray()
-    slopes = labels * loss.gradient(labels * (dense @ coef.T + intercept))
-    penalties = penalties_of(trainer, codes, labels, loss)
-    assert_allclose(slopes.T @ dense + penalties[:, None] * coef, 0, atol=1e-6)
 
 
 def test_a_trainer_that_does_not_suit_the_loss_names_one_that_does():
@@ -566,8 +532,7 @@ def test_samples_in_parts_give_the_classifiers_of_the_whole(loss, is_partly_labe
     parts = Parts([LabelledCodes(codes.rows(rows), labels[rows].astype(np.int8)) for rows in cuts])
     whole = trainer.train(codes, labels, loss, *draw_start(1.0))
     in_parts = trainer.train_on(parts, loss, *draw_start(1.0))
-    for one, other in zip(in_parts, whole, strict=True):
-        assert_allclose(one, other, rtol=1e-8, atol=1e-10)
+    assert_same(in_parts, whole, rtol=1e-8, atol=1e-10)
 
 
 def test_a_few_huge_codes_that_cancel_each_other_do_not_set_the_penalty():
