@@ -169,3 +169,10 @@ def kick_atoms(Q, c, support, smallest_gain, n_kicks, norms):
         if start - minimum_on(Q, c, trial)[1] > smallest_gain:
             return trial
     return support
+
+
+def keys(s):
+    """The kernel of cubic convolution, as Keys (1981) writes it."""
+    s = np.abs(s)
+    near, far = 1.5 * s**3 - 2.5 * s**2 + 1, -0.5 * s**3 + 2.5 * s**2 - 4 * s + 2
+    return np.where(s < 1, near, np.where(s < 2, far, 0))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference import keys
 
 from ddlearn import Jitter
 from ddlearn.describe.jitter import JITTERS, _make_bumps, displace, displace_alike, make_jitter
@@ -35,13 +36,6 @@ def draw_fields(jitter, n_images, shape=SHAPE, seed=0):
 
 def distort(jitter, X, shape=SHAPE):
     return displace(X, jitter.draw(len(X), shape, np.random.default_rng(0), X.dtype))
-
-
-def keys(s):
-    """The kernel of cubic convolution, as Keys (1981) writes it."""
-    s = np.abs(s)
-    near, far = 1.5 * s**3 - 2.5 * s**2 + 1, -0.5 * s**3 + 2.5 * s**2 - 4 * s + 2
-    return np.where(s < 1, near, np.where(s < 2, far, 0))
 
 
 def displace_slowly(image, field):

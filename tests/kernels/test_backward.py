@@ -39,44 +39,34 @@ def draw_sizes(rng):
     return int(rng.integers(0, 5)), n_components, int(rng.integers(1, n_components + 1)), int(rng.integers(1, 7))
 
 
-@both_dtypes
-@given(seed=seeds, ridge=st.sampled_from([0.0, 0.3]))
-def test_a_system_is_solved_on_each_support(seed, dtype, ridge):
-    rng = np.random.default_rng(seed)
-    n_rows, n_components, n_places, _ = draw_sizes(rng)
-    atoms = normalise(np.eye(n_components) + 0.2 * rng.standard_normal((n_components, n_components)))
-    gram = (atoms @ atoms.T).astype(dtype)
-    codes = draw_codes(rng, n_rows, n_components, n_places, dtype)
-    right_side = rng.standard_normal((n_rows, n_places)).astype(dtype)
-    solution = np.full_like(right_side, np.nan)
-    factor = np.full((n_places, n_places), np.nan, dtype)
-    workspace = factor, np.empty(n_places, dtype)
-    atoms = atoms.astype(dtype)
-    solve_support_rows(gram, atoms, dtype(ridge), dtype(1e-6), *codes, right_side, *workspace, solution)
-    for i in range(n_rows):
-        n_used = np.count_nonzero(codes.values[i])
-        support = codes.indices[i, :n_used]
-        expected = np.linalg.solve(gram[np.ix_(support, support)] + ridge * np.eye(n_used), right_side[i, :n_used])
-        np.testing.assert_allclose(solution[i, :n_used], expected, rtol=0, atol=10 * TOLERANCE[dtype])
-        assert (solution[i, n_used:] == 0).all()
+def draw_many_atoms(n_components, rng):
+    """Return more atoms than features, which a ridge keeps apart."""
+    return normalise(rng.standard_normal((n_components, 2)))
+
+
+def draw_near_orthogonal(n_components, rng):
+    return normalise(np.eye(n_components) + 0.2 * rng.standard_normal((n_components, n_components)))
 
 
 @both_dtypes
+@pytest.mark.parametrize(
+    ("draw", "ridge"), [(draw_near_orthogonal, 0.0), (draw_near_orthogonal, 0.3), (draw_many_atoms, 0.3)]
+)
 @given(seed=seeds)
-def test_a_system_of_more_atoms_than_features_is_solved_too(seed, dtype):
+def test_a_system_is_solved_on_each_support(seed, draw, ridge, dtype):
     rng = np.random.default_rng(seed)
     n_rows, n_components, n_places, _ = draw_sizes(rng)
-    atoms = normalise(rng.standard_normal((n_components, 2))).astype(dtype)
+    atoms = draw(n_components, rng).astype(dtype)
     gram = atoms @ atoms.T
     codes = draw_codes(rng, n_rows, n_components, n_places, dtype)
     right_side = rng.standard_normal((n_rows, n_places)).astype(dtype)
     solution = np.full_like(right_side, np.nan)
     workspace = np.full((n_places, n_places), np.nan, dtype), np.empty(n_places, dtype)
-    solve_support_rows(gram, atoms, dtype(0.3), dtype(1e-6), *codes, right_side, *workspace, solution)
+    solve_support_rows(gram, atoms, dtype(ridge), dtype(1e-6), *codes, right_side, *workspace, solution)
     for i in range(n_rows):
         n_used = np.count_nonzero(codes.values[i])
         support = codes.indices[i, :n_used]
-        expected = np.linalg.solve(gram[np.ix_(support, support)] + 0.3 * np.eye(n_used), right_side[i, :n_used])
+        expected = np.linalg.solve(gram[np.ix_(support, support)] + ridge * np.eye(n_used), right_side[i, :n_used])
         np.testing.assert_allclose(solution[i, :n_used], expected, rtol=0, atol=10 * TOLERANCE[dtype])
         assert (solution[i, n_used:] == 0).all()
 

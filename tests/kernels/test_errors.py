@@ -25,18 +25,11 @@ def run_kernel(dictionary, samples, n_nonzero_coefs, n_errors, *, threshold=1e-9
     is_kept = np.ones(samples.shape, bool) if is_known is None else is_known.copy()
     codes = RowCodes.empty(len(samples), n_nonzero_coefs, dtype)
     codes.values[:] = np.nan  # what was there before must not matter
-    pursue_with_errors(
-        np.ascontiguousarray(dictionary.T),
-        inverse_norms,
-        samples,
-        np.broadcast_to(n_errors, len(samples)).astype(np.int64),
-        np.broadcast_to(threshold, len(samples)).astype(dtype),
-        dtype.type(100 * np.finfo(dtype).eps),
-        dtype.type({8: 1e-10, 4: 1e-5}[dtype.itemsize]),
-        is_kept,
-        codes.indices,
-        codes.values,
-    )
+    budgets = np.broadcast_to(n_errors, len(samples)).astype(np.int64)
+    thresholds = np.broadcast_to(threshold, len(samples)).astype(dtype)
+    floors = map(dtype.type, (100 * np.finfo(dtype).eps, {8: 1e-10, 4: 1e-5}[dtype.itemsize]))
+    atoms_by_feature = np.ascontiguousarray(dictionary.T)
+    pursue_with_errors(atoms_by_feature, inverse_norms, samples, budgets, thresholds, *floors, is_kept, *codes)
     return codes.sort().to_csr(len(dictionary)).toarray(), is_kept
 
 
@@ -162,8 +155,7 @@ def test_no_feature_below_the_threshold_is_ever_called_wrong():
     dictionary, samples = normalise(rng.standard_normal((20, 15))), rng.standard_normal((8, 15))
     x, is_kept = run_kernel(dictionary, samples, 3, 15, threshold=np.inf)
     assert is_kept.all()
-    expected = sparse_encode(samples, dictionary, n_nonzero_coefs=3, method=OMP(n_swaps=0))
-    np.testing.assert_allclose(x, expected.toarray(), atol=1e-10)
+    np.testing.assert_array_equal(x, run_kernel(dictionary, samples, 3, 0)[0])
     assert not run_kernel(dictionary, samples, 3, 15, threshold=0.01)[1].all()
 
 

@@ -8,15 +8,10 @@ from conftest import make_problem
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import dsc_objective
+from scipy.sparse import csr_array
 
 from ddlearn import LOSSES, RowCodes
-from ddlearn.kernels.newton import (
-    Steps,
-    blend_rows,
-    find_newton_steps,
-    margins_after_steps,
-    take_steps,
-)
+from ddlearn.kernels.newton import Steps, blend_rows, find_newton_steps, margins_after_steps, take_steps
 
 every_loss = pytest.mark.parametrize("loss", [loss_class() for loss_class in LOSSES.values()], ids=list(LOSSES))
 
@@ -124,12 +119,6 @@ def test_a_step_is_taken_where_it_brings_enough_and_costs_are_up_to_date(problem
     assert is_taken.any()
 
 
-def blend(old, new, share):
-    indices, values = np.full_like(old.indices, -1), np.full_like(old.values, np.nan)
-    blend_rows(*old, *new, share, indices, values)
-    return RowCodes(indices, values)
-
-
 @given(seed=st.integers(0, 10_000), share=st.sampled_from([0.25, 0.5, 1.0]))
 def test_a_blend_lies_between_two_codes_or_is_the_old_one_where_it_has_too_many_atoms(seed, share):
     rng = np.random.default_rng(seed)
@@ -138,19 +127,12 @@ def test_a_blend_lies_between_two_codes_or_is_the_old_one_where_it_has_too_many_
     for codes in dense:
         codes[np.count_nonzero(codes, axis=1) > budget] = 0
     dense[1][0] = -dense[0][0]  # at a share of one half nothing is left
-    old, new = (_lay_out(codes, budget) for codes in dense)
-    found = blend(old, new, share)
+    old, new = (RowCodes.from_csr(csr_array(codes), budget, codes.dtype) for codes in dense)
+    found = RowCodes(np.full_like(old.indices, -1), np.full_like(old.values, np.nan))
+    blend_rows(*old, *new, share, *found)
     expected = (1 - share) * dense[0] + share * dense[1]
     has_place = np.count_nonzero(expected, axis=1) <= budget
     np.testing.assert_allclose(found.to_csr(n_atoms).toarray(), np.where(has_place[:, None], expected, dense[0]))
     laid_out = found.sort()  # which it is already
     np.testing.assert_array_equal(laid_out.indices, found.indices)
     np.testing.assert_array_equal(laid_out.values, found.values)
-
-
-def _lay_out(codes, budget):
-    laid_out = RowCodes.empty(len(codes), budget, codes.dtype)
-    for row, code in enumerate(codes):
-        used = np.flatnonzero(code)
-        laid_out.indices[row, : len(used)], laid_out.values[row, : len(used)] = used, code[used]
-    return laid_out

@@ -41,18 +41,10 @@ def test_the_kernel_is_its_slow_twin(shape, n_cells, n_directions, dtype):
     (down, share_down), (right, share_right) = map(_find_cells, shape, n_cells)
     weights = np.outer(*(_spread_cells(*pair).sum(axis=1) for pair in zip(shape, n_cells, strict=True)))
     pooled = np.zeros((3, n_directions, *n_cells), dtype)
-    pool_gradients_rows(
-        images.astype(dtype),
-        down,
-        share_down.astype(dtype),
-        right,
-        share_right.astype(dtype),
-        np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(dtype),
-        weights.astype(dtype),
-        dtype(0.1),
-        np.empty((2, *shape), dtype),
-        np.empty(n_cells, dtype),
-        pooled,
-    )
+    directions = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(dtype)
+    images, share_down, share_right, weights = (a.astype(dtype) for a in (images, share_down, share_right, weights))
+    workspace = np.empty((2, *shape), dtype), np.empty(n_cells, dtype)
+    arguments = images, down, share_down, right, share_right, directions, weights, dtype(0.1), *workspace
+    pool_gradients_rows(*arguments, pooled)
     expected = [pool_slowly(image, n_cells, n_directions, 0.1) for image in images]
     np.testing.assert_allclose(pooled, expected, rtol=0, atol=1e-10 if dtype is np.float64 else 1e-4)

@@ -6,14 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference import keys
 
-from ddlearn.kernels.warp import (
-    differentiate_rows,
-    factor_rows,
-    pull_rows,
-    solve_rows,
-    warp_rows,
-)
+from ddlearn.kernels.warp import differentiate_rows, factor_rows, pull_rows, solve_rows, warp_rows
 
 IDENTITY = np.eye(2, 3)
 both_dtypes = pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -50,13 +45,6 @@ def seen_at(shape, affine):
         affine[0, 0] * u + affine[0, 1] * v + affine[0, 2] + (width - 1) / 2,
         affine[1, 0] * u + affine[1, 1] * v + affine[1, 2] + (height - 1) / 2,
     )
-
-
-def keys(s):
-    """The kernel of cubic convolution, as Keys (1981) writes it."""
-    s = np.abs(s)
-    near, far = 1.5 * s**3 - 2.5 * s**2 + 1, -0.5 * s**3 + 2.5 * s**2 - 4 * s + 2
-    return np.where(s < 1, near, np.where(s < 2, far, 0))
 
 
 def warp_slowly(image, affine):
