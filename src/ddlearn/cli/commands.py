@@ -91,7 +91,11 @@ def fit(
     if resume and checkpoint is None:
         raise typer.BadParameter("--resume needs --checkpoint PATH.")
     output = output or _name_model(source.data)
-    _check_model_name(output)
+    if output.suffix.lower() in _OTHER_FORMATS:  # before the fit
+        raise typer.BadParameter(
+            f"model files are safetensors, not {output.suffix}: give a name such as "
+            f"{output.with_suffix('.safetensors').name}."
+        )
     _check_output(output, source, config, checkpoint)
     if checkpoint is not None:
         _check_output(checkpoint, source, config)
@@ -113,7 +117,7 @@ def fit(
     if cv is not None:
         where = f"of {source.data}, in {cv} folds"
         trials = run_trials(terminal, samples, splits, make, "cross-validation")
-        errors = measure_trials(terminal, (trial[:3] for trial in trials))
+        errors = measure_trials(terminal, (trial for trial, _ in trials))
     elif test_size is not None:
         learned, held_out = (take_rows(samples, rows) for rows in splits[0])
     model = make()
@@ -275,7 +279,7 @@ def report(
     from .model import load_model, match_labels, read_for_model
 
     _check_page(output, source, model)
-    given = [one.opts[0] for one in context.command.params if _is_given(one, context)]
+    given = [one.opts[0] for one in context.command.params if one.name in SOURCE_OPTIONS and context.params[one.name]]
     if source is None and given:
         raise typer.BadParameter(f"{', '.join(given)} is for reading DATA, but there is none: give it after MODEL.")
     fitted = load_model(model, jobs)
@@ -385,15 +389,6 @@ def _name_model(data: str) -> Path:
     return Path(f"{name if is_plain else 'model'}.safetensors")
 
 
-def _check_model_name(output: Path) -> None:
-    """Fail before the fit if a name promises another format."""
-    if output.suffix.lower() in _OTHER_FORMATS:
-        raise typer.BadParameter(
-            f"model files are safetensors, not {output.suffix}: give a name such as "
-            f"{output.with_suffix('.safetensors').name}."
-        )
-
-
 def _warn_of_training_data(terminal: Terminal, model: DDLClassifier, samples: Samples, name: str) -> None:
     from ..show.summary import is_training_data
 
@@ -412,10 +407,6 @@ def _check_page(output: Path, source: Source | None = None, *others: Path) -> No
             f"{output.with_suffix('.html').name}."
         )
     _check_output(output, source, *others)
-
-
-def _is_given(option: Any, context: typer.Context) -> bool:
-    return option.name in SOURCE_OPTIONS and context.params[option.name] not in (None, False, [], ())
 
 
 def _write_predictions(file: Any, rows: Iterable[tuple[Any, Any, float]]) -> None:

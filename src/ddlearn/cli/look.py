@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .reading import DataError, Samples
-from .reading.samples import name_column
+from .reading.samples import list_some, name_column
 from .source import Source
 
 _FEWEST_ROWS = 20  # of which a column of different numbers looks like an identifier
@@ -57,9 +57,8 @@ def list_odd_columns(samples: Samples) -> list[str]:
 
 
 def _name(columns: list[str]) -> str:
-    named = ", ".join(map(repr, columns[:_MOST_NAMES]))
-    more = f" and {len(columns) - _MOST_NAMES} more" if len(columns) > _MOST_NAMES else ""
-    return f"Columns {named}{more} have" if len(columns) > 1 else f"Column {named} has"
+    named = list_some([repr(name) for name in columns])
+    return f"Columns {named} have" if len(columns) > 1 else f"Column {named} has"
 
 
 def require_labels(samples: Samples, data: str) -> Any:

@@ -28,6 +28,8 @@ from .reading import DATA_SUFFIXES, Samples
 from .source import Source, read_source
 from .terminal import Terminal, suggest
 
+Trial = tuple[Any, Any, Any]  # a model, samples that it has not seen, and their labels
+
 _USUAL_ATOMS, _USUAL_CODE = 500, 30  # number of atoms, and of numbers that a code takes
 _ROWS_AT_ONCE = 4096  # predicted between two updates of the progress bar
 
@@ -185,7 +187,7 @@ def match_labels(terminal: Terminal, model: DDLClassifier, labels: Any) -> tuple
     return labels, known
 
 
-def measure_trials(terminal: Terminal, trials: Iterable[tuple[DDLClassifier, Any, Any]]) -> dict[str, Any]:
+def measure_trials(terminal: Terminal, trials: Iterable[Trial]) -> dict[str, Any]:
     """Return the errors of models on their samples and labels, in total and by class, and of their probabilities."""
     predictions, all_labels, of_prediction, of_label = [], [], [], []
     for model, X, given in trials:

@@ -218,8 +218,9 @@ def _read_config(path: Path) -> dict[str, Any]:
         if NESTED in key:
             settings[key] = parse_value(value) if isinstance(value, str) else value
         elif key in full_names:
+            text = "x".join(map(str, value)) if isinstance(value, list) else str(value)  # as on the command line
             try:
-                settings[full_names[key]] = parameters[full_names[key]].parse(_to_text(value))
+                settings[full_names[key]] = parameters[full_names[key]].parse(text)
             except typer.BadParameter as error:
                 raise typer.BadParameter(f"{path}: {key} = {value!r}: {error.message}") from None
         else:
@@ -227,11 +228,6 @@ def _read_config(path: Path) -> dict[str, Any]:
                 f"{path}: there is no option {key!r} among {', '.join(sorted(full_names))}{suggest(key, full_names)}"
             )
     return settings
-
-
-def _to_text(value: Any) -> str:
-    """Return a value of a configuration file as it is written on the command line."""
-    return "x".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _flatten(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

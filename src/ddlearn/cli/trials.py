@@ -21,7 +21,7 @@ from sklearn.svm import SVC
 
 from ..estimators.presets import PRESETS
 from ..show.errors import measure_errors
-from .model import make_model
+from .model import Trial, make_model
 from .reading import Samples
 from .reading.samples import require
 from .terminal import Terminal, escape, suggest
@@ -29,15 +29,6 @@ from .terminal import Terminal, escape, suggest
 Split = tuple[NDArray[Any], NDArray[Any]]  # rows to learn from, and rows to predict
 
 REFERENCE = "ddlearn"  # with its defaults, which the others are compared with
-
-
-class Trial(NamedTuple):
-    """A model that has learned from a part of the samples, and the other part."""
-
-    model: Any
-    X: Any
-    labels: Any
-    seconds: float  # of the fit
 
 
 def split_samples(
@@ -83,15 +74,15 @@ def take_rows(samples: Samples, rows: NDArray[Any]) -> Samples:
 
 def run_trials(
     terminal: Terminal, samples: Samples, splits: list[Split], make: Callable[[], Any], name: str
-) -> Iterator[Trial]:
-    """Fit one new model after the other, each to the first part of a split."""
+) -> Iterator[tuple[Trial, float]]:
+    """Fit one new model after the other, each to the first part of a split; yield the seconds of the fit, too."""
     labels: Any = samples.labels
     with terminal.progress("{task.completed}/{task.total}") as bar:
         task = bar.add_task(escape(name), total=len(splits))
         for learned, held_out in splits:
             begin = perf_counter()
             model = make().fit(samples.X[learned], labels[learned])
-            yield Trial(model, samples.X[held_out], labels[held_out], perf_counter() - begin)
+            yield (model, samples.X[held_out], labels[held_out]), perf_counter() - begin
             bar.advance(task)
 
 
@@ -138,7 +129,7 @@ def compare_models(
     reference: Any = None
     for name, make in contenders.items():
         predictions, labels, fit_seconds, predict_seconds = [], [], [], []
-        for model, X, given, seconds in run_trials(terminal, samples, splits, make, name):
+        for (model, X, given), seconds in run_trials(terminal, samples, splits, make, name):
             begin = perf_counter()
             predictions.append(model.predict(X))
             predict_seconds.append((perf_counter() - begin) * 1000 / len(X))

@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_consistent_length
 from ..describe.choice import is_learned_from
 from ..estimators.classifier import DDLClassifier
 from ..model.codes import Floats
-from ..model.measures import measure_calibration
+from ..model.measures import Calibration, measure_calibration
 from ..refinement.refiner import find_best
 from .errors import find_positions
 
@@ -45,24 +45,15 @@ _MOST_ROWS, _FEWEST_ROWS, _MOST_PRODUCTS = 2000, 200, 10_000_000  # of a logisti
 
 
 class Check(NamedTuple):
-    """One question about a model and its answer.
+    """One question about a model and its answer."""
 
-    Parameters
-    ----------
-    name : str
-        What was looked at.
-    verdict : {"good", "warning", "unknown"}
-        The answer; "unknown" if it needs samples that were not given.
-    finding : str
-        What was found, with numbers.
-    remedy : str
-        What to do; empty if there is nothing to do.
-    """
+    name: str  # of what was looked at
+    verdict: str  # "good", "warning", or "unknown" if samples are needed that were not given
+    finding: str  # with numbers
+    remedy: str = ""  # what to do; empty if there is nothing to do
 
-    name: str
-    verdict: str
-    finding: str
-    remedy: str = ""
+
+Answer = tuple[str, ...]  # verdict, finding and perhaps remedy
 
 
 @dataclass(frozen=True, repr=False)
@@ -153,12 +144,20 @@ class Evaluation(NamedTuple):
         """Whether each prediction is right."""
         return self.probabilities.argmax(axis=1) == self.labels
 
+    def measure_calibration(self) -> Calibration:
+        """Return what the probabilities are worth; an unknown label had none."""
+        assert self.labels is not None
+        largest = self.probabilities.max(axis=1)
+        of_label = np.where(self.labels < 0, 0, self.probabilities[np.arange(len(largest)), self.labels])
+        return measure_calibration(of_label, largest, self.is_right)
+
 
 def summarise(model: DDLClassifier, seen: Evaluation | None = None) -> Summary:
     """Return the summary of a fitted model, with what it makes of some samples."""
     error, source = _estimate_error(model, seen)
-    checks = [check(model, seen) for check in _CHECKS]
-    return Summary(_list_facts(model), error, source, [check for check in checks if check is not None])
+    answers = {name: check(model, seen) for name, check in _CHECKS.items()}
+    checks = [Check(name, *answer) for name, answer in answers.items() if answer is not None]
+    return Summary(_list_facts(model), error, source, checks)
 
 
 def _percent(share: Any) -> str:
@@ -205,8 +204,8 @@ def _estimate_error(model: DDLClassifier, seen: Evaluation | None) -> tuple[floa
     return (error, "of training samples, coded like new ones") if np.isfinite(error) else (None, "")
 
 
-def _check_gap(model: DDLClassifier, seen: Evaluation | None) -> Check | None:
-    name, (error, source) = "Overfitting", _estimate_error(model, seen)
+def _check_gap(model: DDLClassifier, seen: Evaluation | None) -> Answer | None:
+    error, source = _estimate_error(model, seen)
     if hasattr(model, "refinement_"):
         learned = find_best(model.refinement_).training_error
         what = "of the training samples are wrong"
@@ -216,34 +215,34 @@ def _check_gap(model: DDLClassifier, seen: Evaluation | None) -> Check | None:
         what = "of the training samples are wrong if coded with their labels"
         remedy = "The codes owe much to the labels, which new samples lack: refine the model (refine='auto')."
     if error is None or not np.isfinite(learned):
-        return Check(name, UNKNOWN, "There are no held-out samples to compare with.", "Give labelled samples.")
+        return UNKNOWN, "There are no held-out samples to compare with.", "Give labelled samples."
     finding = f"{_percent(learned)} {what}, and {_percent(error)} {source}."
-    return Check(name, WARNING, finding, remedy) if error - learned > _LARGE_GAP else Check(name, GOOD, finding)
+    return (WARNING, finding, remedy) if error - learned > _LARGE_GAP else (GOOD, finding)
 
 
-def _check_atoms(model: DDLClassifier, seen: Evaluation | None) -> Check | None:
+def _check_atoms(model: DDLClassifier, seen: Evaluation | None) -> Answer | None:
     # The stored codes are those of the joint fit: refinement has changed the dictionary since.
     known = None if hasattr(model, "refinement_") else getattr(model, "codes_", None)
     codes = known if seen is None else seen.codes
     if codes is None:
-        return Check("Unused atoms", UNKNOWN, "Samples tell which atoms are used.", "Give samples.")
+        return UNKNOWN, "Samples tell which atoms are used.", "Give samples."
     n_atoms = len(model.components_)
     n_unused = n_atoms - len(np.unique(codes.indices[codes.data != 0]))
     whose = "training samples" if seen is None else "given samples"
     finding = f"{n_unused:,} of {n_atoms:,} atoms are in no code of the {codes.shape[0]:,} {whose}."
     if n_unused <= _MANY_UNUSED * n_atoms or codes.shape[0] < n_atoms:
-        return Check("Unused atoms", GOOD, finding)
+        return GOOD, finding
     remedy = f"A smaller dictionary is likely to do: n_components={n_atoms - n_unused}."
-    return Check("Unused atoms", WARNING, finding, remedy)
+    return WARNING, finding, remedy
 
 
-def _check_classes(model: DDLClassifier, _: Evaluation | None) -> Check | None:
+def _check_classes(model: DDLClassifier, _: Evaluation | None) -> Answer | None:
     if model.is_multilabel_:
         return None
     smallest = int(model.class_prior_.argmin())
     share, n_classes = float(model.class_prior_[smallest]), len(model.classes_)
     if model.class_weight is not None:  # which the shares contain
-        return Check("Class sizes", GOOD, "The classes are weighted by class_weight.")
+        return GOOD, "The classes are weighted by class_weight."
     n_samples = round(share * model.n_samples_seen_)
     finding = (
         f"The smallest class, {model.classes_[smallest]}, has {n_samples:,} of {model.n_samples_seen_:,} "
@@ -251,30 +250,28 @@ def _check_classes(model: DDLClassifier, _: Evaluation | None) -> Check | None:
     )
     if n_samples < _FEW_SAMPLES:
         remedy = "Collect more of them: so few say little about their class, and a held-out part has hardly any."
-        return Check("Class sizes", WARNING, finding, remedy)
+        return WARNING, finding, remedy
     if share * n_classes < _SMALL_SHARE:
-        return Check("Class sizes", WARNING, finding, "If it matters as much as others, use class_weight='balanced'.")
-    return Check("Class sizes", GOOD, finding)
+        return WARNING, finding, "If it matters as much as others, use class_weight='balanced'."
+    return GOOD, finding
 
 
-def _check_calibration(model: DDLClassifier, seen: Evaluation | None) -> Check | None:
+def _check_calibration(model: DDLClassifier, seen: Evaluation | None) -> Answer | None:
     if model.is_multilabel_:
         return None
     remedy = "Use scikit-learn's CalibratedClassifierCV(method='temperature')"
     remedy += "." if is_calibrated(model) else ", or refine the model (refine='auto')."
     if seen is None or seen.labels is None:
         if is_calibrated(model):
-            return Check("Calibration", GOOD, "A temperature was fitted to held-out training samples.")
-        return Check("Calibration", UNKNOWN, "Probabilities are those of the model, not calibrated.", remedy)
-    largest = seen.probabilities.max(axis=1)
-    of_label = np.where(seen.labels < 0, 0, seen.probabilities[np.arange(len(largest)), seen.labels])
-    error = measure_calibration(of_label, largest, seen.is_right).calibration_error
+            return GOOD, "A temperature was fitted to held-out training samples."
+        return UNKNOWN, "Probabilities are those of the model, not calibrated.", remedy
+    largest, error = seen.probabilities.max(axis=1), seen.measure_calibration().calibration_error
     finding = f"Probabilities are off by {_percent(error)} on average."
     chance = float(np.sqrt(2 / np.pi * np.sum(largest * (1 - largest)))) / len(largest)
     if error <= max(_LARGE_CALIBRATION_ERROR, _CHANCE_FACTOR * chance):
-        return Check("Calibration", GOOD, finding)
+        return GOOD, finding
     direction = "too sure" if largest.mean() > seen.is_right.mean() else "not sure enough"
-    return Check("Calibration", WARNING, f"{finding} The model is {direction}.", remedy)
+    return WARNING, f"{finding} The model is {direction}.", remedy
 
 
 def is_calibrated(model: DDLClassifier) -> bool:
@@ -282,14 +279,13 @@ def is_calibrated(model: DDLClassifier) -> bool:
     return hasattr(model, "search_") and bool(np.isfinite(model.search_["temperature"][-1]))
 
 
-def _check_baseline(model: DDLClassifier, seen: Evaluation | None) -> Check | None:
-    name = "Logistic regression"
+def _check_baseline(model: DDLClassifier, seen: Evaluation | None) -> Answer | None:
     if model.is_multilabel_:
         return None
     if seen is None or seen.labels is None:
-        return Check(name, UNKNOWN, "Not compared with a linear classifier.", "Give labelled samples.")
+        return UNKNOWN, "Not compared with a linear classifier.", "Give labelled samples."
     if np.isnan(seen.X).any():
-        return Check(name, UNKNOWN, "Not compared with a linear classifier, which needs complete samples.")
+        return UNKNOWN, "Not compared with a linear classifier, which needs complete samples."
     rows = _thin_out(len(seen.X), seen.X.shape[1] * len(model.classes_))
     X, labels = seen.X[rows], seen.labels[rows]
     with warnings.catch_warnings():
@@ -297,7 +293,7 @@ def _check_baseline(model: DDLClassifier, seen: Evaluation | None) -> Check | No
         try:
             predictions, how = _predict_linearly(model, X, labels, seen.training)
         except ValueError:  # a single class, or no class with a sample for each fold
-            return Check(name, UNKNOWN, "There are too few samples for a comparison with a linear classifier.")
+            return UNKNOWN, "There are too few samples for a comparison with a linear classifier."
     is_worse, is_better = ~seen.is_right[rows] & (predictions == labels), seen.is_right[rows] & (predictions != labels)
     n_worse, n_better = int(is_worse.sum()), int(is_better.sum())
     finding = (
@@ -306,8 +302,8 @@ def _check_baseline(model: DDLClassifier, seen: Evaluation | None) -> Check | No
     )
     if n_worse > n_better and binomtest(n_worse, n_worse + n_better).pvalue < _LEVEL:  # McNemar's test
         remedy = "Use logistic regression, or try preset 'accurate', more atoms or another description."
-        return Check(name, WARNING, finding, remedy)
-    return Check(name, GOOD, finding + (" The difference may be chance." if n_worse > n_better else ""))
+        return WARNING, finding, remedy
+    return GOOD, finding + (" The difference may be chance." if n_worse > n_better else "")
 
 
 def _predict_linearly(
@@ -331,13 +327,13 @@ def _thin_out(n_samples: int, n_products: int) -> NDArray[np.intp]:
     return np.arange(0, n_samples, -(-n_samples // n_rows))
 
 
-def _check_training_data(model: DDLClassifier, seen: Evaluation | None) -> Check | None:
+def _check_training_data(model: DDLClassifier, seen: Evaluation | None) -> Answer | None:
     if seen is None or seen.labels is None:
         return None
     if is_training_data(model, seen.X):
         remedy = "Evaluate on samples that the model has not seen."
-        return Check("Training data", WARNING, "The given samples are those that the model was fitted to.", remedy)
-    return Check("Training data", GOOD, "The given samples are not the training samples as a whole.")
+        return WARNING, "The given samples are those that the model was fitted to.", remedy
+    return GOOD, "The given samples are not the training samples as a whole."
 
 
 def is_training_data(model: DDLClassifier, X: Floats) -> bool:
@@ -350,42 +346,42 @@ def is_training_data(model: DDLClassifier, X: Floats) -> bool:
     return is_learned_from(model.description_, np.asarray(X, np.float64))
 
 
-def _check_scales(model: DDLClassifier, _: Evaluation | None) -> Check | None:
+def _check_scales(model: DDLClassifier, _: Evaluation | None) -> Answer | None:
     priors, share = model.priors_, model.history_[-1].floor_share
     n_low = int(np.sum(model.class_cost_ <= priors.cost_floor * (1 + _SAME_NUMBERS))) if priors.cost_floor else 0
     if share > _MANY_AT_FLOOR or n_low:
         n_costs = len(model.class_cost_)
         finding = f"{_percent(share)} of the noise variances and {n_low} of {n_costs} class costs are at their floors."
         remedy = "The model fits its samples too closely: use fewer atoms, shorter codes or scales='conjugate'."
-        return Check("Floors and priors", WARNING, finding, remedy)
+        return WARNING, finding, remedy
     weight = priors.noise_weight / (model.n_features_in_ + 2 + priors.noise_weight)
     finding = f"No scale is at a floor; the prior has {100 * weight:.0f} % of the weight in a noise variance."
     if weight > _HEAVY_PRIOR and not hasattr(model, "refinement_"):  # after which noise hardly matters
         remedy = "All samples get nearly the same noise. If some are much noisier than others, try scales='jeffreys'."
-        return Check("Floors and priors", WARNING, finding, remedy)
-    return Check("Floors and priors", GOOD, finding)
+        return WARNING, finding, remedy
+    return GOOD, finding
 
 
-def _check_end(model: DDLClassifier, _: Evaluation | None) -> Check | None:
+def _check_end(model: DDLClassifier, _: Evaluation | None) -> Answer | None:
     if hasattr(model, "refinement_"):
         best, last = find_best(model.refinement_), model.refinement_[-1]
         if np.isfinite(best.validation_cost) and best.epoch == last.epoch:
             finding = f"The last of {last.epoch} epochs was the best on held-out samples."
-            return Check("Training length", WARNING, finding, f"Try more epochs: refine={2 * max(last.epoch, 1)}.")
-        return Check("Training length", GOOD, f"Refinement: {describe_refinement(last.epoch, best.epoch)}.")
+            return WARNING, finding, f"Try more epochs: refine={2 * max(last.epoch, 1)}."
+        return GOOD, f"Refinement: {describe_refinement(last.epoch, best.epoch)}."
     if model.converged_:
-        return Check("Training length", GOOD, f"The objective settled after {model.n_iter_} iterations.")
+        return GOOD, f"The objective settled after {model.n_iter_} iterations."
     finding = f"The fit stopped after {model.n_iter_} iterations, before the objective had settled."
-    return Check("Training length", WARNING, finding, "Raise max_iter.")
+    return WARNING, finding, "Raise max_iter."
 
 
-_CHECKS: tuple[Callable[[DDLClassifier, Evaluation | None], Check | None], ...] = (
-    _check_training_data,
-    _check_gap,
-    _check_baseline,
-    _check_calibration,
-    _check_classes,
-    _check_atoms,
-    _check_scales,
-    _check_end,
-)
+_CHECKS: dict[str, Callable[[DDLClassifier, Evaluation | None], Answer | None]] = {
+    "Training data": _check_training_data,
+    "Overfitting": _check_gap,
+    "Logistic regression": _check_baseline,
+    "Calibration": _check_calibration,
+    "Class sizes": _check_classes,
+    "Unused atoms": _check_atoms,
+    "Floors and priors": _check_scales,
+    "Training length": _check_end,
+}

@@ -25,8 +25,14 @@ from .text_tables import SPARSE_SUFFIXES, TEXT_TABLES, read_csv, read_svmlight
 
 __all__ = ["DataError", "Samples", "read_data"]
 
-_ARRAY_READERS = {".npz": read_npz, ".npy": read_npy}
-DATA_SUFFIXES = {*_ARRAY_READERS, *TEXT_TABLES, ".parquet", *SPARSE_SUFFIXES, *IMAGE_SUFFIXES}
+_READERS: dict[str, Callable[[Path, Wanted], Samples]] = {
+    ".npz": lambda path, _: read_npz(path),
+    ".npy": lambda path, _: read_npy(path),
+    **dict.fromkeys(TEXT_TABLES, read_csv),
+    ".parquet": read_parquet,
+    **dict.fromkeys(SPARSE_SUFFIXES, lambda path, wanted: read_svmlight(path, wanted.n_features)),
+}
+DATA_SUFFIXES = {*_READERS, *IMAGE_SUFFIXES}
 _ROWS_AT_ONCE = 4096  # checked for infinite values
 
 
@@ -45,45 +51,13 @@ def read_data(
 ) -> Samples:
     r"""Read samples, and labels if there are any.
 
-    Parameters
-    ----------
-    path : str or path
-        A file ``.npz``, ``.npy``, ``.csv`` (also ``.tsv``, ``.txt``), ``.parquet``, ``.svm`` (also ``.libsvm``,
-        ``.svmlight``) or an image; a folder of images, with one sub-folder per class or none; or "digits", those of
-        scikit-learn.  The rows of many ``.npy``, ``.npz`` or ``.parquet`` files, as in ``parts/X-*.npy``, are joined in
-        the order of the files' names, with part-2 before part-10.
-    labels : str, path or None, default=None
-        A file of labels, ``.npy``, or ``.csv`` or ``.txt`` with one label per line, or many files
-        ``.npy``, as in ``parts/y-*.npy``.
-    label_column : str or None, default=None
-        The column of a table with the labels: its name, its number from 0, or "last".  By default the one named label,
-        labels, class, target or y, or else the last one.
-    ignore : sequence of str, default=()
-        Columns of a table to leave out, by name or number.  An index that pandas has written is left out in any case.
-    n_features : int or None, default=None
-        The number of features that a model expects.  A table with this number of columns has no labels.
-    feature_names : sequence of str, default=()
-        The features that a model expects: a table with a header is read in this order, without its other columns.
-    label_name : str or None, default=None
-        The label column of the table that the model was fitted to, if this table has it.
-    image_size : tuple of int or None, default=None
-        Height and width to which images are scaled and cropped at the centre.  By default the size of the images, or
-        32 x 32 if sizes differ.
-    colour : bool, default=False
-        Whether to read images in colour, with three values per pixel, or in grey.
-    strict : bool, default=False
-        Whether a broken image is an error, or is skipped and listed.
+    ``path`` is a file, a folder of images, a pattern of files such as ``parts/X-*.npy``, or "digits"; ``n_features``,
+    ``feature_names`` and ``label_name`` are those of a model that expects them (a table with a header is read in this
+    order, without its other columns, and one with `n_features` columns has no labels); the others are the options of
+    :class:`~ddlearn.cli.source.Source`.
 
-    Returns
-    -------
-    Samples
-        Values of a text table are float64; parquet and arrays keep float32 and float64; pixels are from 0 (black) to 1
-        (white).  NaN stays NaN.  A single ``.npy`` file of floats stays on disk.
-
-    Raises
-    ------
-    DataError
-        If data cannot be read or are not finite numbers.
+    Values of a text table are float64; parquet and arrays keep float32 and float64; pixels are from 0 (black) to 1
+    (white).  NaN stays NaN.  A single ``.npy`` file of floats stays on disk.
 
     Examples
     --------
@@ -128,8 +102,8 @@ def _load_named(path: Path) -> Samples:
         near = [] if not path.parent.is_dir() else [one.name for one in path.parent.iterdir()]
         place = f", nor a folder {path.parent}" if not path.parent.is_dir() else ""
         raise DataError(
-            f"{path}: there is no such file or folder{place}. Give a file ({_list_suffixes()}), a folder of images, or "
-            f"digits, the images that come with scikit-learn{suggest(path.name, [*near, 'digits'])}"
+            f"{path}: there is no such file or folder{place}. Give a file ({', '.join(_READERS)}), a folder of "
+            f"images, or digits, the images that come with scikit-learn{suggest(path.name, [*near, 'digits'])}"
         )
     from ...datasets import load_digits_images
 
@@ -139,25 +113,15 @@ def _load_named(path: Path) -> Samples:
 
 def _read_file(path: Path, wanted: Wanted) -> Samples:
     suffix = path.suffix.lower()
-    if suffix in TEXT_TABLES:
-        return read_csv(path, wanted)
-    if suffix == ".parquet":
-        return read_parquet(path, wanted)
-    if suffix in _ARRAY_READERS:
-        return _ARRAY_READERS[suffix](path)
-    if suffix in SPARSE_SUFFIXES:
-        return read_svmlight(path, wanted.n_features)
+    if suffix in _READERS:
+        return _READERS[suffix](path, wanted)
     if suffix == ".safetensors":
         raise DataError(f"{path} is a model, not data: give MODEL first and DATA second.")
     if suffix in (".gz", ".zip", ".bz2", ".xz"):
         raise DataError(f"{path} is compressed: unpack it first.")
     raise DataError(
-        f"{path}: files ending in {suffix!r} are unknown; use {_list_suffixes()}, an image or a folder of images."
+        f"{path}: files ending in {suffix!r} are unknown; use {', '.join(_READERS)}, an image or a folder of images."
     )
-
-
-def _list_suffixes() -> str:
-    return ", ".join([*_ARRAY_READERS, *TEXT_TABLES, ".parquet", *SPARSE_SUFFIXES])
 
 
 def _check_samples(source: Path, samples: Samples) -> None:

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..terminal import suggest
-from .samples import DataError, list_differences, name_column
+from .samples import DataError, list_differences, list_some, name_column
 
 LABEL_COLUMNS = ("label", "labels", "class", "target", "y")  # unless another column is given
 _INDEX_NAME = re.compile(r"|Unnamed: 0(\.\d+)?|__index_level_\d+__")  # an index that pandas has written
-_MOST_NAMES = 5  # in a note
 
 
 class Wanted(NamedTuple):
@@ -121,7 +120,4 @@ def _name(label: int | None, names: Sequence[str] | None) -> str | None:
 
 
 def _list(columns: Iterable[int], names: Sequence[str] | None) -> str:
-    shown = [name_column(number, list(names) if names else None) for number in sorted(columns)]
-    return ", ".join(shown[:_MOST_NAMES]) + (
-        f" and {len(shown) - _MOST_NAMES} more" if len(shown) > _MOST_NAMES else ""
-    )
+    return list_some([name_column(number, names) for number in sorted(columns)])

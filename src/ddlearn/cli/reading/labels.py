@@ -40,16 +40,6 @@ def to_labels(array: NDArray[Any], place: str) -> NDArray[Any]:
     return array.astype(str) if array.dtype.kind == "S" else array
 
 
-def check_texts(place: str | Path, texts: Iterable[str]) -> None:
-    """Refuse labels with line breaks, as behind a quote that is not closed, and very long ones."""
-    for text in texts:
-        if len(text) > _LONGEST_LABEL or "\n" in text or "\r" in text:
-            raise DataError(
-                f"{place}: the label that begins with {text[:40]!r} has {len(text)} characters in "
-                f"{len(text.splitlines())} lines; a label has one, of at most {_LONGEST_LABEL}. Is a quote not closed?"
-            )
-
-
 class TextLabels:
     """Labels read as text in batches; each distinct text is stored once."""
 
@@ -64,7 +54,13 @@ class TextLabels:
 
     def finish(self, place: str | Path) -> NDArray[Any]:
         """Return integers if all labels are integers, numbers if all are numbers, and otherwise text."""
-        check_texts(place, self.known)
+        for text in self.known:
+            if len(text) > _LONGEST_LABEL or "\n" in text or "\r" in text:
+                raise DataError(
+                    f"{place}: the label that begins with {text[:40]!r} has {len(text)} characters in "
+                    f"{len(text.splitlines())} lines; a label has one, of at most {_LONGEST_LABEL}. Is a quote not "
+                    "closed?"
+                )
         values: NDArray[Any] = np.array(list(self.known), dtype=str)
         if all(_INTEGER.fullmatch(text) for text in self.known):
             values = np.array([int(text.partition(".")[0]) for text in self.known])

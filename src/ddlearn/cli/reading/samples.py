@@ -16,39 +16,17 @@ _MAX_BYTES = 2**33  # of an array in memory; a file of a few bytes can describe 
 
 
 class Samples(NamedTuple):
-    """Samples that were read, with their labels and names.
+    """Samples that were read, with their labels and names."""
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-        The samples, float32 or float64; of a ``.npy`` file, a memory map.
-    labels : ndarray of shape (n_samples,) or None
-        Their classes: integers if all are integers, otherwise text; None if the source has none.
-    feature_names : list of str or None
-        Names of the columns, if the source has them.
-    image_shape : tuple of int or None
-        Height and width, or height, width and 3 for colour, if the samples are images.
-    sample_names : list of str or None
-        Names of the samples: the files of a folder of images.
-    broken : list of tuple of str
-        Name of each image that could not be read and was skipped, and the reason.
-    label_name : str or None
-        The column of a table that holds the labels: its name, or without a header its number.
-    is_guessed : bool
-        Whether that column was taken only because it is the last.
-    notes : list of str
-        What the user should know of how the source was read.
-    """
-
-    X: NDArray[np.floating]
-    labels: NDArray[Any] | None = None
-    feature_names: list[str] | None = None
-    image_shape: tuple[int, ...] | None = None
-    sample_names: list[str] | None = None
-    broken: Sequence[tuple[str, str]] = ()
-    label_name: str | None = None
-    is_guessed: bool = False
-    notes: Sequence[str] = ()
+    X: NDArray[np.floating]  # float32 or float64; of a .npy file, a memory map
+    labels: NDArray[Any] | None = None  # integers if all are integers, otherwise text; None if the source has none
+    feature_names: list[str] | None = None  # of columns, if the source has them
+    image_shape: tuple[int, ...] | None = None  # of images: height and width, and 3 for colour
+    sample_names: list[str] | None = None  # the files of a folder of images
+    broken: Sequence[tuple[str, str]] = ()  # the images that could not be read and were skipped, and the reasons
+    label_name: str | None = None  # the column of a table that holds the labels: its name, or number without a header
+    is_guessed: bool = False  # whether that column was taken only because it is the last
+    notes: Sequence[str] = ()  # for the user, on how the source was read
 
 
 class DataError(ValueError):
@@ -97,9 +75,14 @@ def check_size(place: str | Path, shape: tuple[int, ...], itemsize: int, advice:
         raise DataError(f"{place} has {sides} values, {n_bytes / 2**30:.0f} GiB in memory: {advice}.")
 
 
-def name_column(column: int, names: list[str] | None) -> str:
+def name_column(column: int, names: Sequence[str] | None) -> str:
     """Return a column's name for messages, or its number."""
     return repr(names[column]) if names else str(column)
+
+
+def list_some(texts: Sequence[str]) -> str:
+    """Return the first five texts, and how many more there are."""
+    return ", ".join(texts[:5]) + (f" and {len(texts) - 5} more" if len(texts) > 5 else "")
 
 
 def list_differences(names: Sequence[str], expected: Sequence[str]) -> str:

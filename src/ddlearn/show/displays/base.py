@@ -67,9 +67,9 @@ def import_pyplot() -> Any:
     return plt
 
 
-def find_model(estimator: Any, *kinds: type) -> Any:
-    """Return the fitted model, a classifier or one of `kinds`, itself or at the end of a pipeline."""
-    kinds = kinds or (DDLClassifier, MiniBatchDDLClassifier)
+def find_model(estimator: Any, *others: type) -> Any:
+    """Return the fitted model, a classifier or one of `others`, itself or at the end of a pipeline."""
+    kinds = (DDLClassifier, MiniBatchDDLClassifier, *others)
     model = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
     if not isinstance(model, kinds):
         names = " or ".join(kind.__name__ for kind in kinds)

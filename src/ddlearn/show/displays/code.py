@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ...estimators.classifier import DDLClassifier
 from ...estimators.ksvd import KSVD
-from ...estimators.minibatch import MiniBatchDDLClassifier
 from .base import Axes, Display, find_model, preprocess_one, resolve_image_shape, show_atoms
 from .drawing import LABEL_SIZE, Box, Floats, Scale, height_ratio
 
@@ -114,7 +112,7 @@ class CodeDisplay(Display):
         ax : matplotlib Axes or None, default=None
             Axes to draw on; by default those of a new figure.
         """
-        model, x = find_model(estimator, DDLClassifier, MiniBatchDDLClassifier, KSVD), preprocess_one(estimator, x)
+        model, x = find_model(estimator, KSVD), preprocess_one(estimator, x)
         if isinstance(model, KSVD):
             if mask is not None:
                 raise ValueError("mask needs a DDLClassifier: KSVD codes complete samples only.")

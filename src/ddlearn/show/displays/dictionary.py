@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...estimators.classifier import DDLClassifier
 from ...estimators.ksvd import KSVD
-from ...estimators.minibatch import MiniBatchDDLClassifier
 from ..colors import get_class_color
 from .base import Axes, Display, find_model, preprocess, resolve_image_shape, show_atoms
 from .drawing import GREY, SMALL_SIZE, TICK_SIZE, Box, Floats, Scale, height_ratio, measure_axes, measure_text, to_label
@@ -120,7 +118,7 @@ class DictionaryDisplay(Display):
         ax : matplotlib Axes or None, default=None
             Axes to draw on; by default those of a new figure.
         """
-        model = find_model(estimator, DDLClassifier, MiniBatchDDLClassifier, KSVD)
+        model = find_model(estimator, KSVD)
         n_atoms, n_features = len(model.components_), model.n_features_in_
         codes = getattr(model, "codes_", None)
         if X is not None:

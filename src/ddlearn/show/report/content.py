@@ -56,19 +56,20 @@ def collect_content(
     if samples is not None:
         look = measure_look(samples)
         ink = None if image_shape is None else measure_ink(samples, image_shape, look)
-    summary = summarise(model, seen)
+    summary, predictor = summarise(model, seen), plain._predictor(np.dtype(np.float64))
+    views = pack(np.asarray(predictor.views), "f8") if len(predictor.views) else None  # displacements; not the first
     return {
         "model": _describe_model(model, image_shape)
         | {"evidence": tabulate_evidence(model.loss_, scores), "notes": _list_notes(model, steps_before)}
         | {"look": look, "ink": ink, "table": _describe_table(model, image_shape, samples)}
-        | _describe_prediction(plain),
+        | {"views": views, "prior_evidence": predictor.prior_evidence.tolist()},
         "summary": {
             "error": summary.error,
             "error_source": summary.error_source,
             "checks": [check._asdict() for check in summary.checks],
         },
         "training": _describe_training(model),
-        "atoms": _describe_atoms(len(model.components_), *_choose_codes(model, training_codes, seen)),
+        "atoms": _describe_atoms(model, seen),
         "data": None if data is None or seen is None else describe_data(nameless, plain, data, seen),
     }
 
@@ -79,15 +80,6 @@ def _evaluate(model: DDLClassifier, plain: DDLClassifier, data: Data) -> Evaluat
         given, known = match_types(data.labels, model.classes_)
         labels = find_positions(known, given)
     return Evaluation(data.X, labels, model.predict_proba(data.X), csr_array(plain.transform(data.X)), data.training)
-
-
-def _choose_codes(
-    model: DDLClassifier, training_codes: csr_array | None, seen: Evaluation | None
-) -> tuple[csr_array | None, str | None]:
-    """Return the codes that show how atoms are used, and whose they are; refinement has changed the atoms since."""
-    if training_codes is not None and (seen is None or not hasattr(model, "refinement_")):
-        return training_codes, "training samples"
-    return (None, None) if seen is None else (seen.codes, "samples of this report")
 
 
 def _describe_table(
@@ -108,13 +100,6 @@ def _describe_table(
     else:
         mean, spread = np.zeros(model.n_features_in_), np.ones(model.n_features_in_)
     return {"mean": pack(mean, "f8"), "spread": pack(np.where(spread > 0, spread, 1), "f8")}
-
-
-def _describe_prediction(plain: DDLClassifier) -> Json:
-    """Return the displacement fields of all views of an image but the first, and the evidence for an empty sample."""
-    predictor = plain._predictor(np.dtype(np.float64))
-    views = pack(np.asarray(predictor.views), "f8") if len(predictor.views) else None
-    return {"views": views, "prior_evidence": predictor.prior_evidence.tolist()}
 
 
 def _describe_model(model: DDLClassifier, image_shape: tuple[int, ...] | None) -> Json:
@@ -237,8 +222,11 @@ def _describe_noise(sigma: NDArray[np.floating], floor: float) -> Json:
     return {"counts": counts.tolist(), "edges": edges.tolist(), "floor": floor, "median": float(np.median(sigma))}
 
 
-def _describe_atoms(n_atoms: int, codes: csr_array | None, source: str | None) -> Json:
-    """Return how often each atom is used, and its mean coefficient where it is, None for an unused atom."""
+def _describe_atoms(model: DDLClassifier, seen: Evaluation | None) -> Json:
+    """Return how often each atom is used, its mean coefficient where it is, None for an unused atom, and by whom."""
+    codes, source, n_atoms = getattr(model, "codes_", None), "training samples", len(model.components_)
+    if seen is not None and (codes is None or hasattr(model, "refinement_")):  # which has changed the atoms since
+        codes, source = seen.codes, "samples of this report"
     if codes is None:
         return {"n_codes": None, "n_used": [0] * n_atoms, "mean": [None] * n_atoms, "source": None}
     n_used = np.bincount(codes.indices[codes.data != 0], minlength=n_atoms).tolist()

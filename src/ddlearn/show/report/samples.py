@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from ...estimators.classifier import DDLClassifier
-from ...model.measures import measure_calibration, measure_reliability
+from ...model.measures import measure_reliability
 from ..errors import Errors, match_types, measure_errors
 from ..summary import Evaluation
 from .packing import Json, pack, pack_rows
@@ -77,13 +77,8 @@ def _expect(plain: DDLClassifier, X: Floats, codes: csr_array) -> Json:
 
 def _describe_calibration(seen: Evaluation) -> Json:
     """Return what probabilities are worth, and the points of the reliability curve."""
-    assert seen.labels is not None
-    largest = seen.probabilities.max(axis=1)
-    of_label = np.where(seen.labels < 0, 0, seen.probabilities[np.arange(len(largest)), seen.labels])
-    curve = measure_reliability(largest, seen.is_right)
-    return measure_calibration(of_label, largest, seen.is_right)._asdict() | {
-        "reliability": {name: values.tolist() for name, values in curve._asdict().items()}
-    }
+    curve = measure_reliability(seen.probabilities.max(axis=1), seen.is_right)._asdict()
+    return seen.measure_calibration()._asdict() | {"reliability": {name: curve[name].tolist() for name in curve}}
 
 
 def _list_wrong(data: Data, labels: Rows, predictions: Rows, probability: Floats) -> Json:

@@ -135,12 +135,9 @@ def _check_samples(model: DDLClassifier, X: ArrayLike) -> Floats:
 def _list_facts(model: DDLClassifier, data: Data | None) -> list[str]:
     """Return the facts below the title, which are visible without scripts."""
     version = import_module("ddlearn").__version__  # the package imports this file, so not at the top
-    facts = [
-        f"{len(model.classes_)} classes",
-        f"{len(model.components_):,} atoms",
-        f"{model.n_features_in_:,} features",
-    ]
-    facts += [] if data is None else [f"{len(data.X):,} samples"]
+    sizes = {"atoms": len(model.components_), "features": model.n_features_in_}
+    sizes |= {} if data is None else {"samples": len(data.X)}
+    facts = [f"{len(model.classes_)} classes", *(f"{size:,} {name}" for name, size in sizes.items())]
     return [*facts, f"made on {date.today().isoformat()} by ddlearn {version}"]
 
 
