@@ -14,7 +14,18 @@ from reference import dsc_objective
 from scipy.sparse import csr_array
 from sklearn.datasets import load_digits
 
-from ddlearn import ORMP, DDLClassifier, Descent, MiniBatchDDLClassifier, Refiner, RowCodes
+from ddlearn import (
+    LABEL_CODINGS,
+    LOSSES,
+    OMP,
+    ORMP,
+    SPARSE_CODERS,
+    DDLClassifier,
+    Descent,
+    MiniBatchDDLClassifier,
+    Refiner,
+    RowCodes,
+)
 from ddlearn.coding.descent import refit
 from ddlearn.coding.discriminative import DiscriminativeCoder
 from ddlearn.coding.encoder import Encoder
@@ -23,6 +34,12 @@ from ddlearn.model.codes import Model
 settings.register_profile("default", deadline=None, max_examples=60)  # the first example compiles
 settings.register_profile("nightly", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+every_loss = pytest.mark.parametrize("loss", [loss_class() for loss_class in LOSSES.values()], ids=list(LOSSES))
+every_coder = pytest.mark.parametrize("sparse_coder", sorted(SPARSE_CODERS))
+every_pursuit = pytest.mark.parametrize("sparse_coder", sorted(set(SPARSE_CODERS) - {"elastic_net"}))
+every_coding = pytest.mark.parametrize("coding", sorted(LABEL_CODINGS))
+both_dtypes = pytest.mark.parametrize("dtype", [np.float64, np.float32])
 
 
 class Problem(NamedTuple):
@@ -48,9 +65,10 @@ class Problem(NamedTuple):
         own, shared = (self.X[row], self.labels[row]), (self.dictionary, self.coef, self.intercept)
         return *own, *shared, self.noise_variance[row], self.class_cost, loss
 
-    def objectives(self, loss, codes):
-        """Return F of all rows, for a matrix of codes."""
-        return np.array([dsc_objective(x, *self.row(row, loss)) for row, x in enumerate(codes)])
+    def objectives(self, loss, codes, sparse_coder=OMP):
+        """Return F of all rows, for a matrix of codes, with twice the penalty of a coder."""
+        penalty = 0.0 if not sparse_coder.has_penalty else sparse_coder.measure_penalty(codes) / self.noise_variance
+        return np.array([dsc_objective(x, *self.row(row, loss)) for row, x in enumerate(codes)]) + 2 * penalty
 
     def make_coder(self, loss, label_coding=None, sparse_coder=None):
         model = Model(self.dictionary, self.coef, self.intercept, self.class_cost)
@@ -78,6 +96,17 @@ class Problem(NamedTuple):
 
 def normalise(rows: np.ndarray) -> np.ndarray:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def draw_samples(n_samples=50, n_components=40, n_features=20, seed=0, dtype=np.float64):
+    """Return samples that nothing fits, and a dictionary."""
+    rng = np.random.default_rng(seed)
+    X, D = rng.standard_normal((n_samples, n_features)), rng.standard_normal((n_components, n_features))
+    return X.astype(dtype), normalise(D).astype(dtype)
+
+
+def measure_residuals(X, D, codes):
+    return np.sum((X - codes @ D) ** 2, axis=1)
 
 
 def make_problem(kind: str, seed: int, n_samples: int = 60) -> Problem:

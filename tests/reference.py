@@ -1,10 +1,10 @@
-"""Slow and plain versions of the algorithms, written from the paper, for comparison; and a user's loss."""
+"""Slow and plain versions of the algorithms, written from the paper, for comparison; and a user's loss and coder."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ddlearn import LOSSES, Loss, SmoothHinge, SoftplusHinge
+from ddlearn import LOSSES, OMP, Loss, SmoothHinge, SoftplusHinge, SparseCoder
 
 EVERY_LOSS = [*(loss() for loss in LOSSES.values()), SmoothHinge(sharpness=8.0), SoftplusHinge(sharpness=0.5)]
 
@@ -20,6 +20,20 @@ class SquaredHinge(Loss):
 
     def curvature(self, margin):
         return 2 * (margin < 1).astype(margin.dtype)
+
+
+class Counting(SparseCoder):
+    """A user's coder: OMP that counts its rows, of traditional and of discriminative problems."""
+
+    def __init__(self):
+        self.n_traditional = self.n_discriminative = 0
+
+    def solve(self, problem):
+        if len(problem.coef) == 0:
+            self.n_traditional += len(problem.correlations)
+        else:
+            self.n_discriminative += len(problem.correlations)
+        return OMP().solve(problem)
 
 
 def pursue(Q, c, n_nonzero_coefs, *, is_off_support_norm=False):

@@ -6,37 +6,26 @@ import itertools
 
 import numpy as np
 import pytest
-from conftest import normalise
+from conftest import both_dtypes, draw_samples, measure_residuals, normalise
 from scipy.sparse import csr_array
 from sklearn.linear_model import orthogonal_mp_gram
 
 from ddlearn import OMP, ORMP, SPARSE_CODERS, sparse_encode
 
 every_pursuit = pytest.mark.parametrize("method", sorted(set(SPARSE_CODERS) - {"elastic_net"}))
-both_dtypes = pytest.mark.parametrize("dtype", [np.float64, np.float32])
-
-
-def draw(n_samples=50, n_components=40, n_features=20, seed=0, dtype=np.float64):
-    rng = np.random.default_rng(seed)
-    X, D = rng.standard_normal((n_samples, n_features)), rng.standard_normal((n_components, n_features))
-    return X.astype(dtype), normalise(D).astype(dtype)
-
-
-def residual(X, D, codes):
-    return np.sum((X - codes @ D) ** 2, axis=1)
 
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("n_nonzero_coefs", [1, 3, 10])
 def test_omp_equals_scikit_learn(seed, n_nonzero_coefs):
-    X, D = draw(seed=seed, n_components=60)
+    X, D = draw_samples(seed=seed, n_components=60)
     expected = orthogonal_mp_gram(D @ D.T, D @ X.T, n_nonzero_coefs=n_nonzero_coefs).T
     codes = sparse_encode(X, D, n_nonzero_coefs=n_nonzero_coefs, method=OMP(n_swaps=0))
     np.testing.assert_allclose(codes.toarray(), expected, atol=1e-8)
 
 
 def test_omp_with_a_tolerance_equals_scikit_learn():
-    X, D = draw()
+    X, D = draw_samples()
     tol = 4.0
     expected = orthogonal_mp_gram(D @ D.T, D @ X.T, tol=tol, norms_squared=np.sum(X**2, axis=1)).T
     codes = sparse_encode(X, D, n_nonzero_coefs=20, method=OMP(tol, n_swaps=0))
@@ -46,14 +35,14 @@ def test_omp_with_a_tolerance_equals_scikit_learn():
 
 def test_ormp_equals_spams():
     spams = pytest.importorskip("spams", reason="spams is in the bench extra")
-    X, D = draw(n_samples=300)
+    X, D = draw_samples(n_samples=300)
     expected = spams.omp(np.asfortranarray(X.T), np.asfortranarray(D.T), L=6, eps=0.0).T.toarray()
     codes = sparse_encode(X, D, n_nonzero_coefs=6, method=ORMP(n_swaps=0))
     np.testing.assert_allclose(codes.toarray(), expected, atol=1e-8)
 
 
 def test_each_ormp_step_takes_the_atom_that_lowers_the_error_most():
-    X, D = draw(n_samples=10)
+    X, D = draw_samples(n_samples=10)
     supports = [
         [set(row.indices) for row in map(csr_array, sparse_encode(X, D, n_nonzero_coefs=t, method=ORMP(n_swaps=0)))]
         for t in (1, 2, 3, 4)
@@ -69,7 +58,7 @@ def test_each_ormp_step_takes_the_atom_that_lowers_the_error_most():
 
 @every_pursuit
 def test_code_is_the_least_squares_solution_on_its_support(method):
-    X, D = draw()
+    X, D = draw_samples()
     codes = sparse_encode(X, D, n_nonzero_coefs=6, method=method).toarray()
     assert (np.count_nonzero(codes, axis=1) <= 6).all()
     gradient = (codes @ D - X) @ D.T
@@ -79,7 +68,7 @@ def test_code_is_the_least_squares_solution_on_its_support(method):
 @every_pursuit
 @both_dtypes
 def test_atoms_need_not_have_unit_norm(method, dtype):
-    X, D = draw(dtype=dtype)
+    X, D = draw_samples(dtype=dtype)
     scale = np.random.default_rng(1).uniform(0.01, 100, len(D)).astype(dtype)
     codes = sparse_encode(X, D * scale[:, None], n_nonzero_coefs=5, method=method).toarray()
     expected = sparse_encode(X, D, n_nonzero_coefs=5, method=method).toarray()
@@ -111,7 +100,7 @@ def test_sparse_samples_of_well_separated_atoms_are_recovered(method):
 @every_pursuit
 @both_dtypes
 def test_budgets_up_to_all_atoms_reach_least_squares(method, dtype):
-    X, D = draw(n_components=12, dtype=dtype)  # fewer atoms than features
+    X, D = draw_samples(n_components=12, dtype=dtype)  # fewer atoms than features
     codes = sparse_encode(X, D, n_nonzero_coefs=12, method=method)
     expected = np.linalg.lstsq(D.T.astype(np.float64), X.T.astype(np.float64))[0].T
     np.testing.assert_allclose(codes.toarray(), expected, atol=1e-3 if dtype == np.float32 else 1e-10)
@@ -120,8 +109,8 @@ def test_budgets_up_to_all_atoms_reach_least_squares(method, dtype):
 @every_pursuit
 @both_dtypes
 def test_budgets_above_the_number_of_features_leave_no_residual(method, dtype):
-    X, D = draw(n_components=40, n_features=8, dtype=dtype)
+    X, D = draw_samples(n_components=40, n_features=8, dtype=dtype)
     codes = sparse_encode(X, D, n_nonzero_coefs=30, method=method)
     assert np.isfinite(codes.data).all()
-    assert residual(X, D, codes).max() < (1e-4 if dtype == np.float32 else 1e-10)
+    assert measure_residuals(X, D, codes).max() < (1e-4 if dtype == np.float32 else 1e-10)
     assert np.diff(codes.indptr).max() <= 8  # as many independent atoms as features leave a residual of zero

@@ -6,16 +6,17 @@ from dataclasses import astuple
 
 import numpy as np
 import pytest
-from conftest import make_problem
+from conftest import every_coder, every_coding, every_loss, make_problem
 from reference import SquaredHinge, dsc_objective
 from scipy.sparse import csr_array
 
 from ddlearn import (
     LABEL_CODINGS,
-    LOSSES,
     OMP,
+    ORMP,
     SPARSE_CODERS,
     Descent,
+    ElasticNet,
     Logistic,
     Loss,
     PrintedCoding,
@@ -24,11 +25,7 @@ from ddlearn import (
 )
 from ddlearn.parallel import TILE_ROWS
 
-every_loss = pytest.mark.parametrize("loss", [loss_class() for loss_class in LOSSES.values()], ids=list(LOSSES))
-every_coding = pytest.mark.parametrize("coding", sorted(LABEL_CODINGS))
-every_coder = pytest.mark.parametrize("sparse_coder", sorted(SPARSE_CODERS))
-# What holds with a penalty in place of the paper's constraint is in test_elastic_net.py.
-every_pursuit = pytest.mark.parametrize("sparse_coder", sorted(set(SPARSE_CODERS) - {"elastic_net"}))
+NET = ElasticNet(0.15, l1_ratio=0.7, tol=1e-10)
 
 
 @every_loss
@@ -47,21 +44,28 @@ def test_parabola_has_the_gradient_of_the_objective(problem, loss):
 
 
 @every_loss
-@every_pursuit
+@pytest.mark.parametrize(
+    ("sparse_coder", "n_nonzero_coefs"),
+    [(OMP(), 5), (ORMP(), 5), *((NET, places) for places in (1, 4, 8, 30))],  # places that a penalty needs, or fewer
+    ids=str,
+)
 @every_coding
-def test_no_samples_objective_rises(problem, loss, sparse_coder, coding):
-    start = sparse_encode(problem.X, problem.dictionary, n_nonzero_coefs=problem.n_nonzero_coefs)
+def test_no_samples_objective_rises(problem, loss, sparse_coder, n_nonzero_coefs, coding):
+    problem = problem._replace(n_nonzero_coefs=n_nonzero_coefs)
+    start = sparse_encode(problem.X, problem.dictionary, n_nonzero_coefs=min(n_nonzero_coefs, 5))
     codes, record = discriminative_encode(
         **problem.arguments(), loss=loss, sparse_coder=sparse_coder, init_codes=start, label_coding=coding
     )
-    np.testing.assert_allclose(record.objective_before, problem.objectives(loss, start.toarray()), rtol=1e-10)
-    np.testing.assert_allclose(record.objective_after, problem.objectives(loss, codes.toarray()), rtol=1e-10)
+    before, after = (problem.objectives(loss, x.toarray(), sparse_coder) for x in (start, codes))
+    np.testing.assert_allclose(record.objective_before, before, rtol=1e-9)
+    np.testing.assert_allclose(record.objective_after, after, rtol=1e-9)
+    assert (np.diff(codes.indptr) <= n_nonzero_coefs).all()
     assert (record.objective_after <= record.objective_before).all()
     decrease = record.objective_before - record.objective_after
     np.testing.assert_allclose(record.decrease.sum(axis=1), decrease, atol=1e-9 * record.objective_before.max())
     assert ((record.decrease > 0) == (record.n_steps > 0)).all()
     assert list(record.n_moved.values()) == [np.count_nonzero(record.n_steps[:, kind]) for kind in range(3)]
-    assert any(record.n_moved.values())
+    assert record.n_moved["reselect"] > 0 or (sparse_coder is not NET and any(record.n_moved.values()))
 
 
 @every_loss

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import make_problem, make_pursuit, normalise
-from scipy.special import softmax
+from conftest import draw_samples, make_problem, make_pursuit, normalise
 from sklearn.base import clone
 from sklearn.linear_model import ElasticNet as ScikitElasticNet
 
 from ddlearn import (
-    LABEL_CODINGS,
     LOSSES,
     OMP,
     Checkpoint,
@@ -23,7 +21,6 @@ from ddlearn import (
     RowCodes,
     discriminative_encode,
     load,
-    map_objective,
     save,
     sparse_encode,
 )
@@ -32,11 +29,9 @@ from ddlearn.coding.encoder import Encoder
 CODER = ElasticNet(0.15, l1_ratio=0.7, tol=1e-10)
 
 
-def draw(n_samples=30, n_components=50, n_features=20, seed=0):
-    rng = np.random.default_rng(seed)
-    return normalise(rng.standard_normal((n_samples, n_features))), normalise(
-        rng.standard_normal((n_components, n_features))
-    )
+def draw(n_samples=30, n_components=50, n_features=20):
+    X, D = draw_samples(n_samples, n_components, n_features)
+    return normalise(X), D
 
 
 def draw_classes(n_samples=120, seed=0):
@@ -44,6 +39,10 @@ def draw_classes(n_samples=120, seed=0):
     rng = np.random.default_rng(seed)
     y = rng.integers(3, size=n_samples)
     return normalise(rng.standard_normal((3, 12))[y] + 0.5 * rng.standard_normal((n_samples, 12))), y
+
+
+def make_model(**parameters):
+    return make_pursuit(10, **{"sparse_coder": "elastic_net", "max_iter": 3, "random_state": 0} | parameters)
 
 
 @pytest.mark.parametrize("positive", [False, True])
@@ -65,13 +64,6 @@ def test_equals_spams():
     expected = spams.lasso(np.asfortranarray(X.T), np.asfortranarray(D.T), lambda1=0.1, lambda2=0.05, mode=2)
     codes = sparse_encode(X, D, method=ElasticNet(0.15, l1_ratio=0.1 / 0.15, tol=1e-12))
     np.testing.assert_allclose(codes.toarray(), expected.T.toarray(), atol=1e-6)
-
-
-def test_float32_is_close_to_float64():
-    X, D = draw()
-    single = sparse_encode(X.astype(np.float32), D.astype(np.float32), method=CODER)
-    assert single.dtype == np.float32
-    np.testing.assert_allclose(single.toarray(), sparse_encode(X, D, method=CODER).toarray(), atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -96,13 +88,6 @@ def test_without_alpha_and_without_samples_it_says_what_to_do():
     X, D = draw()
     with pytest.raises(ValueError, match="pass a number, or use the coder that adapt returns"):
         Encoder.of(D, ElasticNet(), 50).encode(X)
-
-
-def test_a_sample_that_is_not_finite_is_named_before_it_can_decide_anything():
-    X, D = draw()
-    X[7, 3] = np.nan
-    with pytest.raises(ValueError, match="X contains NaN in row 7, feature 3"):
-        sparse_encode(X, D, method="elastic_net")
 
 
 @pytest.mark.parametrize("noise", [0.05, 0.1])
@@ -186,24 +171,6 @@ def test_misfit_is_twice_what_is_minimised():
     assert OMP().measure_misfit(squared, codes) is squared
 
 
-def penalised(problem, loss, codes, coder):
-    x = codes.toarray()
-    return problem.objectives(loss, x) + 2 * coder.measure_penalty(x) / problem.noise_variance
-
-
-@pytest.mark.parametrize("coding", sorted(LABEL_CODINGS))
-@pytest.mark.parametrize("loss", sorted(LOSSES))
-def test_no_samples_objective_rises_and_it_has_the_penalty_in_it(problem, loss, coding):
-    arguments = problem.arguments() | {"n_nonzero_coefs": None, "loss": loss, "sparse_coder": CODER}
-    start = sparse_encode(problem.X, problem.dictionary, n_nonzero_coefs=3)
-    codes, record = discriminative_encode(**arguments, init_codes=start, label_coding=coding)
-    objective = LOSSES[loss]()
-    np.testing.assert_allclose(record.objective_before, penalised(problem, objective, start, CODER), rtol=1e-9)
-    np.testing.assert_allclose(record.objective_after, penalised(problem, objective, codes, CODER), rtol=1e-9)
-    assert (record.objective_after <= record.objective_before).all()
-    assert record.n_moved["reselect"] > 0
-
-
 @pytest.mark.parametrize("loss", sorted(LOSSES))
 def test_a_step_satisfies_the_optimality_conditions_of_its_parabola(problem, loss):
     start = sparse_encode(problem.X, problem.dictionary, method=CODER)
@@ -239,85 +206,27 @@ def test_one_step_of_a_quadratic_loss_is_the_minimum_over_all_codes():
     for size in (1e-3, 0.1):
         other = codes.copy()
         other.data = other.data + size * rng.standard_normal(other.nnz)
-        assert (penalised(problem, loss, other, CODER) >= record.objective_after - 1e-9).all()
+        assert (problem.objectives(loss, other.toarray(), CODER) >= record.objective_after - 1e-9).all()
 
 
 @pytest.mark.parametrize("noise", ["per_sample", "shared"])
 @pytest.mark.parametrize("loss", ["square", "logistic"])
 def test_a_fit_never_raises_the_objective(loss, noise):
     X, y = draw_classes()
-    model = make_pursuit(
-        10,
-        loss=loss,
-        scales=ConjugateScales(noise),
-        sparse_coder="elastic_net",
-        dictionary_update="atom",
-        max_iter=6,
-        tol=0,
-        random_state=0,
-    ).fit(X, y)
+    model = make_model(loss=loss, scales=ConjugateScales(noise), dictionary_update="atom", max_iter=6, tol=0).fit(X, y)
     totals = np.array([record.objective for record in model.history_])
     assert (np.diff(totals) <= 1e-10 * np.abs(totals[:-1])).all()
     assert model.n_nonzero_coefs_ == 10
 
 
-def test_the_last_objective_and_noise_are_those_of_the_misfits():
+def test_the_last_noise_is_that_of_the_misfits():
     X, y = draw_classes()
-    model = make_pursuit(10, description=None, sparse_coder="elastic_net", max_iter=3, refine=None, random_state=0).fit(
-        X, y
-    )
+    model = make_model(description=None, refine=None).fit(X, y)
     codes = RowCodes.from_csr(model.codes_, 10, np.float64)
     squared = np.sum((X - model.codes_ @ model.components_) ** 2, axis=1)
     misfits = model.sparse_coder_.measure_misfit(squared, codes)
     weight, variance = model.priors_[:2]
     np.testing.assert_allclose(model.noise_variance_, (misfits + weight * variance) / (14 + weight))
-    terms = map_objective(
-        X,
-        np.where(y[:, None] == np.arange(3), 1, -1),
-        model.components_,
-        model.coef_,
-        model.intercept_,
-        model.codes_,
-        noise_variance=model.noise_variance_,
-        class_cost=model.class_cost_,
-        loss="square",
-        sparse_coder=model.sparse_coder_,
-    )
-    last = model.history_[-1]
-    np.testing.assert_allclose(terms[:2], (last.representation, last.log_noise), rtol=1e-9)
-
-
-def test_full_rule_equals_enumeration_with_the_penalty():
-    X, y = draw_classes()
-    model = make_pursuit(
-        10,
-        description=None,
-        sparse_coder=CODER,
-        inference="full",
-        classification_weight=1.0,
-        max_iter=3,
-        random_state=0,
-    ).fit(X, y)
-    new = X[:10]
-    codes = RowCodes.from_csr(model.transform(new), 10, float)
-    misfit = CODER.measure_misfit(np.sum((new - model.inverse_transform(codes.to_csr(10))) ** 2, axis=1), codes)
-    variance = model.priors_.estimate_noise(misfit, new.shape[1])
-    costs = []
-    for class_ in range(3):
-        labels = np.where(np.arange(3) == class_, 1.0, -1.0)
-        _, record = discriminative_encode(
-            new,
-            np.tile(labels, (10, 1)),
-            model.components_,
-            model.coef_,
-            model.intercept_,
-            noise_variance=variance,
-            class_cost=model.class_cost_,
-            loss="square",
-            sparse_coder=CODER,
-        )
-        costs.append(record.objective_after)
-    np.testing.assert_allclose(model.predict_proba(new), softmax(-np.array(costs).T / 2, axis=1), atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -336,7 +245,7 @@ def test_full_rule_equals_enumeration_with_the_penalty():
 def test_new_samples_may_be_incomplete_wrong_or_moved(settings, dtype):
     X, y = draw_classes()
     X = X.astype(dtype)
-    model = make_pursuit(10, sparse_coder="elastic_net", max_iter=2, random_state=0, **settings).fit(X, y)
+    model = make_model(max_iter=2, **settings).fit(X, y)
     new = X.copy()
     if model.get_params().get("robustness__missing") == "mask":
         new[::2, 3] = np.nan
@@ -346,21 +255,9 @@ def test_new_samples_may_be_incomplete_wrong_or_moved(settings, dtype):
     assert model.score(new, y) > 0.8
 
 
-def test_leaving_features_out_is_coding_without_them():
-    X, y = draw_classes()
-    model = make_pursuit(
-        10, description=None, sparse_coder=CODER, max_iter=2, robustness=Robustness(missing="mask"), random_state=0
-    ).fit(X, y)
-    new = X[:5].copy()
-    new[:, [2, 7]] = np.nan
-    known = [feature for feature in range(12) if feature not in (2, 7)]
-    expected = sparse_encode(X[:5, known], model.components_[:, known], method=CODER).toarray()
-    np.testing.assert_allclose(model.explain(new).codes.toarray(), expected, atol=1e-6)
-
-
 def test_alpha_is_found_once_and_kept_in_files_and_streams(tmp_path):
     X, y = draw_classes()
-    model = make_pursuit(10, sparse_coder="elastic_net", max_iter=2, random_state=0).fit(X, y)
+    model = make_model(max_iter=2).fit(X, y)
     coder = model.sparse_coder_
     assert coder.alpha > 0
     assert model.sparse_coder == "elastic_net"
@@ -378,7 +275,7 @@ def test_alpha_is_found_once_and_kept_in_files_and_streams(tmp_path):
 
 def test_a_resumed_fit_has_the_alpha_of_the_first_dictionary(tmp_path):
     X, y = draw_classes()
-    model = make_pursuit(10, sparse_coder="elastic_net", max_iter=4, tol=0, random_state=0)
+    model = make_model(max_iter=4, tol=0)
     expected = clone(model).fit(X, y)
     checkpoint = Checkpoint(tmp_path / "fit", resume=True)
     clone(model).set_params(max_iter=2).set_callbacks(checkpoint).fit(X, y)

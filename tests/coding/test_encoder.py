@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from conftest import normalise
+from conftest import both_dtypes, draw_samples, measure_residuals
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -18,22 +18,11 @@ from ddlearn.coding.encoder import Encoder, adapt_coder, compute_gram
 from ddlearn.parallel import TILE_ROWS
 
 every_method = pytest.mark.parametrize("method", sorted(SPARSE_CODERS))
-both_dtypes = pytest.mark.parametrize("dtype", [np.float64, np.float32])
-
-
-def draw(n_samples=50, n_components=40, n_features=20, seed=0, dtype=np.float64):
-    rng = np.random.default_rng(seed)
-    X, D = rng.standard_normal((n_samples, n_features)), rng.standard_normal((n_components, n_features))
-    return X.astype(dtype), normalise(D).astype(dtype)
-
-
-def residual(X, D, codes):
-    return np.sum((X - codes @ D) ** 2, axis=1)
 
 
 @every_method
 def test_more_atoms_than_samples(method):
-    X, D = draw(n_samples=1, n_components=500)
+    X, D = draw_samples(n_samples=1, n_components=500)
     assert sparse_encode(X, D, n_nonzero_coefs=3, method=method).shape == (1, 500)
 
 
@@ -58,15 +47,15 @@ def test_anything_finite_gives_finite_codes_of_its_dtype_that_do_not_raise_the_r
     assert (np.diff(codes.indptr) <= budget).all()
     energy = np.sum(X.astype(np.float64) ** 2, axis=1)
     slack = 1e-3 if X.dtype == np.float32 else 1e-8
-    assert (residual(X.astype(np.float64), D.astype(np.float64), codes) <= energy * (1 + slack)).all()
+    assert (measure_residuals(X.astype(np.float64), D.astype(np.float64), codes) <= energy * (1 + slack)).all()
 
 
 @pytest.mark.bitwise
-@every_method
+@pytest.mark.parametrize("coder", [*(coder() for coder in SPARSE_CODERS.values()), OMP(n_swaps=10)], ids=repr)
 @both_dtypes
-def test_bitwise_equal_for_every_number_of_threads_and_cut_between_tiles(method, dtype):
-    X, D = draw(n_samples=3 * TILE_ROWS + 77, dtype=dtype)
-    coder = adapt_coder(SPARSE_CODERS[method](), X, D, 5)
+def test_bitwise_equal_for_every_number_of_threads_and_cut_between_tiles(coder, dtype):
+    X, D = draw_samples(n_samples=3 * TILE_ROWS + 77, dtype=dtype)
+    coder = adapt_coder(coder, X, D, 5)
     encoder = Encoder.of(D, coder, 5)
     expected = encoder.encode(X)
     for n_jobs, first in [(1, 0), (2, 0), (3, 0), (-1, 0), (1, TILE_ROWS), (1, 2 * TILE_ROWS)]:
@@ -76,7 +65,7 @@ def test_bitwise_equal_for_every_number_of_threads_and_cut_between_tiles(method,
 
 
 def test_calls_from_several_threads_at_once():
-    X, D = draw(n_samples=2000)
+    X, D = draw_samples(n_samples=2000)
     expected = sparse_encode(X, D, n_nonzero_coefs=4).toarray()
     results = {}
 
@@ -95,15 +84,16 @@ def test_calls_from_several_threads_at_once():
 
 @every_method
 def test_float32_is_close_to_float64(method):
-    X, D = draw()
-    single = sparse_encode(X.astype(np.float32), D.astype(np.float32), n_nonzero_coefs=5, method=method)
+    X, D = draw_samples()
+    single = sparse_encode(X.astype(np.float32), D, n_nonzero_coefs=5, method=method)
+    assert single.dtype == np.float32  # atoms take the dtype of the samples
     double = sparse_encode(X, D, n_nonzero_coefs=5, method=method)
-    np.testing.assert_allclose(residual(X, D, single), residual(X, D, double), rtol=1e-3)
+    np.testing.assert_allclose(measure_residuals(X, D, single), measure_residuals(X, D, double), rtol=1e-3)
 
 
 @every_method
 def test_permuting_samples_and_atoms_permutes_codes(method):
-    X, D = draw()
+    X, D = draw_samples()
     rng = np.random.default_rng(3)
     rows, atoms = rng.permutation(len(X)), rng.permutation(len(D))
     codes = sparse_encode(X, D, n_nonzero_coefs=5, method=method).toarray()
@@ -112,7 +102,7 @@ def test_permuting_samples_and_atoms_permutes_codes(method):
 
 
 def test_no_dense_codes_in_memory():
-    X, D = draw(n_samples=30_000, n_components=400)
+    X, D = draw_samples(n_samples=30_000, n_components=400)
     sparse_encode(X[:10], D, n_nonzero_coefs=3)
     tracemalloc.start()
     sparse_encode(X, D, n_nonzero_coefs=3, n_jobs=2)
@@ -124,7 +114,7 @@ def test_no_dense_codes_in_memory():
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_arguments_are_read_only(order):
-    X, D = draw()
+    X, D = draw_samples()
     expected = sparse_encode(X, D, n_nonzero_coefs=3).toarray()
     X, D = np.array(X, order=order), np.array(D, order=order)
     X.flags.writeable = D.flags.writeable = False
@@ -135,11 +125,6 @@ def test_lists_and_integers_are_taken_as_float64():
     codes = sparse_encode([[2, 0], [0, 3]], [[1, 0], [0, 1]], n_nonzero_coefs=1)
     assert codes.dtype == np.float64
     np.testing.assert_array_equal(codes.toarray(), [[2, 0], [0, 3]])
-
-
-def test_atoms_take_the_dtype_of_the_samples():
-    X, D = draw()
-    assert sparse_encode(X.astype(np.float32), D, n_nonzero_coefs=2).dtype == np.float32
 
 
 @pytest.mark.parametrize(
@@ -163,23 +148,24 @@ def test_atoms_take_the_dtype_of_the_samples():
     ids=str,
 )
 def test_errors_name_the_value_and_the_remedy(change, message):
-    X, D = draw()
+    X, D = draw_samples()
     arguments = {"X": X, "dictionary": D, "n_nonzero_coefs": 3} | change
     with pytest.raises(ValueError, match=message):
         sparse_encode(**arguments)
 
 
+@every_method  # the elastic net must not estimate its penalty from such values before
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize(("bad", "word"), [(np.nan, "NaN"), (np.inf, "infinity"), (-np.inf, "infinity")])
-def test_a_value_that_is_not_finite_is_named(bad, word, n_jobs):
-    X, D = draw(n_samples=1000)
+def test_a_value_that_is_not_finite_is_named(method, bad, word, n_jobs):
+    X, D = draw_samples(n_samples=1000)
     X[777, 5] = bad
     with pytest.raises(ValueError, match=f"X contains {word} in row 777, feature 5"):
-        sparse_encode(X, D, n_nonzero_coefs=3, n_jobs=n_jobs)
+        sparse_encode(X, D, n_nonzero_coefs=3, method=method, n_jobs=n_jobs)
 
 
 def test_a_class_is_refused():
-    X, D = draw()
+    X, D = draw_samples()
     with pytest.raises(TypeError, match="class"):
         sparse_encode(X, D, n_nonzero_coefs=3, method=OMP)
 
@@ -187,7 +173,7 @@ def test_a_class_is_refused():
 @pytest.mark.bitwise
 @pytest.mark.parametrize("n_components", [1, 64, 65, 700])
 def test_a_gram_matrix_holds_the_products_of_all_atoms_whatever_the_number_of_threads(n_components):
-    _, D = draw(n_components=n_components)
+    _, D = draw_samples(n_components=n_components)
     gram = compute_gram(D, 1)
     np.testing.assert_allclose(gram, D @ D.T, atol=1e-14)
     np.testing.assert_array_equal(compute_gram(D, 2), gram)
@@ -197,7 +183,7 @@ def test_a_gram_matrix_holds_the_products_of_all_atoms_whatever_the_number_of_th
 @both_dtypes
 def test_a_last_row_alone_is_multiplied_the_same_in_every_block(dtype):
     # One row is multiplied without BLAS, so where a tile of one row stands must not matter.
-    X, D = draw(n_samples=2 * TILE_ROWS + 1, dtype=dtype)
+    X, D = draw_samples(n_samples=2 * TILE_ROWS + 1, dtype=dtype)
     encoder = Encoder.of(D, OMP(), 3)
     products = encoder.correlate(X)
     np.testing.assert_array_equal(products[-1:], encoder.correlate(X[-1:]))
@@ -207,7 +193,7 @@ def test_a_last_row_alone_is_multiplied_the_same_in_every_block(dtype):
 @every_method
 def test_threads_share_an_encoder_and_a_workspace_has_one_of_them_at_a_time(method):
     # One row at a time, so that all of them are in the coder at once: two in one workspace would mix their codes.
-    X, D = draw(n_samples=64)
+    X, D = draw_samples(n_samples=64)
     encoder = Encoder.of(D, adapt_coder(SPARSE_CODERS[method](), X, D, 5), 5)
     expected = [encoder.encode_tile(X[[row]]) for row in range(len(X))]
     kept = list(encoder.workspaces.values())

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import make_problem
-from reference import dsc_objective, newton_step_stacked
+from conftest import every_coder, every_loss, every_pursuit, make_problem
+from reference import Counting, dsc_objective, newton_step_stacked
 
-from ddlearn import LOSSES, SPARSE_CODERS, PrintedCoding, SparseCoder, Square, discriminative_encode, sparse_encode
-
-every_loss = pytest.mark.parametrize("loss", [loss_class() for loss_class in LOSSES.values()], ids=list(LOSSES))
-every_coder = pytest.mark.parametrize("sparse_coder", sorted(SPARSE_CODERS))
-every_pursuit = pytest.mark.parametrize("sparse_coder", sorted(set(SPARSE_CODERS) - {"elastic_net"}))
+from ddlearn import PrintedCoding, Square, discriminative_encode
 
 
 def encode(problem, loss, max_iter=100, tol=1e-4, **options):
@@ -90,36 +86,14 @@ def test_square_loss_converges_in_one_step_even_if_it_does_not_say_so(problem):
     np.testing.assert_allclose(encode(problem, UndeclaredSquare())[0], encode(problem, "square")[0], rtol=0, atol=1e-12)
 
 
-@every_loss
-@every_pursuit
-def test_code_is_the_minimiser_of_its_parabola_on_its_support(problem, loss, sparse_coder):
-    start = sparse_encode(problem.X, problem.dictionary, n_nonzero_coefs=problem.n_nonzero_coefs)
-    x, record = encode(problem, loss, 1, sparse_coder=sparse_coder, init_codes=start)
-    moved = np.flatnonzero(record.objective_after < record.objective_before)
-    assert moved.size > 0
-    weight, pull = problem.expand(loss, start.toarray(), loss.surrogate_curvature)
-    assert (np.count_nonzero(x, axis=1) <= problem.n_nonzero_coefs).all()
-    for row in moved:
-        Q, c = problem.quadratic(row, weight, pull)
-        size = 1 + np.abs(pull[row] @ problem.coef).max()  # exponential weights reach thousands
-        np.testing.assert_allclose((Q @ x[row] - c)[x[row] != 0], 0, atol=1e-10 * size)
-
-
 def test_rows_that_are_done_are_left_alone(problem):
     _, record = encode(problem, "logistic")
     n_tried = count_tried(record)
     assert n_tried.max() < 100
     assert len(np.unique(n_tried)) > 1
-
-    class Counting(SparseCoder):
-        n_rows = 0
-
-        def solve(self, problem):
-            Counting.n_rows += len(problem.correlations)
-            return SPARSE_CODERS["omp"]().solve(problem)
-
-    encode(problem, "logistic", sparse_coder=Counting())
-    assert Counting.n_rows == n_tried.sum() + len(problem.X)  # the start is one coding of every row
+    coder = Counting()
+    encode(problem, "logistic", sparse_coder=coder)
+    assert (coder.n_traditional, coder.n_discriminative) == (len(problem.X), n_tried.sum())
 
 
 @every_loss

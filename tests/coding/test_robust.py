@@ -193,6 +193,8 @@ def test_a_budget_is_a_number_of_features_or_a_share_of_the_known_ones_and_leave
         (Robustness(20), "error_budget=20 leaves none of the 20 features to be right"),
         (Robustness(1.0), "error_budget=1.0 is a fraction of the features and must be below 1"),
         (Robustness(-1), "error_budget must be a number of features .* got -1"),
+        (Robustness(float("nan")), "error_budget must be a number of features .* got nan"),
+        (Robustness(float("inf")), "error_budget=inf is a fraction of the features"),
         (Robustness("all"), "error_budget must be a number of features .* got 'all'"),
         (Robustness(True), "error_budget must be a number of features .* got True"),
         (Robustness(missing="ignore"), r"missing='ignore' is not known; choose one of \['error', 'mask'\]"),

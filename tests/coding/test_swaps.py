@@ -6,15 +6,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from conftest import normalise
+from conftest import both_dtypes, measure_residuals, normalise
 from reference import minimum_on
 
 from ddlearn import OMP, ORMP, sparse_encode
 from ddlearn.coding.encoder import Encoder
-from ddlearn.parallel import TILE_ROWS
 
 both = pytest.mark.parametrize("pursuit", [OMP, ORMP])
-both_dtypes = pytest.mark.parametrize("dtype", [np.float64, np.float32])
 SMALLEST_GAIN = 1e-6  # of a swap, as a share of what the code explains
 
 
@@ -30,15 +28,11 @@ def encode(X, D, coder, n_nonzero_coefs=4):
     return sparse_encode(X, D, n_nonzero_coefs=n_nonzero_coefs, method=coder).toarray()
 
 
-def squared_residuals(X, D, codes):
-    return np.sum((X - codes @ D) ** 2, axis=1)
-
-
 @both
 @pytest.mark.parametrize("seed", range(3))
 def test_residuals_only_fall_with_the_number_of_swaps(pursuit, seed):
     X, D = draw(seed=seed)
-    residuals = [squared_residuals(X, D, encode(X, D, pursuit(n_swaps=n))) for n in (0, 1, 2, 10, 100)]
+    residuals = [measure_residuals(X, D, encode(X, D, pursuit(n_swaps=n))) for n in (0, 1, 2, 10, 100)]
     for before, after in pairwise(residuals):
         assert (after <= before * (1 + 1e-12)).all()
     assert residuals[-1].mean() < 0.99 * residuals[0].mean()
@@ -47,7 +41,7 @@ def test_residuals_only_fall_with_the_number_of_swaps(pursuit, seed):
 @both
 def test_residuals_are_no_larger_in_float32(pursuit):
     X, D = (array.astype(np.float32) for array in draw())
-    without, with_swaps = (squared_residuals(X, D, encode(X, D, pursuit(n_swaps=n))) for n in (0, 10))
+    without, with_swaps = (measure_residuals(X, D, encode(X, D, pursuit(n_swaps=n))) for n in (0, 10))
     assert (with_swaps <= without * (1 + 1e-5)).all()
 
 
@@ -89,8 +83,8 @@ def test_a_row_that_has_reached_the_tolerance_gets_no_more_atoms(pursuit):
     tol = 0.3 * np.mean(X**2) * X.shape[1]
     without, with_swaps = (encode(X, D, pursuit(tol, n_swaps=n), 20) for n in (0, 10))
     np.testing.assert_array_equal(np.count_nonzero(with_swaps, axis=1), np.count_nonzero(without, axis=1))
-    residuals = squared_residuals(X, D, with_swaps)
-    assert (residuals <= np.maximum(tol, squared_residuals(X, D, without)) * (1 + 1e-12)).all()
+    residuals = measure_residuals(X, D, with_swaps)
+    assert (residuals <= np.maximum(tol, measure_residuals(X, D, without)) * (1 + 1e-12)).all()
     assert len(np.unique(np.count_nonzero(with_swaps, axis=1))) > 2
 
 
@@ -104,19 +98,6 @@ def test_samples_without_a_residual_keep_their_few_atoms(pursuit, dtype):
     codes = encode((planted @ D).astype(dtype), D.astype(dtype), pursuit(), 5)
     np.testing.assert_allclose(codes, planted, atol=1e-5)
     np.testing.assert_array_equal(codes != 0, planted != 0)
-
-
-@pytest.mark.bitwise
-@both
-@both_dtypes
-def test_bitwise_equal_for_every_number_of_threads(pursuit, dtype):
-    X, D = (array.astype(dtype) for array in draw(n_samples=2 * TILE_ROWS + 77))
-    encoder = Encoder.of(D, pursuit(), 4)
-    expected = encoder.encode(X)
-    for n_jobs in (2, 3):
-        codes = encoder.encode(X, n_jobs=n_jobs)
-        np.testing.assert_array_equal(codes.indices, expected.indices)
-        np.testing.assert_array_equal(codes.values, expected.values)
 
 
 @both

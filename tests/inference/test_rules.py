@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from conftest import enumerate_supports, make_pursuit, normalise
+from conftest import enumerate_supports, every_coding, every_loss, make_pursuit, normalise
 from scipy.special import softmax
 from sklearn.datasets import load_digits
 
@@ -30,10 +30,6 @@ from ddlearn.inference.rules import LabelModel, label_probabilities
 from ddlearn.model.codes import Model
 from ddlearn.model.losses import compute_evidence
 from ddlearn.model.measures import count_errors
-
-every_loss = pytest.mark.parametrize("loss", [loss_class() for loss_class in LOSSES.values()], ids=list(LOSSES))
-
-every_coding = pytest.mark.parametrize("coding", sorted(LABEL_CODINGS))
 
 
 @every_loss
@@ -71,9 +67,9 @@ def test_errors_count_labelled_samples_only():
     assert count_errors(labels, evidence - 0.5, is_multilabel=True) == (2, 4)
 
 
-def make_encoder(problem, dictionary=None):
+def make_encoder(problem, dictionary=None, sparse_coder=None):
     dictionary = problem.dictionary if dictionary is None else np.ascontiguousarray(dictionary)
-    return Encoder.of(dictionary, ORMP(), problem.n_nonzero_coefs)
+    return Encoder.of(dictionary, sparse_coder or ORMP(), problem.n_nonzero_coefs)
 
 
 PRIORS = Priors.flat(2)._replace(noise_weight=3.0, noise_variance=0.1, noise_floor=0.01)
@@ -83,50 +79,42 @@ def estimate_variance(misfit, n_features):
     return np.maximum((misfit + 3.0 * 0.1) / (n_features + 2 + 3.0), 0.01)
 
 
-def make_model(problem, loss, label_coding=None):
-    return LabelModel(problem.make_coder(loss, label_coding), PRIORS)
+def make_model(problem, loss, label_coding=None, sparse_coder=None):
+    return LabelModel(problem.make_coder(loss, label_coding, sparse_coder), PRIORS)
 
 
-def weigh(rule, problem, loss, label_coding=None):
+def weigh(rule, problem, loss, label_coding=None, sparse_coder=None):
     """Return the evidence of a rule for the samples of a problem."""
-    return rule.evidence(make_model(problem, loss, label_coding), problem.X, make_encoder(problem).encode(problem.X))
+    codes = make_encoder(problem, sparse_coder=sparse_coder).encode(problem.X)
+    return rule.evidence(make_model(problem, loss, label_coding, sparse_coder), problem.X, codes)
 
 
-def brute_force(X, problem, loss, dictionary=None, label_coding="descent"):
+def brute_force(X, problem, loss, dictionary=None, label_coding="descent", sparse_coder=None):
     """Eq. 5 as it is printed: suppose every class of every sample, and code it with the public function."""
     dictionary = problem.dictionary if dictionary is None else dictionary
-    start = sparse_encode(X, dictionary, n_nonzero_coefs=problem.n_nonzero_coefs, method="ormp").toarray()
+    coder = sparse_coder or ORMP()
+    start = sparse_encode(X, dictionary, n_nonzero_coefs=problem.n_nonzero_coefs, method=coder).toarray()
     residual = np.sum((X - start @ dictionary) ** 2, axis=1)
-    variance = estimate_variance(residual, X.shape[1])
-    evidence = np.empty((len(X), len(problem.coef)))
-    for j in range(len(problem.coef)):
-        labels = np.tile(np.where(np.arange(len(problem.coef)) == j, 1.0, -1.0), (len(X), 1))
+    misfit = residual + 2 * coder.measure_penalty(start) if coder.has_penalty else residual
+    problem = problem._replace(X=X, dictionary=dictionary, noise_variance=estimate_variance(misfit, X.shape[1]))
+    evidence = []
+    for signs in 2.0 * np.eye(len(problem.coef)) - 1:
+        supposed = problem._replace(labels=np.tile(signs, (len(X), 1)))
         codes, _ = discriminative_encode(
-            X,
-            labels,
-            dictionary,
-            problem.coef,
-            problem.intercept,
-            noise_variance=variance,
-            class_cost=problem.class_cost,
-            loss=loss,
-            n_nonzero_coefs=problem.n_nonzero_coefs,
-            sparse_coder="ormp",
-            label_coding=label_coding,
+            **supposed.arguments(), loss=loss, sparse_coder=coder, label_coding=label_coding
         )
-        x = codes.toarray()
-        cost = 2 * np.sum(loss.value(labels * (x @ problem.coef.T + problem.intercept)) / problem.class_cost, axis=1)
-        squared = np.sum((X - x @ dictionary) ** 2, axis=1)
-        evidence[:, j] = -(squared / variance + cost) / 2
-    return evidence
+        evidence.append(-supposed.objectives(loss, codes.toarray(), coder) / 2)
+    return np.transpose(evidence)
 
 
 @every_loss
 @every_coding
-def test_full_inference_equals_coding_with_every_label_in_turn(problem, loss, coding):
+@pytest.mark.parametrize("coder", [ORMP(), ElasticNet(0.15, tol=1e-10)], ids=repr)
+def test_full_inference_equals_coding_with_every_label_in_turn(problem, loss, coding, coder):
     # The descent gives up hypotheses that will not become the best of their sample.
-    evidence = weigh(FullInference(), problem, loss, LABEL_CODINGS[coding]())
-    expected = brute_force(problem.X, problem, loss, label_coding=coding)
+    problem = problem._replace(n_nonzero_coefs=30) if coder.has_penalty else problem
+    evidence = weigh(FullInference(), problem, loss, LABEL_CODINGS[coding](), coder)
+    expected = brute_force(problem.X, problem, loss, label_coding=coding, sparse_coder=coder)
     if coding == "printed":
         np.testing.assert_allclose(evidence, expected, rtol=1e-8)
     else:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import make_problem, make_pursuit
+from conftest import every_loss, make_problem, make_pursuit
 from sklearn.datasets import load_digits
 
-from ddlearn import LOSSES, ConjugateScales, ElasticNet, MapObjective, Priors, map_objective, sparse_encode
+from ddlearn import ConjugateScales, ElasticNet, MapObjective, Priors, map_objective, sparse_encode
 from ddlearn.fitting.labels import encode_labels
 from ddlearn.model.objective import sum_class_terms, sum_costs, sum_noise_terms
-
-every_loss = pytest.mark.parametrize("loss", [loss_class() for loss_class in LOSSES.values()], ids=list(LOSSES))
 
 
 @pytest.fixture

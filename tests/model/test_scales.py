@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import every_loss
 from scipy.optimize import minimize_scalar
 from scipy.special import polygamma
 
@@ -18,8 +19,6 @@ from ddlearn.model.scales import (
     penalise,
 )
 from ddlearn.parallel import Parts, find_median
-
-every_loss = pytest.mark.parametrize("loss", [loss_class() for loss_class in LOSSES.values()], ids=list(LOSSES))
 
 PRIORS = {
     "conjugate": Priors(3.4, 0.02, 0.0, 0.3, np.array([0.3, 2.0]), 0.0, np.array([0.7, 0.1])),
