@@ -127,31 +127,27 @@ class LabelledCodes:
             if not is_known.all():
                 rows = np.flatnonzero(is_known)
                 labels, codes, weights = labels[rows], codes.rows(rows), weights[rows]
-            labels, codes = labels.astype(np.float64), _make_contiguous(codes)
+            labels, arrays = labels.astype(np.float64), [*map(np.ascontiguousarray, codes)]
             scores = np.empty(len(labels))
-            score_class(*codes, np.ascontiguousarray(request.classifiers[place]), scores)
+            score_class(*arrays, np.ascontiguousarray(request.classifiers[place]), scores)
             with np.errstate(over="ignore", invalid="ignore"):
                 margins = labels * scores
                 values, slopes = request.loss.value(margins), request.loss.gradient(margins)
                 costs[place] = np.sum(weights * values)
-                add_gradient(*codes, labels * (weights * slopes), gradients[place])
+                add_gradient(*arrays, labels * (weights * slopes), gradients[place])
                 if request.hessians != "none":
                     curvature = request.curvature(margins)
                     if request.sample_weights is not None:
                         curvature = request.sample_weights(slopes, curvature)
                     if request.hessians == "each":
-                        add_hessian(*codes, weights * curvature, hessians[place])
+                        add_hessian(*arrays, weights * curvature, hessians[place])
                     else:
                         curvatures[place, is_known] = weights * curvature
 
         _map_classes(expand_class, n_classes, request.n_jobs)
         if request.hessians == "mean":
-            add_hessian(*_make_contiguous(self.codes), curvatures.mean(axis=0), hessians[0])
+            add_hessian(*map(np.ascontiguousarray, self.codes), curvatures.mean(axis=0), hessians[0])
         return Expansion(costs, gradients, hessians)
-
-
-def _make_contiguous(codes: RowCodes) -> RowCodes:
-    return RowCodes(np.ascontiguousarray(codes.indices), np.ascontiguousarray(codes.values))
 
 
 def _map_classes(work: Callable[[slice, None], object], n_classes: int, n_jobs: int | None) -> list:
@@ -191,22 +187,22 @@ class ClassProblems:
 
     def evaluate(
         self, classes: Sequence[int], classifiers: Floats, wants_hessians: bool = True
-    ) -> list[ClassifierPoint]:
+    ) -> dict[int, ClassifierPoint]:
         """Return the points of some classes at these classifiers."""
         wanted: WantedHessians = "each" if wants_hessians and self.shared_solver is None else "none"
         loss = self.loss
         request = ExpansionRequest(loss, loss.curvature, self.sample_weights, classes, classifiers, wanted, self.n_jobs)
         return self.points_from(request, self.parts.add_up(methodcaller("expand", request)))
 
-    def points_from(self, request: ExpansionRequest, expansion: Expansion) -> list[ClassifierPoint]:
+    def points_from(self, request: ExpansionRequest, expansion: Expansion) -> dict[int, ClassifierPoint]:
         """Return the points, from sums over all parts."""
-        points = []
+        points = {}
         for place, (j, classifier) in enumerate(zip(request.classes, request.classifiers, strict=True)):
             coef, penalty = classifier[:-1], self.penalties[j]
             cost = float(expansion.costs[place] + penalty / 2 * (coef @ coef))
             gradient = expansion.gradients[place] + penalty * np.append(coef, 0.0)
             hessian = expansion.hessians[place] if request.hessians == "each" else None
-            points.append(ClassifierPoint(classifier, cost, gradient[: self.n_fitted], hessian))
+            points[j] = ClassifierPoint(classifier, cost, gradient[: self.n_fitted], hessian)
         return points
 
     @property
@@ -297,14 +293,10 @@ def scale_ridge(ridge: float, loss: Loss, squared_norms: Floats) -> Floats:
 
     The reference point is fixed, so that all rounds, and all calls on the same codes, minimise one function.
     """
-    return ridge * mean_curvature(loss) * np.array([_average_used(norms[norms > 0]) for norms in squared_norms])
-
-
-def _average_used(squared_norms: Floats) -> float:
+    used = [norms[norms > 0] for norms in squared_norms]
     # With fewer features than atoms some codes are huge and cancel each other, which must not shrink all classifiers.
-    if squared_norms.size == 0:
-        return 0.0
-    return float(min(squared_norms.mean(), _LARGEST_MEAN * np.median(squared_norms)))
+    means = [min(norms.mean(), _LARGEST_MEAN * np.median(norms)) if norms.size else 0.0 for norms in used]
+    return ridge * mean_curvature(loss) * np.array(means)
 
 
 def train_in_rounds(
@@ -317,7 +309,8 @@ def train_in_rounds(
     n_jobs: int | None,
 ) -> tuple[Floats, Floats]:
     """Improve the classifiers of all classes; no round raises a penalised cost."""
-    problems, here = _pose(trainer, parts, loss, coef, intercept, penalties, n_jobs)
+    given = np.column_stack([coef, intercept]).astype(np.float64)
+    problems, here = _pose(trainer, parts, loss, given, penalties, n_jobs)
     goals = {j: trainer.tol * problems.measure_gradient(j, point) for j, point in here.items()}
     unfinished, n_rounds = list(here), trainer.max_rounds
     if problems.shared_solver is not None:
@@ -327,7 +320,7 @@ def train_in_rounds(
         points = {j: here.pop(j) for j in group}
         if points[group[0]].hessian is None:
             classifiers = np.array([point.classifier for point in points.values()])
-            points = dict(zip(group, problems.evaluate(group, classifiers), strict=True))
+            points = problems.evaluate(group, classifiers)
         _add_learners(problems, points, goals, n_rounds, coef.dtype)
         here |= points
     trained = np.array([here[j].classifier for j in range(len(coef))])
@@ -335,27 +328,20 @@ def train_in_rounds(
 
 
 def _pose(
-    trainer: Any,
-    parts: Parts[ClassifierPart],
-    loss: Loss,
-    coef: Floats,
-    intercept: Floats,
-    penalties: Floats | None,
-    n_jobs: int | None,
+    trainer: Any, parts: Parts[ClassifierPart], loss: Loss, given: Floats, penalties: Floats | None, n_jobs: int | None
 ) -> tuple[ClassProblems, dict[int, ClassifierPoint]]:
-    """Return the problems of all classes, and where they start."""
-    given = np.column_stack([coef, intercept]).astype(np.float64)
-    classes = range(len(coef))
-    has_many = len(_group_classes(classes, coef.shape[1])) > 1
+    """Return the problems of all classes, and where they start: at the classifiers given, or at zero."""
+    classes, n_components = range(len(given)), given.shape[1] - 1
+    has_many = len(_group_classes(classes, n_components)) > 1
     # All that the first round needs, in one visit to the samples.
     wanted: WantedHessians = "mean" if loss.is_quadratic or has_many else "each"
     weights = None if loss.is_quadratic else trainer.sample_weights
     request = ExpansionRequest(loss, loss.curvature, weights, classes, given, wanted, n_jobs)
-    summary, expansion = parts.add_up(summarise_and_expand, coef.shape[1], request)
+    summary, expansion = parts.add_up(summarise_and_expand, n_components, request)
     if penalties is None:
         penalties = scale_ridge(trainer.ridge, loss, summary.squared_norms)
     curvatures = mean_curvature(loss) * np.column_stack([summary.squared_norms, summary.n_of_label.sum(axis=0)])
-    reference = curvatures + np.append(np.ones(coef.shape[1]), 0) * penalties[:, None]
+    reference = curvatures + np.append(np.ones(n_components), 0) * penalties[:, None]
     problems = ClassProblems(parts, loss, weights, trainer.fit_intercept, n_jobs, penalties, reference)
     given[:, :-1][summary.squared_norms == 0] = 0  # of atoms that no sample uses, which changes no score
     # With a quadratic loss all classes have the same Hessian, unless some labels are unknown.
@@ -365,7 +351,7 @@ def _pose(
         points = problems.points_from(request._replace(classifiers=given), expansion)
     else:
         points = problems.evaluate(classes, given)
-    here = _choose_start(problems, dict(zip(classes, points, strict=True)), summary, wants_hessians=not shares)
+    here = _choose_start(problems, points, summary, wants_hessians=not shares)
     if shares:
         start = np.array([here[j].classifier for j in classes])
         if not loss.is_quadratic and not np.array_equal(start, given):
@@ -394,8 +380,7 @@ def _choose_start(
             zeros[j] = classifier
     if not zeros:
         return points
-    found = problems.evaluate(list(zeros), np.array(list(zeros.values())), wants_hessians)
-    return points | dict(zip(zeros, found, strict=True))
+    return points | problems.evaluate(list(zeros), np.array(list(zeros.values())), wants_hessians)
 
 
 def _take_steps(
@@ -411,7 +396,7 @@ def _take_steps(
     for step in 0.5 ** np.arange(_MAX_HALVINGS):
         moved = [here[j].classifier + step * learners[j][0] for j in waiting]
         classifiers = np.array(moved).astype(dtype).astype(np.float64)  # with the costs of what is returned
-        for j, tried in zip(waiting, problems.evaluate(waiting, classifiers, not is_last), strict=True):
+        for j, tried in problems.evaluate(waiting, classifiers, not is_last).items():
             slope, cost = learners[j][1], here[j].cost
             # False where the cost overflowed
             if tried.cost <= cost + _SUFFICIENT_DECREASE * step * slope + _ROUNDING * cost:

@@ -138,9 +138,8 @@ class UpdateWithUpkeep(DictionaryUpdate):
         if X.dtype not in (np.float32, np.float64):
             raise TypeError(f"X has dtype {X.dtype}; convert it to float32 or float64.")
         dictionary = np.array(dictionary, dtype=X.dtype, order="C")
-        codes = RowCodes(
-            np.array(codes.indices, dtype=np.int32, order="C"), np.array(codes.values, dtype=X.dtype, order="C")
-        )
+        indices = np.array(codes.indices, dtype=np.int32, order="C")
+        codes = RowCodes(indices, np.array(codes.values, dtype=X.dtype, order="C"))
         # The matrices here are small: more BLAS threads gain little, and on a busy machine they are ten times slower.
         with single_threaded_blas():
             self._improve(X, codes, dictionary, precision, n_jobs)
@@ -152,12 +151,6 @@ class UpdateWithUpkeep(DictionaryUpdate):
     @abstractmethod
     def _improve(self, X: Floats, codes: RowCodes, dictionary: Floats, precision: Floats, n_jobs: int | None) -> None:
         """Improve ``dictionary`` (and the values of ``codes``) in place."""
-
-
-def _relate_to_largest(precision: Floats, dtype: np.dtype) -> Floats:
-    """Return the precisions relative to the largest: only ratios matter, and these fit in any dtype."""
-    precision = np.asarray(precision, dtype=np.float64)
-    return (precision / max(precision.max(initial=0), np.finfo(np.float64).tiny)).astype(dtype)
 
 
 def _sum_data(X: Floats, codes: RowCodes, weights: Floats, n_components: int, n_jobs: int | None) -> Floats:
@@ -187,15 +180,8 @@ class KSVDUpdate(UpdateWithUpkeep):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from ddlearn.model.codes import RowCodes
-    >>> codes = RowCodes(np.zeros((2, 1), np.int32), np.ones((2, 1)))
-    >>> X = np.array([[3.0, 0.0], [0.0, 4.0]])
-    >>> updated = KSVDUpdate().update(X, codes, np.array([[1.0, 0.0]]), np.ones(2))
-    >>> updated.dictionary
-    array([[0.6, 0.8]])
-    >>> updated.codes.values.ravel()
-    array([1.8, 3.2])
+    >>> KSVDUpdate().updates_codes, KSVDUpdate().is_monotone
+    (True, False)
     """
 
     updates_codes = True
@@ -367,7 +353,9 @@ class AdditiveUpdate(UpdateWithUpkeep):
         return dictionary, unused[:n_found]
 
     def _improve(self, X: Floats, codes: RowCodes, dictionary: Floats, precision: Floats, n_jobs: int | None) -> None:
-        weights = _relate_to_largest(precision, X.dtype)
+        precision = np.asarray(precision, dtype=np.float64)
+        # Only ratios matter, and those to the largest fit in any dtype.
+        weights = (precision / max(precision.max(initial=0), np.finfo(np.float64).tiny)).astype(X.dtype)
         statistics = self.statistics(X, codes, weights, len(dictionary), n_jobs=n_jobs)
         dictionary[:] = self.update_from(statistics, dictionary)
 
