@@ -16,7 +16,7 @@ from ddlearn import DDLClassifier
 # The default model is refined, and settings are searched for: the search comes back to the coder for each of them, and
 # refines the last few for a trial.  Refinement has a file each for the epochs, for a part and for the steps.
 # Labels have a file of their own, beside that of the samples.
-LIMITS = {"fit": (45, 171), "predict": (17, 5)}
+LIMITS = {"fit": (48, 149), "predict": (16, 5)}
 
 
 def test_come_backs_are_returns_to_a_file_that_was_left():

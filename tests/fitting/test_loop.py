@@ -45,6 +45,7 @@ def make_settings(loss, **changes) -> FitSettings:
         label_coding=Descent(),
         dictionary_update=DICTIONARY_UPDATES.resolve("atom"),
         classifier_trainer=resolve_trainer("auto", loss),
+        fit_intercept=True,
         scales=ConjugateScales(),
         classification_weight=1.0,
         is_multilabel=False,

@@ -14,7 +14,7 @@ from ddlearn import LOSSES, Checkpoint, DDLClassifier, ElasticNet, Refiner, Stan
 from ddlearn.datasets import make_planted
 from ddlearn.estimators.settings import make_settings
 from ddlearn.fitting.data import cut_into_parts
-from ddlearn.refinement.held_out import hold_out
+from ddlearn.refinement.refiner import hold_out
 from ddlearn.refinement.search import COLUMNS, SettingsSearch, Trial, _list_sizes, choose_size, take_best
 
 DECAYS = ("weight_decay", "linear_decay")
@@ -191,7 +191,7 @@ def resolve(X, y, unlabeled=None, **parameters):
     training, _ = cut_into_parts(X, y, unlabeled)
     model = make_pursuit(**parameters)
     model.n_features_in_ = X.shape[1]
-    return training, make_settings(model, training, False).loop
+    return training, make_settings(model, training, False)[1].loop
 
 
 @pytest.mark.parametrize("n_unlabelled", [0, 50])

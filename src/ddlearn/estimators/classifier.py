@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,9 @@ from ..coding.coders import SparseCoder
 from ..coding.robust import Robustness
 from ..coding.rows import DiscriminativeCoding
 from ..describe.base import Description
-from ..describe.checks import check_form
+from ..describe.checks import check_form, check_training
 from ..dictionary import DictionaryUpdate
-from ..fitting.data import (
-    cut_into_parts,
-    spread_over_cluster,
-)
+from ..fitting.data import cut_into_parts, spread_over_cluster
 from ..inference.rules import InferenceRule
 from ..model.losses import Loss
 from ..model.scales import Scales
@@ -31,15 +29,7 @@ from .prediction import DictionaryClassifier
 from .presets import collect_parameters
 from .progress import show_progress
 from .run import Callbacks, learn
-from .settings import (
-    check_dask,
-    check_missing,
-    check_warm_start,
-    drop_weightless,
-    hold_out,
-    make_settings,
-    warn_of_marks,
-)
+from .settings import check_complete, check_dask, check_warm_start, drop_weightless, make_settings
 
 
 class DDLClassifier(CallbackSupportMixin, DictionaryClassifier):
@@ -332,13 +322,13 @@ class DDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         LostClusterError
             If a Dask cluster goes away.
         """
-        with self._unchanged_on_failure(), show_progress(self.verbose) as progress:
+        with self._unchanged_on_failure(), show_progress() if self.verbose else nullcontext() as progress:
             X, y, sample_weight = self._check(X, y, sample_weight)
             training, targets = (spread_over_cluster if is_on_dask(X) else cut_into_parts)(X, y, self.unlabeled)
             try:
-                warn_of_marks(targets.classes, self.unlabeled)
-                training = hold_out(self, training.weigh(sample_weight, self.class_weight, targets), targets)
-                settings = make_settings(self, training, targets.is_multilabel)
+                if sample_weight is not None or self.class_weight is not None:
+                    training = training.weigh(sample_weight, self.class_weight, targets)
+                training, settings = make_settings(self, training, targets.is_multilabel)
                 callbacks, rng = Callbacks(self, X, y, progress), check_random_state(self.random_state)
                 attributes, encoder = learn(training, targets, settings, rng, callbacks)
                 self._set_fitted(attributes, encoder)
@@ -362,7 +352,8 @@ class DDLClassifier(CallbackSupportMixin, DictionaryClassifier):
                 self.target_name_ = name
             check_form(X)
             X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False)
-            check_missing(self, X)
+            check_training(X, self._takes_missing, getattr(self, "feature_names_in_", None))
+            check_complete(self, X)
             check_consistent_length(X, y)
             if sample_weight is not None:
                 X, y, sample_weight = drop_weightless(X, y, sample_weight)

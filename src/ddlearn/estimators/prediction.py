@@ -25,7 +25,7 @@ from ..inference.rules import INFERENCE_RULES, LabelModel, label_probabilities
 from ..model.codes import Flags, Floats, Model, RowCodes
 from ..parallel import is_on_dask, refuse_dask
 from .run import Attributes
-from .settings import check_fitted, make_view_jitter, takes_missing
+from .settings import check_fitted, make_view_jitter
 from .transformer import DictionaryTransformer
 
 if TYPE_CHECKING:
@@ -81,7 +81,9 @@ def make_predictor(model: Any, dtype: np.dtype, encoder: Encoder | None = None) 
         encoder,
         clone(ROBUSTNESS.resolve(model.robustness)),
         noise_scale=float(np.sqrt(model.median_noise_variance_)),
-        registration=make_registration(model.alignment, model.image_shape, model.sparse_coder_),
+        registration=None
+        if model.alignment is None
+        else make_registration(model.alignment, model.image_shape, model.sparse_coder_),
     )
     views: Any = ()
     if model.n_views > 1:
@@ -107,6 +109,7 @@ class DictionaryClassifier(ClassifierMixin, DictionaryTransformer):
     description_: Description
     classes_: NDArray[Any]
     is_multilabel_: bool
+    robustness: Any
 
     def _set_fitted(self, attributes: Attributes, encoder: Encoder) -> None:
         """Set fitted attributes, remove those that only an earlier fit had, and make the predictor."""
@@ -313,9 +316,14 @@ class DictionaryClassifier(ClassifierMixin, DictionaryTransformer):
 
         return Summary.of(self, X, y, training)
 
+    @property
+    def _takes_missing(self) -> bool:
+        """Whether NaN marks missing features."""
+        return getattr(self.robustness, "missing", None) == "mask"
+
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.input_tags.allow_nan = takes_missing(self)
+        tags.input_tags.allow_nan = self._takes_missing
         return tags

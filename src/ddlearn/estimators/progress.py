@@ -93,11 +93,8 @@ class _Lines(FitProgress):
 
 
 @contextmanager
-def show_progress(verbose: int) -> Iterator[FitProgress]:
-    """Yield what shows the progress of a fit, which may be nothing."""
-    if not verbose:
-        yield FitProgress()
-        return
+def show_progress() -> Iterator[FitProgress]:
+    """Yield what shows the progress of a fit."""
     try:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

@@ -77,7 +77,7 @@ class FitRun:
 class Callbacks:
     """The callbacks of an estimator, and the progress that it shows."""
 
-    def __init__(self, estimator: Any, X: Any, y: Any, progress: FitProgress):
+    def __init__(self, estimator: Any, X: Any, y: Any, progress: FitProgress | None):
         self.data: dict[str, Any] = {"estimator": estimator, "X": X, "y": y}
         self.progress = progress
 
@@ -87,7 +87,8 @@ class Callbacks:
         n_epochs = 0 if refiner is None else refiner.count_epochs()
         max_subtasks = run.settings.loop.max_iter + n_epochs
         self.context = self.data["estimator"]._init_callback_context(max_subtasks=max_subtasks)
-        self.progress.watch(run)
+        if self.progress is not None:
+            self.progress.watch(run)
         self.context.call_on_fit_task_begin(**self.data, metadata={"run": run})
 
     def ask(self, task_name: str, make_attributes: Callable[[], Attributes]) -> bool:
@@ -105,7 +106,8 @@ def learn(
     training: TrainingSet, targets: Targets, settings: Settings, rng: np.random.RandomState, callbacks: Callbacks
 ) -> tuple[Attributes, Encoder]:
     """Fit, and return the fitted attributes and the encoder at the end of the loop."""
-    training, settings, tried = choose_settings(training, settings, callbacks.progress.on_trial)
+    on_trial = None if callbacks.progress is None else callbacks.progress.on_trial
+    training, settings, searched = choose_settings(training, settings, on_trial)
     run = FitRun(training, settings, rng)
     callbacks.begin(run)
 
@@ -121,31 +123,30 @@ def learn(
         unknowns = state.collect_unknowns()
         attributes["codes_"] = unknowns.codes.to_csr(len(state.model.dictionary))
         attributes["noise_variance_"] = unknowns.noise_variance
-    if tried:
-        attributes["search_"] = tabulate(tried)
+    attributes |= searched
     if settings.refiner is not None:
         attributes |= refine(run, Snapshot(state, deepcopy(run.rng)), refitted, attributes, callbacks)
     return attributes, refitted.encoder
 
 
 def choose_settings(
-    training: TrainingSet, settings: Settings, on_trial: Callable[[Row], None]
-) -> tuple[TrainingSet, Settings, list[Row]]:
-    """Return the described samples, settings of which nothing is open, and all that was tried for that."""
+    training: TrainingSet, settings: Settings, on_trial: Callable[[Row], None] | None
+) -> tuple[TrainingSet, Settings, Attributes]:
+    """Return the described samples, settings of which nothing is open, and what was tried for that as an attribute."""
     tried: list[Row] = []
     if settings.refiner is not None and settings.rivals:
         place, size = settings.describe_atoms, settings.n_components
         search = SettingsSearch(training, settings.rivals, settings.loop, settings.refiner, size, place)
         if (found := search.run(on_trial)) is not None:
             tried, loop = found.tried, replace(settings.loop, sparse_coder=found.sparse_coder)
-            chosen = {name: getattr(found, name) for name in ("description", "refiner", "temperature")}
-            settings = replace(settings, loop=loop, **chosen)
+            description, refiner, temperature = found.description, found.refiner, found.temperature
+            settings = replace(settings, loop=loop, description=description, refiner=refiner, temperature=temperature)
     training = training.describe(settings.description, settings.image_shape)
     if settings.searches_size:
         init = settings.describe_atoms(training.description)
         if (sizes := choose_size(training, settings.loop, init, on_trial)) is not None:
             settings, tried = replace(settings, n_components=sizes[0]), [*sizes[1], *tried]
-    return training, settings, tried
+    return training, settings, {"search_": tabulate(tried)} if tried else {}
 
 
 def describe_loop(state: State) -> Attributes:
@@ -219,7 +220,9 @@ def prepare_refinement(run: FitRun, state: State) -> Refinement:
     cost = refiner.list_costs(loop.is_multilabel)[0](loop.loss, class_cost, loop.classification_weight)
     # Refinement fills missing features for itself, without the labels that the codes of the loop saw.
     parts = run.training.parts if loop.registration is None else state.parts.map(CodedPart.as_registered)
-    n_jobs, parts = (settings.n_jobs, bring(parts)) if run.refines_here else (loop.n_jobs, parts)
+    n_jobs = loop.n_jobs
+    if not parts.is_local and run.refines_here:
+        n_jobs, parts = settings.n_jobs, bring(parts)
     images = settings.jitter, settings.image_shape, run.training.description
     task = Task(state.encoder, cost, n_jobs, loop.is_multilabel, *images)
     return Refinement(refiner, task, parts, fit_intercept=loop.fit_intercept, temperature=settings.temperature)

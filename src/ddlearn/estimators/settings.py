@@ -25,12 +25,11 @@ from ..coding.discriminative import LABEL_CODINGS
 from ..coding.encoder import SPARSE_CODERS
 from ..coding.robust import ERROR_SEARCHES, ROBUSTNESS, check_error_budget
 from ..describe.base import Description
-from ..describe.checks import check_image_shape, check_training, has_missing
+from ..describe.checks import check_image_shape, has_missing
 from ..describe.choice import DESCRIPTIONS, list_rivals, make_description
 from ..describe.jitter import JITTER, Jitter, make_jitter
 from ..dictionary import DICTIONARY_UPDATES, DictionaryUpdate
 from ..fitting.data import TrainingFacts, TrainingSet, check_weight, collect_classes, is_mapped
-from ..fitting.labels import Targets
 from ..fitting.loop import FitSettings
 from ..inference.rules import INFERENCE_RULES
 from ..model.codes import Model
@@ -132,27 +131,12 @@ def _list_additive() -> str:
     return " or ".join(repr(name) for name, known in DICTIONARY_UPDATES.items() if known.is_additive)
 
 
-def takes_missing(model: Estimator) -> bool:
-    """Whether NaN marks missing features."""
-    return getattr(model.robustness, "missing", None) == "mask"
-
-
-def check_missing(model: Estimator, X: Any) -> None:
-    """Raise unless all training samples, in memory, have what the parameters need."""
-    check_training(X, takes_missing(model), getattr(model, "feature_names_in_", None))
+def check_complete(model: Estimator, X: Any) -> None:
+    """Raise if training images lack pixels, but are to be moved."""
     if isinstance(model.alignment, Alignment) and model.alignment.training and has_missing(X):
         raise ValueError(
             f"alignment={model.alignment!r} moves training images, which must be complete, but X contains NaN: use "
             "Alignment(training=False), or impute missing pixels."
-        )
-
-
-def warn_of_marks(classes: Any, unlabeled: Any) -> None:
-    """Warn if -1 is among several classes, by which scikit-learn marks samples without a label."""
-    if unlabeled is None and classes.dtype.kind == "i" and len(classes) > 2 and classes[0] == -1 and classes[1] >= 0:
-        warn_user(
-            "y contains -1, which is learned as a class of its own. If it marks samples without a label, set "
-            "unlabeled=-1.",
         )
 
 
@@ -179,7 +163,8 @@ def check_inference(model: Estimator, n_classes: int, n_features: int, is_multil
     check_number("classification_weight", model.classification_weight, Real, most=_LARGEST_WEIGHT)
     if model.classification_weight == 0:
         raise ValueError("classification_weight must be above 0: for codes without labels use KSVD.")
-    check_error_budget(ROBUSTNESS.resolve(model.robustness).error_budget, n_features)
+    if model.robustness is not None:
+        check_error_budget(ROBUSTNESS.resolve(model.robustness).error_budget, n_features)
     if model.image_shape is not None:
         check_image_shape(model.image_shape, n_features)
     is_integer = isinstance(model.n_views, Integral) and not isinstance(model.n_views, bool)
@@ -224,37 +209,38 @@ def _check_images(model: Estimator, description: Description) -> None:
             )
 
 
-def hold_out(model: Estimator, training: TrainingSet, targets: Targets) -> TrainingSet:
-    """Hide the labels of samples that refinement holds out: known to the loop, they would make its model look best."""
+def make_settings(model: Estimator, training: TrainingSet, is_multilabel: bool) -> tuple[TrainingSet, Settings]:
+    """Turn every parameter of a fit into an object or a checked number, or refuse it.
+
+    The labels of samples that refinement holds out are hidden: known to the loop, they would make its model look best.
+    """
     refiner = REFINEMENT.resolve(model.refine)
-    if refiner is None:
-        return training
-    refiner.list_costs(targets.is_multilabel)  # raises if it does not suit
-    return training.hold_out(refiner.hold_out(collect_classes(training))) if refiner.validation_fraction else training
-
-
-def make_settings(model: Estimator, training: TrainingSet, is_multilabel: bool) -> Settings:
-    """Turn every parameter of a fit into an object or a checked number, or refuse it."""
-    facts, is_here, max_iter = training.facts, training.parts.is_local, model.max_iter
-    refiner, is_warm = REFINEMENT.resolve(model.refine), _is_warm(model)
+    if refiner is not None:
+        refiner.list_costs(is_multilabel)  # raises if it does not suit
+        if refiner.validation_fraction:
+            training = training.hold_out(refiner.hold_out(collect_classes(training)))
+    facts, is_here, is_warm, max_iter = training.facts, training.parts.is_local, _is_warm(model), model.max_iter
     n_components = count_components(model, facts.n_with_label)
     loop = _resolve_strategies(model, facts, n_components, is_multilabel, _resolve_update(model, is_here))
     if max_iter is None:
         max_iter = _MAX_ITER if refiner is None else _MAX_ITER_BEFORE_REFINEMENT
     check_number("max_iter", max_iter, Integral)
     check_number("tol", model.tol, Real)
-    registration = make_registration(model.alignment, model.image_shape, loop.sparse_coder)
-    if registration is not None and not registration.alignment.training:
-        registration = None
+    registration = None
+    if model.alignment is not None:
+        registration = make_registration(model.alignment, model.image_shape, loop.sparse_coder)
+        registration = registration if registration is not None and registration.alignment.training else None
     description = model.description_ if is_warm else model.description
     if not is_auto(description):
         description = make_description(description, model.image_shape)
         _check_images(model, description)
+    jitter = None
+    if refiner is not None and refiner.jitter is not None:
+        jitter = make_jitter(refiner.jitter, model.image_shape)
     n_jobs = model.n_jobs if is_here else 1  # a worker runs one thread for each part
-    return Settings(
+    settings = Settings(
         loop=replace(loop, max_iter=max_iter, tol=model.tol, registration=registration, n_jobs=n_jobs),
         description=description,
-        rivals=[] if refiner is None or is_warm else _list_rivals(description, refiner, loop.sparse_coder, model),
         n_components=n_components,
         searches_size=searches_size(model),
         describe_atoms=partial(describe_atoms, model),
@@ -263,12 +249,14 @@ def make_settings(model: Estimator, training: TrainingSet, is_multilabel: bool) 
         # Refinement trains classifiers of its own, but keeps the class costs of these where samples may have several
         # classes, and needs images registered as new ones are.
         refits=model.refine is not None and (refiner is None or is_multilabel or registration is not None),
-        jitter=None if refiner is None else make_jitter(refiner.jitter, model.image_shape),
+        jitter=jitter,
         image_shape=model.image_shape,
         temperature=None,
         stores_codes=is_here and training.whole is not None and not is_mapped(training.whole.X),
         n_jobs=model.n_jobs,
+        rivals=[] if refiner is None or is_warm else _list_rivals(description, refiner, loop.sparse_coder, model),
     )
+    return training, settings
 
 
 def make_stream_settings(model: Estimator, facts: TrainingFacts, n_components: int, is_multilabel: bool) -> FitSettings:
@@ -296,6 +284,7 @@ def _resolve_strategies(
     loss = clone(LOSSES.resolve(model.loss), safe=False)
     sparse_coder = clone(SPARSE_CODERS.resolve(model.sparse_coder), safe=False)
     trainer = resolve_trainer(model.classifier_trainer, loss)
+    fit_intercept = has_intercept(trainer)
     return FitSettings(
         loss=loss,
         sparse_coder=sparse_coder,
@@ -303,6 +292,7 @@ def _resolve_strategies(
         label_coding=clone(LABEL_CODINGS.resolve(model.label_coding)),
         dictionary_update=update,
         classifier_trainer=trainer,
+        fit_intercept=fit_intercept,
         scales=DEFAULT_SCALES if model.scales == "conjugate" else clone(SCALES.resolve(model.scales)),
         classification_weight=float(model.classification_weight),
         is_multilabel=is_multilabel,
@@ -388,4 +378,5 @@ def check_fitted(model: Estimator) -> None:
     """Raise if new samples cannot be treated as the parameters of a fitted model say."""
     check_inference(model, len(model.coef_), model.n_features_in_, model.is_multilabel_)
     _check_images(model, model.description_)
-    make_registration(model.alignment, model.image_shape, model.sparse_coder_)
+    if model.alignment is not None:
+        make_registration(model.alignment, model.image_shape, model.sparse_coder_)

@@ -22,7 +22,7 @@ from ..describe.missing import describe_and_fill
 from ..dictionary import order_candidates
 from ..model.codes import Flags, Floats
 from ..parallel import PART_ROWS, Parts, add_in_tree, is_on_dask, pair_chunks, split_rows
-from .labels import Labels, LabelSet, Targets, encode_labels, find_labels, index_classes, read_targets, to_array
+from .labels import Labels, LabelSet, Targets, encode_labels, find_labels, read_targets, to_array
 
 Weights = NDArray[np.float64]
 RowNumbers = NDArray[np.intp]
@@ -119,7 +119,7 @@ class TrainingFacts(NamedTuple):
     n_positive: Floats  # (n_classes,) samples of the class, each by its weight
     label_weight: float  # the weight of samples with a label
     weight: float  # of all samples
-    missing_weight: float  # of all missing features
+    n_known: float  # features of a sample, the mean by weight
 
     @classmethod
     def of(cls, parts: Parts[TrainingPart]) -> TrainingFacts:
@@ -127,17 +127,15 @@ class TrainingFacts(NamedTuple):
         n_rows, shapes, is_weighted, counts = zip(*parts.collect(_measure), strict=True)
         sums: tuple[Any, ...] = add_in_tree(counts)
         n_features, n_classes, dtype = shapes[0]
-        return cls(n_rows, n_features, n_classes, dtype, any(is_weighted), *sums)
+        *others, weight, missing_weight = sums
+        n_known = n_features - missing_weight / weight
+        sizes: Any = n_features, n_classes, dtype, any(is_weighted), *others, weight, n_known
+        return cls(n_rows, *sizes)
 
     @property
     def n_samples(self) -> int:
         """The number of samples."""
         return sum(self.n_rows)
-
-    @property
-    def n_known(self) -> float:
-        """Known features of a sample, the mean by weight."""
-        return self.n_features - self.missing_weight / self.weight
 
     @property
     def row_slices(self) -> list[slice]:
@@ -158,11 +156,6 @@ def _measure(part: TrainingPart) -> tuple[int, tuple[int, int, np.dtype], bool, 
         float(np.sum(weights * (part.X.shape[1] - part.n_known))),
     )
     return len(part), (part.X.shape[1], labels.shape[1], part.X.dtype), bool((weights != 1).any()), counts
-
-
-def sum_rows(values: Floats, weights: Weights) -> float:
-    """Return a sum over samples, each by its weight, in float64."""
-    return float(np.sum(weights * values.T))
 
 
 @dataclass(frozen=True)
@@ -234,7 +227,7 @@ def _weigh_samples(part: TrainingPart, sample_weight: Weights) -> TrainingPart:
 
 
 def _weigh_classes(part: TrainingPart, class_weights: Weights) -> TrainingPart:
-    return replace(part, weights=class_weights[index_classes(part.labels)] * part.weights)  # -1, no label, is the last
+    return replace(part, weights=class_weights[_index_classes(part)] * part.weights)  # -1, no label, is the last
 
 
 def _hide_labels(part: TrainingPart, rows: RowNumbers) -> TrainingPart:
@@ -245,12 +238,24 @@ def _hide_labels(part: TrainingPart, rows: RowNumbers) -> TrainingPart:
 
 
 def describe_part(part: TrainingPart, description: Description) -> TrainingPart:
-    """Return the rows with described samples, missing features filled."""
+    """Return the rows with described samples, missing features filled.
+
+    Those of a memory-mapped array are mapped too, from a file that goes with them.
+    """
     if has_missing(part.X):
         X, is_known = describe_and_fill(description, part.X)
         return replace(part, X=X, is_known=is_known)
-    images = part.X if description.images == "described" else None
-    return replace(part, X=_describe_rows(part.X, description), images=images)
+    X = described = part.X
+    for tile in split_rows(len(X)):
+        samples = np.asarray(X[tile])
+        rows = description.apply(samples)
+        if rows is samples:
+            break  # as they are
+        if described is X:
+            shape = len(X), rows.shape[1]
+            described = _map_rows(shape, X.dtype) if is_mapped(X) else np.empty(shape, X.dtype)
+        described[tile] = rows
+    return replace(part, X=described, images=X if description.images == "described" else None)
 
 
 def _take(part: TrainingPart, rows: RowNumbers) -> TrainingPart:
@@ -263,8 +268,14 @@ def _take_samples(part: TrainingPart, rows: RowNumbers) -> tuple[RowNumbers, Flo
 
 
 def _index_classes(part: TrainingPart) -> NDArray[np.signedinteger]:
+    """Return the class of each sample, -1 for an unlabelled one.
+
+    Of several labels the first counts.  Samples with none of the labels are a class too, unlabelled ones are not.
+    """
+    labels = part.labels
+    first_label = np.where((labels > 0).any(axis=1), labels.argmax(axis=1), labels.shape[1])
     # In few bytes, since these come from all parts to one place.
-    return index_classes(part.labels).astype(np.min_scalar_type(-part.labels.shape[1] - 1))
+    return np.where(labels.any(axis=1), first_label, -1).astype(np.min_scalar_type(-labels.shape[1] - 1))
 
 
 def is_mapped(X: Any) -> bool:
@@ -274,26 +285,10 @@ def is_mapped(X: Any) -> bool:
     return X is not None
 
 
-def _describe_rows(X: Floats, description: Description) -> Floats:
-    """Return described samples; those of a memory-mapped array are mapped too, from a file that goes with them."""
-    described = X
-    for tile in split_rows(len(X)):
-        samples = np.asarray(X[tile])
-        rows = description.apply(samples)
-        if rows is samples:
-            return X  # as they are
-        if described is X:
-            described = _make_rows(len(X), rows.shape[1], X)
-        described[tile] = rows
-    return described
-
-
-def _make_rows(n_rows: int, n_features: int, X: Floats) -> Floats:
-    """Return room for rows in the memory or in a file, where X is."""
-    if not is_mapped(X):
-        return np.empty((n_rows, n_features), X.dtype)
+def _map_rows(shape: tuple[int, int], dtype: np.dtype) -> Floats:
+    """Return room for rows in a file."""
     with TemporaryFile() as file:  # the map keeps it open
-        return np.memmap(file, X.dtype, "w+", shape=(n_rows, n_features))
+        return np.memmap(file, dtype, "w+", shape=shape)
 
 
 def list_class_weights(class_weight: Any, targets: Targets, facts: TrainingFacts) -> Weights:
@@ -388,7 +383,7 @@ def cut_batch(X: Floats, y: Any, classes: Any, unlabeled: Any, known: Targets | 
 
 
 def collect_classes(training: TrainingSet) -> NDArray[np.signedinteger]:
-    """Return the class of each sample, as :func:`index_classes` does."""
+    """Return the class of each sample, the first of several, -1 for an unlabelled one."""
     return np.concatenate(training.parts.collect(_index_classes))
 
 

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
+from ..parallel import warn_user
+
 Labels = NDArray[np.int8]
 
 
@@ -35,7 +37,7 @@ class LabelSet:
         return LabelSet(values, types, self.is_multilabel, self.n_samples + other.n_samples)
 
     def get_classes(self, unlabeled: Any) -> NDArray[Any]:
-        """Return the classes, or raise if there are none to learn."""
+        """Return the classes, or raise if there are none to learn; warn of -1, scikit-learn's mark of no label."""
         if self.is_multilabel:
             return self.values
         if not self.types:
@@ -49,6 +51,12 @@ class LabelSet:
             raise ValueError(
                 f"y holds only one class, {self.values.tolist()[0]!r}: "
                 "a classifier needs samples of at least two classes."
+            )
+        first, second, *others = self.values[:3].tolist()
+        if unlabeled is None and self.values.dtype.kind == "i" and others and first == -1 and second >= 0:
+            warn_user(
+                "y contains -1, which is learned as a class of its own. If it marks samples without a label, set "
+                "unlabeled=-1.",
             )
         return self.values
 
@@ -187,12 +195,3 @@ def _find_classes(classes: Any, columns: NDArray[Any], unlabeled: Any, is_multil
     if len(found.values) < 2:
         raise ValueError(f"classes={classes!r}: a classifier needs at least two classes, all of the same type.")
     return found.values
-
-
-def index_classes(labels: Labels) -> NDArray[np.intp]:
-    """Return the class of each sample for the draw of first atoms, -1 for an unlabelled one.
-
-    Of several labels the first counts.  Samples with none of the labels are a class too, unlabelled ones are not.
-    """
-    first_label = np.where((labels > 0).any(axis=1), labels.argmax(axis=1), labels.shape[1])
-    return np.where(labels.any(axis=1), first_label, -1)

@@ -14,12 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter, methodcaller
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..classifiers import ClassifierTrainer, has_intercept
+from ..classifiers import ClassifierTrainer
 from ..classifiers.problem import LabelledCodes, scale_ridge
 from ..coding.alignment import Registration
 from ..coding.coders import SparseCoder
@@ -35,7 +35,7 @@ from ..model.measures import count_errors
 from ..model.objective import MapObjective, Terms, sum_class_terms, sum_costs, sum_noise_terms
 from ..model.scales import MisfitSums, Priors, Scales, find_unit
 from ..parallel import Parts, find_median, select_ranks, single_threaded_blas
-from .data import TrainingPart, TrainingSet, sum_rows
+from .data import TrainingFacts, TrainingPart, TrainingSet, Weights
 
 # A rise by no more than this share of the size of the terms is rounding.
 _ROUNDING = 1e-12
@@ -51,6 +51,7 @@ class FitSettings:
     label_coding: DiscriminativeCoding
     dictionary_update: DictionaryUpdate
     classifier_trainer: ClassifierTrainer
+    fit_intercept: bool  # whether classifiers have an intercept
     scales: Scales
     classification_weight: float
     is_multilabel: bool
@@ -58,11 +59,6 @@ class FitSettings:
     tol: float
     registration: Registration | None  # of training samples
     n_jobs: int | None
-
-    @property
-    def fit_intercept(self) -> bool:
-        """Whether classifiers have an intercept."""
-        return has_intercept(self.classifier_trainer)
 
 
 class IterationRecord(NamedTuple):
@@ -262,6 +258,11 @@ def fill(part: CodedPart, settings: FitSettings, dictionary: Floats) -> CodedPar
     return replace(part, adjusted=filled)
 
 
+def _sum_rows(values: Floats, weights: Weights) -> float:
+    """Return a sum over samples, each by its weight, in float64."""
+    return float(np.sum(weights * values.T))
+
+
 # What coding counts, of the fields of a record.
 _CODING = ("n_refitted", "n_reselected", "n_swapped", "n_rejected", "coding_decrease")
 
@@ -275,33 +276,31 @@ def code_discriminatively(
     coder = DiscriminativeCoder(
         encoder, model.weigh_labels(settings.classification_weight).astype(dtype), settings.loss, settings.label_coding
     )
-    labels = part.labels.astype(dtype)
-
-    def descend(part: CodedPart) -> tuple[RowCodes, CodingRecord]:
-        return coder.encode(part.samples, labels, part.noise_variance, part.codes, n_jobs=settings.n_jobs)
-
     if part.is_known is not None:
-        part, record = _code_known(part, settings, encoder, descend)
+        part, record = _code_known(part, settings, coder)
     else:
-        codes, record = descend(part)
+        codes, record = coder.encode(
+            part.samples, part.labels.astype(dtype), part.noise_variance, part.codes, n_jobs=settings.n_jobs
+        )
         part = replace(part, codes=codes)
-    decrease = sum_rows(record.decrease, part.weights) / 2  # F is twice what the sample adds to the objective
+    decrease = _sum_rows(record.decrease, part.weights) / 2  # F is twice what the sample adds to the objective
     return part, (*record.n_moved.values(), int(record.n_rejected.sum()), decrease)
 
 
-def _code_known(
-    part: CodedPart,
-    settings: FitSettings,
-    encoder: Encoder,
-    descend: Callable[[CodedPart], tuple[RowCodes, CodingRecord]],
-) -> tuple[CodedPart, CodingRecord]:
+def _code_known(part: CodedPart, settings: FitSettings, coder: DiscriminativeCoder) -> tuple[CodedPart, CodingRecord]:
     """Code samples with missing features, and fill them.
 
     A fill by the current codes holds on to these: a pursuit would hardly ever select other atoms.  So there is a second
     start, from label-free codes of the known features, which no fill takes part in.  The better codes are kept.
     """
-    codes, record = descend(fill(part, settings, encoder.dictionary))
-    others, other = descend(fill(code_label_free(part, settings, encoder), settings, encoder.dictionary))
+    encoder, labels = coder.encoder, part.labels.astype(part.X.dtype)
+
+    def descend(part: CodedPart) -> tuple[RowCodes, CodingRecord]:
+        filled = fill(part, settings, encoder.dictionary).samples
+        return coder.encode(filled, labels, part.noise_variance, part.codes, n_jobs=settings.n_jobs)
+
+    codes, record = descend(part)
+    others, other = descend(code_label_free(part, settings, encoder))
     is_better = other.objective_after < record.objective_after
     other.n_steps[:, 1] += 1  # to start with them is to select atoms anew
     other.decrease[:, 1] += record.objective_before - other.objective_before
@@ -348,7 +347,7 @@ def measure_part(
     if encoder.sparse_coder.has_penalty:
         misfits = encoder.sparse_coder.measure_misfit(misfits, part.codes)
     costs = sum_costs(part.labels.astype(part.X.dtype), scores, settings.loss, part.weights)
-    return replace(part, misfits=misfits), (sum_rows(misfits, part.weights), costs)
+    return replace(part, misfits=misfits), (_sum_rows(misfits, part.weights), costs)
 
 
 def is_own_atom(part: CodedPart) -> Flags:
@@ -363,7 +362,7 @@ def sum_misfits(part: CodedPart, unit: float, mean_known: float) -> MisfitSums:
     if part.is_known is not None:
         logs += np.log(mean_known / part.is_known.sum(axis=1)[is_noisy])
     n_noisy, weighted = float(part.weights[is_noisy].sum()), part.weights[is_noisy] * logs
-    energy = sum_rows(np.vecdot(part.samples, part.samples), part.weights)
+    energy = _sum_rows(np.vecdot(part.samples, part.samples), part.weights)
     eps, sums = float(np.finfo(part.X.dtype).eps), (float(weighted.sum()), float(weighted @ logs))
     return MisfitSums(mean_known, eps, unit, float(part.weights.sum()), n_noisy, *sums, energy)
 
@@ -452,17 +451,21 @@ def divide(n_wrong: float, n_labelled: float) -> float:
     return n_wrong / n_labelled if n_labelled else float("nan")
 
 
+@dataclass
 class Loop:
     """The fit of one training set, with the same settings in each iteration."""
 
+    training: TrainingSet
+    settings: FitSettings
+
     # The label-free error is monitored on at most this many samples, since it needs an extra coding pass. Where it is
     # five per cent, its standard error is then half a per cent.
-    n_monitored = 2000
+    n_monitored: ClassVar[int] = 2000
 
-    def __init__(self, training: TrainingSet, settings: FitSettings):
-        self.training = training
-        self.facts = training.facts
-        self.settings = settings
+    @property
+    def facts(self) -> TrainingFacts:
+        """The sizes of the training set."""
+        return self.training.facts
 
     def start(self, dictionary: Floats, coef: Floats | None = None, intercept: Floats | None = None) -> State:
         """Code the samples without labels, train classifiers on the codes, and set priors and scales.

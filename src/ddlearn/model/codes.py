@@ -155,7 +155,8 @@ class Model:
 
     def measure(self, X: Floats, codes: RowCodes, n_jobs: int | None = None) -> tuple[Floats, Floats]:
         """Return the squared residual of every sample, and its scores; the residuals themselves are never stored."""
-        return measure_residuals(X, codes, self.dictionary, n_jobs), self.scores(codes)
+        scores = self.scores(codes)
+        return measure_residuals(X, codes, self.dictionary, n_jobs), scores
 
 
 def measure_residuals(X: Floats, codes: RowCodes, dictionary: Floats, n_jobs: int | None = None) -> Floats:

@@ -38,12 +38,13 @@ class Registry(dict[str, type[S]]):
         base: Any,  # the class from which strategies of this kind derive
         named: Mapping[str, Any] | None = None,
         *,
-        shorthand: Callable[[Any], Any] = lambda value: value,  # returns the object that a value stands for, if any
+        shorthand: Callable[[Any], Any] | None = None,  # returns the object that a value stands for, if any
         expected: str = "",  # all that the parameter of a kind without names may be, for messages
         by_flag: Mapping[str, Any] | None = None,  # other base classes, of objects that set a flag
     ):
         super().__init__(named or {})
-        self.kind, self.base, self.shorthand, self.expected, self.by_flag = kind, base, shorthand, expected, by_flag
+        self.kind, self.base, self.expected = kind, base, expected
+        self.shorthand, self.by_flag = shorthand, by_flag or {}
 
     def resolve(self, value: Any) -> Any:
         """Return the strategy registered under a name, with its default parameters, or the object itself, checked.
@@ -51,34 +52,33 @@ class Registry(dict[str, type[S]]):
         An object serves if it has every public attribute that the base class declares, methods and flags alike, so that
         callers never have to ask which ones there are.
         """
-        value = self.shorthand(value)
-        if value is None and not self:
-            return None
-        strategy: Any = self._make(value) if isinstance(value, str) and self else value
-        self._check_interface(strategy)
+        strategy: Any = value if self.shorthand is None else self.shorthand(value)
+        if not self:
+            if strategy is None:
+                return None
+            if not isinstance(strategy, self.base):
+                raise TypeError(f"{self.kind} must be {self.expected}, got {strategy!r}.")
+        elif isinstance(strategy, str) and strategy in self:
+            strategy = self[strategy]()
+        elif self.by_flag or not isinstance(strategy, self.base):
+            self._check_interface(strategy)
         strategy.check_parameters()
         return strategy
 
-    def _make(self, name: str) -> S:
-        if name in self:
-            return self[name]()
-        names = sorted(self)
-        hint = "".join(f" Did you mean {near!r}?" for near in get_close_matches(name, names, n=1))
-        raise ValueError(
-            f"{name!r} is not a known {self.kind}; choose one of {names} or pass an object derived from "
-            f"{self.base.__name__}.{hint}"
-        )
-
     def _check_interface(self, value: Any) -> None:
-        if not self:
-            if not isinstance(value, self.base):
-                raise TypeError(f"{self.kind} must be {self.expected}, got {value!r}.")
-            return
+        """Raise unless an object from elsewhere can take the place of those that are registered."""
+        if isinstance(value, str):
+            names = sorted(self)
+            hint = "".join(f" Did you mean {near!r}?" for near in get_close_matches(value, names, n=1))
+            raise ValueError(
+                f"{value!r} is not a known {self.kind}; choose one of {names} or pass an object derived from "
+                f"{self.base.__name__}.{hint}"
+            )
         if isinstance(value, type):
             raise TypeError(
                 f"{value!r} is not a usable {self.kind}, but a class: pass an object, {value.__name__}(...)."
             )
-        base = next((base for flag, base in (self.by_flag or {}).items() if getattr(value, flag, False)), self.base)
+        base = next((base for flag, base in self.by_flag.items() if getattr(value, flag, False)), self.base)
         declared = dict.fromkeys([*vars(base), "check_parameters"])
         # Looked up without evaluating properties, which may raise before a fit.
         missing = [name for name in declared if name[0] != "_" and getattr_static(value, name, self) is self]

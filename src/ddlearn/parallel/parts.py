@@ -9,8 +9,9 @@ everywhere, so that the result depends on how the rows are cut, but not on where
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +53,7 @@ def _get(part: Any, name: str | None) -> Any:
     return part if name is None else getattr(part, name)
 
 
+@dataclass(eq=False)
 class Parts(Generic[Part]):
     """An ordered list of parts: in this process, one after another; in derived classes, elsewhere.
 
@@ -62,10 +64,9 @@ class Parts(Generic[Part]):
     60
     """
 
-    is_local = True  # whether they are in this process
+    parts: Sequence[Part]
 
-    def __init__(self, parts: Sequence[Part]):
-        self.parts = list(parts)
+    is_local: ClassVar[bool] = True  # whether they are in this process
 
     def map(self, step: Callable[..., OtherPart], *shared: Any) -> Parts[OtherPart]:
         """Return the parts ``step(part, *shared)``."""

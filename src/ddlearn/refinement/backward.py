@@ -100,8 +100,7 @@ class TaskGradient:
 
         def differentiate_rows(rows: slice, workspace: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
             start = None if codes is None else codes.rows(rows)
-            coded, residuals = encoder.encode_tile(X[rows], start=start).trim(), X[rows].copy()
-            combine_atoms(*coded, -coded.values, encoder.dictionary, residuals)
+            coded = encoder.encode_tile(X[rows], start=start).trim()
             if start is not None:
                 # Smaller entries may leave a code of the next dictionary, which costs more than to let them enter.
                 keep_larger_half(*coded, X.shape[1], *start)
@@ -109,6 +108,8 @@ class TaskGradient:
             scores[rows] += model.intercept
             score_gradient[rows] = factors[rows] * self.cost.gradient(scores[rows], labels[rows]) / n_in_batch
             code_gradient, solution = np.empty((2, *coded.values.shape), dtype)
+            residuals = X[rows].copy()
+            combine_atoms(*coded, -coded.values, encoder.dictionary, residuals)
             differentiate_scores_rows(*coded, coef_by_atom, score_gradient[rows], code_gradient)
             solve_support_rows(
                 encoder.gram, encoder.dictionary, ridge, pivot, *coded, code_gradient, *workspace, solution
@@ -126,7 +127,10 @@ class TaskGradient:
             return allocate_rows(n_places, n_places, dtype), np.empty(n_places, dtype)
 
         parts = map_blocks(differentiate_rows, blocks, make_workspace, n_jobs=self.n_jobs)
-        by_dictionary, by_coef = (sum(each[1:], start=each[0]) for each in zip(*parts, strict=True))
+        by_dictionary, by_coef = parts[0]
+        for of_dictionary, of_coef in parts[1:]:
+            by_dictionary += of_dictionary
+            by_coef += of_coef
         by_dictionary += by_coef @ model.linear_coef.T
         by_linear_coef = model.dictionary.T @ by_coef
         return RefinedModel(by_dictionary, by_coef, by_linear_coef, score_gradient.sum(axis=0)), scores

@@ -127,13 +127,11 @@ def _minimise_lbfgs(
         values, slopes = cost.differentiate(scores, labels)
         slopes *= shares[:, None]
         by_coef = by_atom @ slopes
-        gradient = (
-            own_unit * (by_coef + decays.own * own),
-            linear_unit * (atoms.T @ by_coef + decays.linear * linear),
-            slopes.sum(axis=0) * fit_intercept,
-        )
+        by_own = own_unit * (by_coef + decays.own * own)
+        by_linear = linear_unit * (atoms.T @ by_coef + decays.linear * linear)
+        by_intercept = slopes.sum(axis=0) * fit_intercept
         penalty = decays.own * np.sum(own**2) + decays.linear * np.sum(linear**2)
-        return float(shares @ values + penalty / 2), np.concatenate([g.ravel() for g in gradient])
+        return float(shares @ values + penalty / 2), np.concatenate([by_own.ravel(), by_linear.ravel(), by_intercept])
 
     options: Any = {"maxiter": _MAX_ITER, "gtol": _GRADIENT_TOL, "ftol": _DECREASE_TOL}
     found = minimize(measure, np.zeros(sum(sizes)), jac=True, method="L-BFGS-B", options=options)

@@ -7,12 +7,20 @@ of Eq. 3 with label-free codes.  Softmax, :math:`-\ln\, (e^{s_y} / \sum_j e^{s_j
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..model.codes import Floats
 from ..model.losses import Loss, compute_evidence
-from ..model.measures import log_sum_exp
+from ..model.measures import (
+    count_errors,
+    find_temperature,
+    log_sum_exp,
+    measure_calibration_error,
+    measure_log_loss,
+)
 
 
 class RefinementCost(ABC):
@@ -25,6 +33,8 @@ class RefinementCost(ABC):
 
     name: str  # in the registry
     takes_multilabel = True
+    # Half the curvature by a score, and the score of lowest cost for a label of +1, if the cost is a parabola.
+    parabola: tuple[float, float] | None = None
 
     def __init__(self, loss: Loss, class_cost: Floats, label_weight: float):
         self.loss = loss
@@ -47,11 +57,6 @@ class RefinementCost(ABC):
     @abstractmethod
     def usual_temperature(self) -> float:
         """The temperature of evidence where it cannot be estimated on held-out samples."""
-
-    @property
-    def parabola(self) -> tuple[float, float] | None:
-        """Half the curvature by a score, and the score of lowest cost for a label of +1, if the cost is a parabola."""
-        return None
 
     def evidence(self, scores: Floats) -> Floats:
         """Return the evidence for each class, from which errors are counted."""
@@ -78,21 +83,15 @@ class OneVsAllCost(RefinementCost):
     def __init__(self, loss: Loss, class_cost: Floats, label_weight: float):
         super().__init__(loss, class_cost, label_weight)
         self.weight = np.mean(class_cost) / class_cost / len(class_cost)
+        if loss.is_quadratic and np.ptp(self.weight) == 0:
+            slope, curvature = float(loss.gradient(np.zeros(1))[0]), float(loss.curvature(np.zeros(1))[0])
+            self.parabola = float(self.weight[0]) * curvature / 2, -slope / curvature
 
     def value(self, scores: Floats, labels: Floats) -> Floats:
         return np.abs(labels) * self.loss.value(labels * scores) @ self.weight.astype(scores.dtype)
 
     def gradient(self, scores: Floats, labels: Floats) -> Floats:
         return labels * self.loss.gradient(labels * scores) * self.weight.astype(scores.dtype)
-
-    @property
-    def parabola(self) -> tuple[float, float] | None:
-        if not self.loss.is_quadratic or np.ptp(self.weight) > 0:
-            return None
-        slope, curvature = (
-            float(derivative(np.zeros(1))[0]) for derivative in (self.loss.gradient, self.loss.curvature)
-        )
-        return float(self.weight[0]) * curvature / 2, -slope / curvature
 
 
 class SoftmaxCost(RefinementCost):
@@ -119,3 +118,29 @@ class SoftmaxCost(RefinementCost):
 
 
 REFINEMENT_COSTS: dict[str, type[RefinementCost]] = {cost.name: cost for cost in (OneVsAllCost, SoftmaxCost)}
+
+
+class Worth(NamedTuple):
+    """What scores are worth; for multilabel targets the last three are NaN."""
+
+    cost: float  # mean
+    error: float  # share of misclassified samples (multilabel: labels)
+    log_loss: float  # mean, with the temperature that suits the samples best
+    calibration_error: float
+    temperature: float
+
+
+def measure_worth(
+    scores: Floats, labels: Floats, weights: NDArray[np.float64], cost: RefinementCost, is_multilabel: bool
+) -> tuple[Worth, Floats, Floats]:
+    """Return what scores are worth, and the cost and the log-loss of each sample."""
+    costs, evidence, unit_evidence = cost.value(scores, labels), cost.evidence(scores), cost.unit_evidence(scores)
+    n_wrong, n_counted = count_errors(labels, evidence, is_multilabel, weights)
+    mean_cost, error = float(np.average(costs, weights=weights)), n_wrong / (n_counted or 1)
+    if is_multilabel:
+        return Worth(mean_cost, error, *[float("nan")] * 3), costs, np.full_like(costs, np.nan)
+    temperature = find_temperature(unit_evidence, labels, weights)
+    log_losses = measure_log_loss(unit_evidence / temperature, labels)
+    log_loss = float(np.average(log_losses, weights=weights))
+    calibration_error = measure_calibration_error(unit_evidence / temperature, labels)
+    return Worth(mean_cost, error, log_loss, calibration_error, temperature), costs, log_losses

@@ -34,7 +34,7 @@ from ..parallel import Parts, map_blocks, single_threaded_blas, split_rows
 from .adam import Adam, anneal
 from .backward import RefinedModel, TaskGradient
 from .convex import Decays, train_on_codes
-from .held_out import measure_worth
+from .costs import measure_worth
 from .refiner import EpochRecord, Refiner, find_best
 
 RowNumbers = NDArray[np.intp]  # of samples in the whole training set, unless they are called own rows of a part
@@ -137,11 +137,9 @@ def differentiate(part: TrainingPart, task: Task, batch: MiniBatch, codes: RowCo
         return BatchSums(RefinedModel(*map(np.zeros_like, batch.model)), 0.0, 0.0, 0.0)
     rows = batch.rows[places]
     labels, weights = part.labels[own_rows].astype(part.X.dtype), part.weights[own_rows] / batch.mean_weight
-    samples = task.distort(part, places, own_rows, batch)
+    samples, encoder = task.distort(part, places, own_rows, batch), batch.get_encoder(task)
     own_codes = None if codes is None else codes.rows(rows)
-    gradient, scores = task.differentiate(
-        batch.model, samples, labels, weights, own_codes, len(batch.rows), batch.get_encoder(task)
-    )
+    gradient, scores = task.differentiate(batch.model, samples, labels, weights, own_codes, len(batch.rows), encoder)
     if codes is not None and own_codes is not None:
         codes.indices[rows], codes.values[rows] = own_codes
     cost = float(np.sum(weights * task.cost.value(scores, labels)))
@@ -255,11 +253,15 @@ class Refinement:
         return RefinementProgress(Adam.of(model), model, [record], seed, kept_codes)
 
     def run(
-        self, progress: RefinementProgress, on_epoch: Callable[[RefinementProgress], RefinementProgress]
+        self,
+        progress: RefinementProgress,
+        on_epoch: Callable[[RefinementProgress], RefinementProgress] | None = None,
     ) -> RefinementProgress:
         """Run the epochs; ``on_epoch`` may mark the progress as stopped."""
         while not self.is_finished(progress):
-            progress = on_epoch(self.run_epoch(progress))
+            progress = self.run_epoch(progress)
+            if on_epoch is not None:
+                progress = on_epoch(progress)
         return progress
 
     def is_finished(self, progress: RefinementProgress) -> bool:
@@ -292,8 +294,7 @@ class Refinement:
         Coding starts from ``codes``, and overwrites them.
         """
         seed, epoch = progress.seed, progress.n_epochs + 1
-        adam = progress.adam.copy()
-        batches = self.draw_batches(seed, epoch)
+        batches, adam = self.draw_batches(seed, epoch), progress.adam.copy()
         start = codes if codes.values.shape[1] else None
         cost, n_wrong, n_counted = 0.0, 0.0, 0.0
         with single_threaded_blas():
@@ -302,18 +303,19 @@ class Refinement:
                 batch = MiniBatch(RefinedModel(*adam.model), rows, self.mean_weight, (seed, epoch, position))
                 sums = self.parts.add_up(differentiate, self.task, batch, start)
                 share_done = (progress.n_epochs + position / len(batches)) / self.refiner.count_epochs()
-                self._step(adam, sums.gradient, anneal(share_done))
+                self._step(adam, sums.gradient, share_done)
                 cost, n_wrong, n_counted = cost + sums.cost, n_wrong + sums.n_wrong, n_counted + sums.n_counted
         return adam, (cost / len(self.training), n_wrong / (n_counted or 1))
 
-    def _step(self, adam: Adam, gradient: RefinedModel, share: float) -> None:
-        """Take a step against the gradient of the cost and of the penalty, its size a share of the first."""
+    def _step(self, adam: Adam, gradient: RefinedModel, share_done: float) -> None:
+        """Take a step against the gradient of the cost and of the penalty, smaller the more is done."""
         as_number, n_features = adam.model.dictionary.dtype.type, adam.model.dictionary.shape[1]
         decays = self._find_decays(n_features)
         gradient.own_coef[:] += as_number(decays.own) * adam.model.own_coef
         gradient.linear_coef[:] += as_number(decays.linear) * adam.model.linear_coef
         if not self.fit_intercept:
             gradient.intercept[:] = 0
+        share = anneal(share_done)
         of_atoms = share * self.refiner.step_size / np.sqrt(n_features)
         of_intercepts = share * self.refiner.classifier_step_size
         of_classifiers = of_intercepts / np.sqrt(self._squared_unit)
@@ -329,7 +331,8 @@ class Refinement:
         return float(np.mean(np.concatenate(self.parts.collect(_measure_energies, some)))) or 1.0
 
     def _score(self, model: RefinedModel, rows: RowNumbers) -> list[NDArray[Any]]:
-        return [np.concatenate(each) for each in zip(*self.parts.collect(_score, self.task, model, rows), strict=True)]
+        columns = zip(*self.parts.collect(_score, self.task, model, rows), strict=True)
+        return list(map(np.concatenate, columns))
 
     def _record(self, epoch: int, model: RefinedModel, training: tuple[float, float], start: float) -> EpochRecord:
         worth: Any = (float("nan"),) * 4

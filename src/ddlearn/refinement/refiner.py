@@ -1,4 +1,4 @@
-r"""How a model is refined: the parameters, and the records of the epochs."""
+r"""How a model is refined: the parameters, the records of the epochs, and which samples are held out."""
 
 from __future__ import annotations
 
@@ -11,12 +11,30 @@ from numpy.typing import NDArray
 from ..describe.jitter import Jitter
 from ..model.strategies import Registry, Strategy, check_number
 from .costs import REFINEMENT_COSTS, RefinementCost
-from .held_out import hold_out
 
 CLASSIFIERS = "classifiers"  # the value of refine that trains only these on label-free codes
 _BATCH_SIZE, _FEWEST_BATCHES = 256, 4
 _EPOCHS = 10
 _DECAYS = (0.03, 1.0)  # where the search for better ones begins
+_SEED = 0  # of what is held out, the same for every fit, so that a resumed fit holds out the same samples
+
+
+def hold_out(class_index: NDArray[np.intp], share: float, first: int = 0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the rows of labelled samples to learn from, and of a share of each class to hold out, both shuffled.
+
+    In the order in which samples are shuffled, ``first`` is the first of each class to be held out: with a share of 1/4
+    the numbers 0 to 3 make four folds.  Other than by scikit-learn's ``StratifiedKFold``, which refuses classes with
+    fewer samples than folds, a class of one sample is always learned from.  The class of a sample without label is -1.
+    """
+    rows = np.random.RandomState(_SEED).permutation(np.flatnonzero(class_index >= 0))
+    by_class = rows[np.argsort(class_index[rows], kind="stable")]
+    _, start, place, n_members = np.unique(
+        class_index[by_class], return_index=True, return_inverse=True, return_counts=True
+    )
+    turn = np.arange(len(rows)) - start[place] - first
+    is_held_out = np.zeros(len(class_index), bool)
+    is_held_out[by_class] = (np.ceil((turn + 1) * share) > np.ceil(turn * share)) & (n_members[place] > 1)
+    return rows[~is_held_out[rows]], rows[is_held_out[rows]]
 
 
 class EpochRecord(NamedTuple):

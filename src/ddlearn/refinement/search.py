@@ -43,10 +43,9 @@ from ..fitting.loop import CodedPart, FitSettings, Loop, code_as_new
 from ..model.codes import Floats, Model
 from ..parallel import Parts
 from .convex import Decays, train_on_codes
-from .costs import OneVsAllCost, RefinementCost
+from .costs import OneVsAllCost, RefinementCost, measure_worth
 from .epochs import Refinement, Task
-from .held_out import hold_out, measure_worth
-from .refiner import Refiner
+from .refiner import Refiner, hold_out
 
 RowNumbers = NDArray[np.intp]
 Split = tuple[RowNumbers, RowNumbers]  # to learn from, and left out
@@ -217,6 +216,7 @@ class SettingsSearch:
         n_components: int,
         draw_init: Callable[[Description], Init],  # the parameter init for a description
     ):
+        splits = _cut_folds(collect_classes(training))
         self.settings = settings
         self.refiner = refiner
         self.costs = [
@@ -225,7 +225,6 @@ class SettingsSearch:
         ]
         n_labelled = training.facts.n_with_label
         self.atoms_per_sample = n_components / n_labelled
-        splits = _cut_folds(collect_classes(training))
         self.sees_all = bool(splits) and sum(map(len, splits[0])) == n_labelled
         self.described: list[_DescribedFolds] = []
         if splits:
@@ -236,7 +235,7 @@ class SettingsSearch:
         self.tried: dict[_Setting, Trial] = {}
         self.refined: list[Trial] = []
 
-    def run(self, on_trial: Callable[[Row], None] = lambda row: None) -> ChosenSettings | None:
+    def run(self, on_trial: Callable[[Row], None] | None = None) -> ChosenSettings | None:
         """Try settings until none near the best is better; without enough samples there are none."""
         if not self.described:
             return None
@@ -299,7 +298,8 @@ class SettingsSearch:
             codes = setting.described.encode(setting.coder)
             scores = [self._score(*pair, setting) for pair in zip(folds, codes, strict=True)]
             self.tried[setting] = self._judge(setting, folds, scores, 0, perf_counter() - start)
-            self.on_trial(self.tried[setting].row)
+            if self.on_trial is not None:
+                self.on_trial(self.tried[setting].row)
         return self.tried[setting]
 
     def _decide(self, finalists: list[tuple[_Setting, _Setting]]) -> Trial:
@@ -354,7 +354,8 @@ class SettingsSearch:
             n_left = -(-len(left) // 2) if n_seen < len(folds) else 0
             for trial in trials[n_left:]:
                 self.refined.append(trial)
-                self.on_trial(trial.row)
+                if self.on_trial is not None:
+                    self.on_trial(trial.row)
             left = [trial.choice for trial in trials[:n_left]]
         return trials[0]
 
@@ -400,7 +401,7 @@ class SettingsSearch:
             Parts([fold.learned]),
             fit_intercept=settings.fit_intercept,
         )
-        model = refinement.run(refinement.start(fold.dictionary, _SEED), lambda progress: progress).best
+        model = refinement.run(refinement.start(fold.dictionary, _SEED)).best
         return described.code(fold.left_out, model.dictionary, setting.coder) @ model.coef_by_atom + model.intercept
 
     def _describe(
@@ -413,10 +414,10 @@ class SettingsSearch:
     ) -> _DescribedFolds:
         """Return the folds with described samples, and a dictionary drawn from those to learn from."""
         rng, folds = np.random.RandomState(_SEED), []
-        for split in splits:
-            raw = [whole.take(rows) for rows in split]
-            fitted = description.learn(Parts(raw[:1]))
-            learned, left_out = (describe_part(part, fitted) for part in raw)
+        for rows, others in splits:
+            learned, left_out = whole.take(rows), whole.take(others)
+            fitted = description.learn(Parts([learned]))
+            learned, left_out = describe_part(learned, fitted), describe_part(left_out, fitted)
             init, n_atoms = draw_init(fitted), n_components
             if isinstance(init, str):
                 n_atoms = max(1, min(round(self.atoms_per_sample * len(learned)), _MOST_TRIAL_ATOMS))
@@ -429,10 +430,10 @@ def _cut_folds(class_index: RowNumbers) -> list[Split]:
     """Return the folds to try settings on, with the classes in proportion, if there are enough samples."""
     n_labelled = int(np.count_nonzero(class_index >= 0))
     n_folds = min(_N_FOLDS, -(-_ENOUGH_HELD_OUT * _N_FOLDS // max(n_labelled, 1)))
-    splits = [hold_out(class_index, 1 / _N_FOLDS, fold) for fold in range(n_folds)]
-    if sum(len(left_out) for _, left_out in splits) < _FEWEST_HELD_OUT:
+    learned, left_out = zip(*[hold_out(class_index, 1 / _N_FOLDS, fold) for fold in range(n_folds)], strict=True)
+    if sum(map(len, left_out)) < _FEWEST_HELD_OUT:
         return []
-    return [(learned[:_MOST_LEARNED], left_out[:_MOST_HELD_OUT]) for learned, left_out in splits]
+    return [(rows[:_MOST_LEARNED], others[:_MOST_HELD_OUT]) for rows, others in zip(learned, left_out, strict=True)]
 
 
 def _draw_atoms(training: TrainingSet, init: Init, n_atoms: int, rng: np.random.RandomState) -> Floats:
@@ -444,7 +445,7 @@ def _draw_atoms(training: TrainingSet, init: Init, n_atoms: int, rng: np.random.
 
 
 def choose_size(
-    training: TrainingSet, settings: FitSettings, init: Init, on_trial: Callable[[Row], None] = lambda row: None
+    training: TrainingSet, settings: FitSettings, init: Init, on_trial: Callable[[Row], None] | None = None
 ) -> tuple[int, list[Row]] | None:
     """Return the number of atoms, and the rows of all that were tried, its own last; None without enough samples.
 
@@ -461,7 +462,8 @@ def choose_size(
 
     def try_size(n_components: int) -> Trial:
         tried.append(_try_size(n_components, *sets, settings, init))
-        on_trial(tried[-1].row)
+        if on_trial is not None:
+            on_trial(tried[-1].row)
         return tried[-1]
 
     best = take_best(map(try_size, _list_sizes(training, settings)), is_costly=True)

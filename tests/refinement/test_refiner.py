@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ddlearn import Refiner
-from ddlearn.refinement.held_out import hold_out
+from ddlearn.refinement.refiner import hold_out
 
 
 def test_four_folds_hold_out_each_sample_once_but_classes_of_one():
