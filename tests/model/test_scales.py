@@ -87,7 +87,7 @@ def test_floors_are_shares_of_the_median_over_samples_with_a_residual():
     noise = summarise(np.array([0, 0, 1e-30, 1e-31, 8.0, 12.0, 16.0]))
     costs, n_labelled = np.array([4.0, 8.0, 40.0]), np.full(3, 7)
     scales = JeffreysScales(noise_floor=0.1, cost_floor=0.5)
-    priors = scales.set_priors(*noise, costs, np.zeros((3, 5)), n_labelled, np.ones(3), LOSSES["square"]())
+    priors = scales.set_priors(*noise, costs, n_labelled, np.ones(3), LOSSES["square"]())
     assert priors.noise_floor == pytest.approx(0.1 * 12 / 4)
     assert priors.cost_floor == pytest.approx(0.5 * 8 / 8)
     assert (priors.noise_weight, priors.cost_weight) == (0, 0)
@@ -98,7 +98,7 @@ def test_floors_are_shares_of_the_median_over_samples_with_a_residual():
 @pytest.mark.parametrize("energy", [0.0, 12.0])
 def test_scales_are_positive_even_without_any_residual_cost_or_label(loss, scales, energy):
     noise = summarise(np.zeros(3), energy=energy)
-    priors = scales().set_priors(*noise, np.zeros(2), np.zeros((2, 4)), np.array([0, 5]), np.zeros(2), loss)
+    priors = scales().set_priors(*noise, np.zeros(2), np.array([0, 5]), np.zeros(2), loss)
     assert np.isfinite(np.concatenate([np.atleast_1d(value) for value in priors])).all()
     assert (priors.estimate_noise(np.zeros(2), 2) > 0).all()
     assert priors.noise_variance <= 1e-15 * (energy or 3.0)  # it is not known, but hardly more than rounding

@@ -201,22 +201,17 @@ class Registration:
         self, here: View, samples: Floats, is_known: Flags, damping: Floats, coder: MovingCoder
     ) -> tuple[View, Floats]:
         """Return the view after the best move, and its residuals with the codes found before the move."""
-        derivatives = self._differentiate(here)
+        dtype = samples.dtype
+        maps = self.transform.derivatives(here.parameters * self.units) * self.units[:, None, None]
+        derivatives = np.empty((*here.parameters.shape, samples.shape[1]), dtype)  # (n_rows, n_parameters, n_features)
+        slopes = np.stack([here.slopes_u, here.slopes_v])
+        differentiate_rows(slopes, self.coordinates.astype(dtype), maps.astype(dtype), derivatives)
         fit = coder.fit(here.samples, here.is_known, Tangents(derivatives, damping, here.parameters))
         reconstruction = here.samples + combine(fit.moves, derivatives) - fit.residuals
         step = np.clip(fit.moves, -_LARGEST_STEP, _LARGEST_STEP)
-        parameters = np.clip(here.parameters + step, -self.largest, self.largest).astype(samples.dtype)
+        parameters = np.clip(here.parameters + step, -self.largest, self.largest).astype(dtype)
         there = self._warp(samples, is_known, parameters)
         return there, there.samples - reconstruction
-
-    def _differentiate(self, view: View) -> Floats:
-        """Return the derivatives of the samples with respect to the parameters, (n_rows, n_parameters, n_features)."""
-        dtype = view.samples.dtype
-        maps = self.transform.derivatives(view.parameters * self.units) * self.units[:, None, None]
-        derivatives = np.empty((*view.parameters.shape, view.samples.shape[1]), dtype)
-        slopes = np.stack([view.slopes_u, view.slopes_v])
-        differentiate_rows(slopes, self.coordinates.astype(dtype), maps.astype(dtype), derivatives)
-        return derivatives
 
     def register(
         self,

@@ -115,24 +115,14 @@ class RowProblems:
         dtype, unit = gram.dtype, sample_unit[self.sources[active]]
         weight, pull = self.make_parabolas(rows, active)
         smallest = tol * rows.objective[active] * rows.noise_variance[active] / unit**2
+        terms = weight * coef_unit**2, pull * (coef_unit / unit)[:, None], smallest
+        weight, pull, smallest = (array.astype(dtype, copy=False) for array in terms)
         codes = RowCodes(rows.indices[active], (rows.values[active] / unit[:, None]).astype(dtype))
         n_taken = np.empty(len(active), np.int32)
-        replace_rows(
-            gram,
-            correlations,
-            coef,
-            (weight * coef_unit**2).astype(dtype, copy=False),
-            (pull * (coef_unit / unit)[:, None]).astype(dtype, copy=False),
-            self.sources[active],
-            smallest.astype(dtype, copy=False),
-            dtype.type(PIVOT_FLOOR[dtype]),
-            n_swaps,
-            n_kicks,
-            True,  # where a code has fewer than T atoms, one may enter without another leaving
-            self._workspace,
-            *codes,
-            n_taken,
-        )
+        # Where a code has fewer than T atoms, one may enter without another leaving.
+        limits = smallest, dtype.type(PIVOT_FLOOR[dtype]), n_swaps, n_kicks, True
+        problem = gram, correlations, coef, weight, pull, self.sources[active]
+        replace_rows(*problem, *limits, self._workspace, *codes, n_taken)
         return RowCodes(codes.indices, codes.values.astype(unit.dtype, copy=False) * unit[:, None]), n_taken > 0
 
     @cached_property

@@ -33,7 +33,7 @@ from ..model.codes import Flags, Floats, Model, RowCodes, measure_residuals
 from ..model.losses import Loss, compute_evidence
 from ..model.measures import count_errors
 from ..model.objective import MapObjective, Terms, sum_class_terms, sum_costs, sum_noise_terms
-from ..model.scales import MisfitSums, Priors, Scales, find_unit
+from ..model.scales import MisfitSums, Priors, Scales, find_unit, penalise
 from ..parallel import Parts, find_median, select_ranks, single_threaded_blas
 from .data import TrainingFacts, TrainingPart, TrainingSet, Weights
 
@@ -443,7 +443,8 @@ def set_priors(
     """Return the priors for first codes, their sums, costs and squared norms, and the classifiers for them."""
     # A trainer of one's own need not have a ridge.
     ridge = scale_ridge(getattr(settings.classifier_trainer, "ridge", 0.0), settings.loss, squared_norms)
-    return settings.scales.set_priors(sums, find_median, costs, coef, n_labelled, ridge, settings.loss)
+    costs = costs + penalise(coef, ridge)
+    return settings.scales.set_priors(sums, find_median, costs, n_labelled, ridge, settings.loss)
 
 
 def divide(n_wrong: float, n_labelled: float) -> float:

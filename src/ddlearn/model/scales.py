@@ -27,6 +27,7 @@ from .codes import Flags, Floats
 from .losses import Loss
 from .strategies import Registry, Strategy, check_number
 
+FindMedian = Callable[[], float]  # which passes over all samples, and so is called only where it is needed
 NOISE_MODELS = ("per_sample", "shared")
 # The prior of the noise weighs at most as much as this many samples: all variances are then nearly equal.
 _MOST_NOISE_WEIGHT = 100
@@ -219,16 +220,9 @@ class Scales(Strategy, ABC):
 
     @abstractmethod
     def set_priors(
-        self,
-        sums: MisfitSums,
-        find_median: Callable[[], float],
-        costs: Floats,
-        coef: Floats,
-        n_labelled: NDArray,
-        ridge: Floats,
-        loss: Loss,
+        self, sums: MisfitSums, find_median: FindMedian, costs: Floats, n_labelled: NDArray, ridge: Floats, loss: Loss
     ) -> Priors:
-        """Return the priors, from the misfits of first codes, and costs and coefficients of classifiers for them.
+        """Return the priors, from the misfits of first codes, and each class's costs with its classifier's penalty.
 
         The median misfit, of samples that are no copies of an atom, is found on demand; it is NaN if all are copies.
         Priors are set once, so that they do not move while the objective is lowered.
@@ -282,14 +276,7 @@ class ConjugateScales(Scales):
             raise ValueError("cost_weight must be above 0: without a prior the objective is unbounded below.")
 
     def set_priors(
-        self,
-        sums: MisfitSums,
-        find_median: Callable[[], float],
-        costs: Floats,
-        coef: Floats,
-        n_labelled: NDArray,
-        ridge: Floats,
-        loss: Loss,
+        self, sums: MisfitSums, find_median: FindMedian, costs: Floats, n_labelled: NDArray, ridge: Floats, loss: Loss
     ) -> Priors:
         if sums.n_noisy:
             noise_weight, log_variance = fit_noise_prior(sums)
@@ -297,7 +284,7 @@ class ConjugateScales(Scales):
         else:
             noise_weight, noise_variance = _LEAST_NOISE_WEIGHT, sums.rounding_variance
         # At least as if one sample cost what it does without a classifier: separable classes may cost nothing at all.
-        class_cost = np.maximum(costs + penalise(coef, ridge), loss.value(np.zeros(1))) / (n_labelled + 1)
+        class_cost = np.maximum(costs, loss.value(np.zeros(1))) / (n_labelled + 1)
         return Priors(noise_weight, noise_variance, 0.0, float(self.cost_weight), class_cost, 0.0, ridge)
 
 
@@ -334,18 +321,11 @@ class JeffreysScales(Scales):
                 raise ValueError(f"{name} must be above 0: without a floor the objective is unbounded below.")
 
     def set_priors(
-        self,
-        sums: MisfitSums,
-        find_median: Callable[[], float],
-        costs: Floats,
-        coef: Floats,
-        n_labelled: NDArray,
-        ridge: Floats,
-        loss: Loss,
+        self, sums: MisfitSums, find_median: FindMedian, costs: Floats, n_labelled: NDArray, ridge: Floats, loss: Loss
     ) -> Priors:
         median = find_median() / (sums.n_features + 2)
         median = sums.rounding_variance if np.isnan(median) else median
-        typical = float(np.median((costs + penalise(coef, ridge)) / (n_labelled + 1))) or 1.0
+        typical = float(np.median(costs / (n_labelled + 1))) or 1.0
         floors = float(self.noise_floor * median), float(self.cost_floor * typical)
         return Priors(0.0, median, floors[0], 0.0, np.full(len(ridge), typical), floors[1], ridge)
 
