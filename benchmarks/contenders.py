@@ -80,7 +80,8 @@ def _prepare_product(problem: Problem, n_threads: int) -> Run:
 
 def _prepare_ours(name: str, n_swaps: int = 0) -> Callable[[Problem, int], Run]:
     def prepare(problem: Problem, n_threads: int) -> Run:
-        from ddlearn import SPARSE_CODERS, sparse_encode
+        from ddlearn import sparse_encode
+        from ddlearn.coding.encoder import SPARSE_CODERS
 
         method = SPARSE_CODERS[name](n_swaps=n_swaps)  # type: ignore[call-arg]
 

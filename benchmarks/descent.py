@@ -23,12 +23,13 @@ from benchsets import load_usps
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-from ddlearn import LABEL_CODINGS, LOSSES, DDLClassifier, FullInference, RowCodes
+from ddlearn import DDLClassifier, FullInference, RowCodes
 from ddlearn.coding.descent import refit
-from ddlearn.coding.discriminative import DiscriminativeCoder
+from ddlearn.coding.discriminative import LABEL_CODINGS, DiscriminativeCoder
 from ddlearn.coding.encoder import Encoder
 from ddlearn.coding.rows import RowProblems
 from ddlearn.model.codes import Model
+from ddlearn.model.losses import LOSSES
 
 _TINY = 1e-6  # value with which an atom enters a support, before the code is refitted
 _EXACT = 1e-10

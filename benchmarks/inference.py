@@ -15,7 +15,8 @@ import numpy as np
 from benchsets import load_usps
 from sklearn.preprocessing import normalize
 
-from ddlearn import LOSSES, Alignment, DDLClassifier, FullInference, Robustness
+from ddlearn import Alignment, DDLClassifier, FullInference, Robustness
+from ddlearn.model.losses import LOSSES
 
 N_REPEATS = 15
 SIZES = {"K=300, T=3": (300, 3), "K=500, T=5": (500, 5)}

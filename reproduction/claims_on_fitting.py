@@ -9,15 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ddlearn import (
-    DDLClassifier,
-    Descent,
-    DiscriminativeCoding,
-    PrintedCoding,
-    Priors,
-    Scales,
-    discriminative_encode,
-)
+from ddlearn import DDLClassifier, Descent, DiscriminativeCoding, PrintedCoding, Scales, discriminative_encode
+from ddlearn.model.scales import Priors
 
 from .cells import Cell, Record, slug
 from .images import Floats

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from ddlearn import LOSSES as REGISTERED
 from ddlearn import Loss
+from ddlearn.model.losses import LOSSES as REGISTERED
 
 from .cells import (
     Cell,

@@ -11,19 +11,11 @@ from typing import Any
 
 from sklearn.base import BaseEstimator, clone
 
-from ddlearn import (
-    LABEL_CODINGS,
-    SCALES,
-    SPARSE_CODERS,
-    Alignment,
-    DDLClassifier,
-    FullInference,
-    JeffreysScales,
-    PrintedCoding,
-    Refiner,
-    Robustness,
-)
+from ddlearn import Alignment, DDLClassifier, FullInference, JeffreysScales, PrintedCoding, Refiner, Robustness
 from ddlearn.classifiers import resolve_trainer
+from ddlearn.coding.discriminative import LABEL_CODINGS
+from ddlearn.coding.encoder import SPARSE_CODERS
+from ddlearn.model.scales import SCALES
 
 Settings = Mapping[str, Any]
 

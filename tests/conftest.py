@@ -14,22 +14,12 @@ from reference import dsc_objective
 from scipy.sparse import csr_array
 from sklearn.datasets import load_digits
 
-from ddlearn import (
-    LABEL_CODINGS,
-    LOSSES,
-    OMP,
-    ORMP,
-    SPARSE_CODERS,
-    DDLClassifier,
-    Descent,
-    MiniBatchDDLClassifier,
-    Refiner,
-    RowCodes,
-)
+from ddlearn import OMP, ORMP, DDLClassifier, Descent, MiniBatchDDLClassifier, Refiner, RowCodes
 from ddlearn.coding.descent import refit
-from ddlearn.coding.discriminative import DiscriminativeCoder
-from ddlearn.coding.encoder import Encoder
+from ddlearn.coding.discriminative import LABEL_CODINGS, DiscriminativeCoder
+from ddlearn.coding.encoder import SPARSE_CODERS, Encoder
 from ddlearn.model.codes import Model
+from ddlearn.model.losses import LOSSES
 
 settings.register_profile("default", deadline=None, max_examples=60)  # the first example compiles
 settings.register_profile("nightly", deadline=None, max_examples=2000)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddlearn import LOSSES, OMP, Loss, SmoothHinge, SoftplusHinge, SparseCoder
+from ddlearn import OMP, Loss, SmoothHinge, SoftplusHinge, SparseCoder
+from ddlearn.model.losses import LOSSES
 
 EVERY_LOSS = [*(loss() for loss in LOSSES.values()), SmoothHinge(sharpness=8.0), SoftplusHinge(sharpness=0.5)]
 

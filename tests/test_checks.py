@@ -9,9 +9,6 @@ import pytest
 from reference import EVERY_LOSS, SquaredHinge
 
 from ddlearn import (
-    CLASSIFIER_TRAINERS,
-    DICTIONARY_UPDATES,
-    ERROR_SEARCHES,
     OMP,
     ORMP,
     AlternatingErrors,
@@ -32,6 +29,9 @@ from ddlearn import (
     check_loss,
     check_sparse_coder,
 )
+from ddlearn.classifiers import CLASSIFIER_TRAINERS
+from ddlearn.coding.robust import ERROR_SEARCHES
+from ddlearn.dictionary import DICTIONARY_UPDATES
 
 
 def check_with_fault(check, strategy, message):

@@ -11,8 +11,8 @@ from conftest import make_pursuit
 from modes import draw_samples
 from sklearn.base import clone
 
-from ddlearn import LOSSES
 from ddlearn.estimators.settings import ROLES
+from ddlearn.model.losses import LOSSES
 
 SHORTHANDS = {"refine": [3, "auto"], "robustness": [None, 2, 0.3], "alignment": ["affine"], "jitter": ["elastic"]}
 NAMED = [(role, name) for role, registry in ROLES.items() for name in registry]

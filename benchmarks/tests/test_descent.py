@@ -15,7 +15,8 @@ from benchmarks.descent import (
 )
 from sklearn.datasets import load_digits
 
-from ddlearn import LABEL_CODINGS, LOSSES
+from ddlearn.coding.discriminative import LABEL_CODINGS
+from ddlearn.model.losses import LOSSES
 
 
 @pytest.fixture(scope="module")

@@ -35,9 +35,9 @@ TOPICS = (
     Topic(
         "classifier",
         "The classifier",
-        "The whole framework as a scikit-learn classifier and transformer, the records of its iterations, and the "
-        "explanation of its decisions. See :doc:`/settings` and :doc:`/theory`.",
-        ("estimators.classifier", "show.summary", "show.explanation", "fitting.loop", "refinement.size"),
+        "The whole framework as a scikit-learn classifier and transformer, the explanation of its decisions, and "
+        "``ROLES``, the names that parameters may have. See :doc:`/settings` and :doc:`/theory`.",
+        ("estimators.classifier", "estimators.settings", "show.summary", "show.explanation"),
     ),
     Topic(
         "minibatch",

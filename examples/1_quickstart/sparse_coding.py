@@ -20,7 +20,8 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import Ridge
 from sklearn.preprocessing import normalize
 
-from ddlearn import LOSSES, discriminative_encode, sparse_encode
+from ddlearn import discriminative_encode, sparse_encode
+from ddlearn.model.losses import LOSSES
 
 N_ATOMS = 200
 N_NONZERO_COEFS = 5

@@ -7,8 +7,9 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import normalize
 
-from ddlearn import KSVD, LOSSES, LogitBoost
+from ddlearn import KSVD, LogitBoost
 from ddlearn.classifiers.problem import LabelledCodes, scale_ridge
+from ddlearn.model.losses import LOSSES
 
 
 @pytest.mark.parametrize("loss", sorted(LOSSES))

@@ -10,7 +10,8 @@ from conftest import both_dtypes, draw_samples, measure_residuals, normalise
 from scipy.sparse import csr_array
 from sklearn.linear_model import orthogonal_mp_gram
 
-from ddlearn import OMP, ORMP, SPARSE_CODERS, sparse_encode
+from ddlearn import OMP, ORMP, sparse_encode
+from ddlearn.coding.encoder import SPARSE_CODERS
 
 every_pursuit = pytest.mark.parametrize("method", sorted(set(SPARSE_CODERS) - {"elastic_net"}))
 

@@ -8,16 +8,10 @@ from conftest import enumerate_supports, every_loss, every_pursuit, make_problem
 from reference import Counting, minimum_on
 from scipy.sparse import csr_array
 
-from ddlearn import (
-    LABEL_CODINGS,
-    LOSSES,
-    Descent,
-    ElasticNet,
-    RowCodes,
-    discriminative_encode,
-    sparse_encode,
-)
+from ddlearn import Descent, ElasticNet, RowCodes, discriminative_encode, sparse_encode
 from ddlearn.coding import descent
+from ddlearn.coding.discriminative import LABEL_CODINGS
+from ddlearn.model.losses import LOSSES
 
 from_scratch = pytest.mark.parametrize("init_codes", [None, csr_array((60, 30))], ids=["traditional", "empty"])
 

@@ -10,19 +10,9 @@ from conftest import every_coder, every_coding, every_loss, make_problem
 from reference import SquaredHinge, dsc_objective
 from scipy.sparse import csr_array
 
-from ddlearn import (
-    LABEL_CODINGS,
-    OMP,
-    ORMP,
-    SPARSE_CODERS,
-    Descent,
-    ElasticNet,
-    Logistic,
-    Loss,
-    PrintedCoding,
-    discriminative_encode,
-    sparse_encode,
-)
+from ddlearn import OMP, ORMP, Descent, ElasticNet, Logistic, Loss, PrintedCoding, discriminative_encode, sparse_encode
+from ddlearn.coding.discriminative import LABEL_CODINGS
+from ddlearn.coding.encoder import SPARSE_CODERS
 from ddlearn.parallel import TILE_ROWS
 
 NET = ElasticNet(0.15, l1_ratio=0.7, tol=1e-10)

@@ -9,7 +9,6 @@ from sklearn.base import clone
 from sklearn.linear_model import ElasticNet as ScikitElasticNet
 
 from ddlearn import (
-    LOSSES,
     OMP,
     Checkpoint,
     ConjugateScales,
@@ -25,6 +24,7 @@ from ddlearn import (
     sparse_encode,
 )
 from ddlearn.coding.encoder import Encoder
+from ddlearn.model.losses import LOSSES
 
 CODER = ElasticNet(0.15, l1_ratio=0.7, tol=1e-10)
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ddlearn import OMP, SPARSE_CODERS, sparse_encode
-from ddlearn.coding.encoder import Encoder, adapt_coder, compute_gram
+from ddlearn import OMP, sparse_encode
+from ddlearn.coding.encoder import SPARSE_CODERS, Encoder, adapt_coder, compute_gram
 from ddlearn.parallel import TILE_ROWS
 
 every_method = pytest.mark.parametrize("method", sorted(SPARSE_CODERS))

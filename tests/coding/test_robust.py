@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from conftest import normalise
 
-from ddlearn import ERROR_SEARCHES, ORMP, AlternatingErrors, GreedyErrors, Robustness, sparse_encode
+from ddlearn import ORMP, AlternatingErrors, GreedyErrors, Robustness, sparse_encode
 from ddlearn.coding.encoder import Encoder
 from ddlearn.coding.masked import MaskedCoder, MaskedFit
 from ddlearn.coding.robust import (
+    ERROR_SEARCHES,
     ROBUSTNESS,
     RobustCoder,
     check_error_budget,

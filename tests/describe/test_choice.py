@@ -8,8 +8,9 @@ from described import in_parts, quick
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.preprocessing import Normalizer, StandardScaler
 
-from ddlearn import Identity, Standard, Transformed, UnitNorm
+from ddlearn import Identity, Standard, UnitNorm
 from ddlearn.describe.choice import DESCRIPTIONS, choose_description
+from ddlearn.describe.transformer import Transformed
 
 
 @pytest.mark.parametrize(

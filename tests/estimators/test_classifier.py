@@ -23,7 +23,6 @@ from sklearn.preprocessing import Normalizer
 from sklearn.utils.validation import validate_data
 
 from ddlearn import (
-    LOSSES,
     AdditiveUpdate,
     AlternatingErrors,
     ConjugateScales,
@@ -42,6 +41,7 @@ from ddlearn import (
     sparse_encode,
 )
 from ddlearn.coding import encoder
+from ddlearn.model.losses import LOSSES
 
 every_loss = pytest.mark.parametrize("loss", sorted(LOSSES))
 

@@ -9,19 +9,11 @@ from conftest import make_refiner
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from ddlearn import (
-    CLASSIFIER_TRAINERS,
-    DICTIONARY_UPDATES,
-    KSVD,
-    LOSSES,
-    SPARSE_CODERS,
-    ConjugateScales,
-    DDLClassifier,
-    ElasticNet,
-    MiniBatchDDLClassifier,
-    Robustness,
-)
-from ddlearn.classifiers import resolve_trainer
+from ddlearn import KSVD, ConjugateScales, DDLClassifier, ElasticNet, MiniBatchDDLClassifier, Robustness
+from ddlearn.classifiers import CLASSIFIER_TRAINERS, resolve_trainer
+from ddlearn.coding.encoder import SPARSE_CODERS
+from ddlearn.dictionary import DICTIONARY_UPDATES
+from ddlearn.model.losses import LOSSES
 
 # One iteration: the checks ask for behaviour, not for accuracy.
 QUICK = {"max_iter": 1, "random_state": 0}

@@ -10,7 +10,8 @@ from reproduction.trials import LITERAL, METHODS, PAPER
 from sklearn.datasets import load_digits, load_wine
 from sklearn.preprocessing import scale
 
-from ddlearn import OMP, SPARSE_CODERS, DDLClassifier, JeffreysScales, Refiner
+from ddlearn import OMP, DDLClassifier, JeffreysScales, Refiner
+from ddlearn.coding.encoder import SPARSE_CODERS
 from ddlearn.estimators.presets import PRESETS
 
 QUICK = {"n_components": 30, "max_iter": 2, "random_state": 0}

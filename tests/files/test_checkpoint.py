@@ -18,9 +18,7 @@ from conftest import Callback, make_pursuit, make_refiner, normalise
 from sklearn.datasets import load_digits, make_multilabel_classification
 
 from ddlearn import (
-    DICTIONARY_UPDATES,
     KSVD,
-    LOSSES,
     Alignment,
     AlternatingErrors,
     Checkpoint,
@@ -38,8 +36,10 @@ from ddlearn import (
     SquareLev,
     save,
 )
+from ddlearn.dictionary import DICTIONARY_UPDATES
 from ddlearn.files import format as container
 from ddlearn.files.format import CHECKPOINT, read_container, write_container
+from ddlearn.model.losses import LOSSES
 
 SECONDS = ("coding_seconds", "classifier_seconds", "dictionary_seconds", "scale_seconds", "seconds")
 

@@ -28,19 +28,13 @@ from sklearn.exceptions import NotFittedError
 from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
 from ddlearn import (
-    CLASSIFIER_TRAINERS,
-    DICTIONARY_UPDATES,
     KSVD,
-    LOSSES,
     OMP,
-    SPARSE_CODERS,
     Alignment,
     AlternatingErrors,
     Checkpoint,
     ConjugateScales,
     DDLClassifier,
-    EpochRecord,
-    FastInference,
     FullInference,
     GreedyErrors,
     JeffreysScales,
@@ -56,9 +50,15 @@ from ddlearn import (
     load,
     save,
 )
+from ddlearn.classifiers import CLASSIFIER_TRAINERS
+from ddlearn.coding.encoder import SPARSE_CODERS
+from ddlearn.dictionary import DICTIONARY_UPDATES
 from ddlearn.files import format as container
 from ddlearn.files.format import MODEL, read_container, write_container
 from ddlearn.files.models import _ATTRIBUTES
+from ddlearn.inference.rules import FastInference
+from ddlearn.model.losses import LOSSES
+from ddlearn.refinement.refiner import EpochRecord
 
 # The default profile's 60 examples say little about a file of thousands of bytes, and one takes a few milliseconds.
 IS_NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"

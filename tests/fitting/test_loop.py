@@ -11,26 +11,16 @@ from conftest import make_pursuit, normalise
 from reference import dsc_objective, pursue_stacked
 from sklearn.datasets import load_digits
 
-from ddlearn import (
-    DICTIONARY_UPDATES,
-    LOSSES,
-    SCALES,
-    AtomUpdate,
-    ConjugateScales,
-    Descent,
-    JeffreysScales,
-    PrintedCoding,
-    SquareLev,
-    map_objective,
-)
+from ddlearn import AtomUpdate, ConjugateScales, Descent, JeffreysScales, PrintedCoding, SquareLev, map_objective
 from ddlearn.classifiers import resolve_trainer
 from ddlearn.coding import encoder
 from ddlearn.coding.encoder import SPARSE_CODERS
-from ddlearn.dictionary import draw_dictionary
+from ddlearn.dictionary import DICTIONARY_UPDATES, draw_dictionary
 from ddlearn.fitting.data import TrainingSet, fetch_candidates
 from ddlearn.fitting.loop import FitSettings, Loop, Unknowns, get_unknowns, put_unknowns
 from ddlearn.model.codes import RowCodes
-from ddlearn.model.scales import NOISE_MODELS
+from ddlearn.model.losses import LOSSES
+from ddlearn.model.scales import NOISE_MODELS, SCALES
 from ddlearn.parallel import PART_ROWS
 
 MONOTONE_UPDATES = sorted(name for name in DICTIONARY_UPDATES if DICTIONARY_UPDATES.resolve(name).is_monotone)

@@ -11,7 +11,6 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 from ddlearn import (
-    LOSSES,
     Alignment,
     AtomUpdate,
     ClassifierTrainer,
@@ -32,6 +31,7 @@ from ddlearn.classifiers.problem import (
 )
 from ddlearn.datasets import make_planted
 from ddlearn.model.codes import RowCodes
+from ddlearn.model.losses import LOSSES
 from ddlearn.parallel import Parts
 
 N_COMPONENTS = 12

@@ -12,21 +12,12 @@ from sklearn.metrics import balanced_accuracy_score, recall_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from ddlearn import (
-    CLASSIFIER_TRAINERS,
-    DICTIONARY_UPDATES,
-    LOSSES,
-    Checkpoint,
-    ConjugateScales,
-    DDLClassifier,
-    ElasticNet,
-    RowCodes,
-    load,
-    save,
-)
-from ddlearn.classifiers import resolve_trainer
+from ddlearn import Checkpoint, ConjugateScales, DDLClassifier, ElasticNet, RowCodes, load, save
+from ddlearn.classifiers import CLASSIFIER_TRAINERS, resolve_trainer
 from ddlearn.classifiers.problem import LabelledCodes
+from ddlearn.dictionary import DICTIONARY_UPDATES
 from ddlearn.fitting.data import TrainingSet, list_class_weights
+from ddlearn.model.losses import LOSSES
 from ddlearn.model.measures import count_errors
 from ddlearn.parallel import Parts
 

@@ -10,26 +10,15 @@ from conftest import enumerate_supports, every_coding, every_loss, make_pursuit,
 from scipy.special import softmax
 from sklearn.datasets import load_digits
 
-from ddlearn import (
-    LABEL_CODINGS,
-    LOSSES,
-    ORMP,
-    Descent,
-    ElasticNet,
-    FastInference,
-    FullInference,
-    PrintedCoding,
-    Priors,
-    discriminative_encode,
-    sparse_encode,
-)
-from ddlearn.coding.discriminative import DiscriminativeCoder
+from ddlearn import ORMP, Descent, ElasticNet, FullInference, PrintedCoding, discriminative_encode, sparse_encode
+from ddlearn.coding.discriminative import LABEL_CODINGS, DiscriminativeCoder
 from ddlearn.coding.encoder import Encoder
 from ddlearn.inference import rules
-from ddlearn.inference.rules import LabelModel, label_probabilities
+from ddlearn.inference.rules import FastInference, LabelModel, label_probabilities
 from ddlearn.model.codes import Model
-from ddlearn.model.losses import compute_evidence
+from ddlearn.model.losses import LOSSES, compute_evidence
 from ddlearn.model.measures import count_errors
+from ddlearn.model.scales import Priors
 
 
 @every_loss

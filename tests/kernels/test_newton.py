@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from reference import dsc_objective
 from scipy.sparse import csr_array
 
-from ddlearn import LOSSES, RowCodes
+from ddlearn import RowCodes
 from ddlearn.kernels.newton import Steps, blend_rows, find_newton_steps, margins_after_steps, take_steps
+from ddlearn.model.losses import LOSSES
 
 every_loss = pytest.mark.parametrize("loss", [loss_class() for loss_class in LOSSES.values()], ids=list(LOSSES))
 

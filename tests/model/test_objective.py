@@ -7,9 +7,10 @@ import pytest
 from conftest import every_loss, make_problem, make_pursuit
 from sklearn.datasets import load_digits
 
-from ddlearn import ConjugateScales, ElasticNet, MapObjective, Priors, map_objective, sparse_encode
+from ddlearn import ConjugateScales, ElasticNet, map_objective, sparse_encode
 from ddlearn.fitting.labels import encode_labels
-from ddlearn.model.objective import sum_class_terms, sum_costs, sum_noise_terms
+from ddlearn.model.objective import MapObjective, sum_class_terms, sum_costs, sum_noise_terms
+from ddlearn.model.scales import Priors
 
 
 @pytest.fixture

@@ -8,11 +8,14 @@ from conftest import every_loss
 from scipy.optimize import minimize_scalar
 from scipy.special import polygamma
 
-from ddlearn import LOSSES, SCALES, ConjugateScales, JeffreysScales, Priors
+from ddlearn import ConjugateScales, JeffreysScales
+from ddlearn.model.losses import LOSSES
 from ddlearn.model.objective import sum_class_terms, sum_noise_terms
 from ddlearn.model.scales import (
     NOISE_MODELS,
+    SCALES,
     MisfitSums,
+    Priors,
     find_unit,
     fit_noise_prior,
     invert_trigamma,

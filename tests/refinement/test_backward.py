@@ -9,10 +9,11 @@ import pytest
 from conftest import make_refiner, normalise
 from sklearn.datasets import load_digits
 
-from ddlearn import LOSSES, OMP, ORMP, DDLClassifier, ElasticNet, sparse_encode
+from ddlearn import OMP, ORMP, DDLClassifier, ElasticNet, sparse_encode
 from ddlearn.coding.encoder import Encoder
 from ddlearn.kernels.codes import keep_larger_half
 from ddlearn.model.codes import Model, RowCodes
+from ddlearn.model.losses import LOSSES
 from ddlearn.refinement.backward import RefinedModel, TaskGradient
 from ddlearn.refinement.costs import REFINEMENT_COSTS
 

@@ -8,7 +8,7 @@ from conftest import normalise
 from scipy.sparse import csr_array
 from sklearn.linear_model import LogisticRegression
 
-from ddlearn import LOSSES
+from ddlearn.model.losses import LOSSES
 from ddlearn.refinement.convex import Decays, train_on_codes
 from ddlearn.refinement.costs import REFINEMENT_COSTS
 

@@ -7,8 +7,9 @@ import pytest
 from scipy.special import softmax
 from sklearn.metrics import log_loss
 
-from ddlearn import LOSSES, Logistic, Square
+from ddlearn import Logistic, Square
 from ddlearn.inference.rules import compute_evidence
+from ddlearn.model.losses import LOSSES
 from ddlearn.model.measures import find_temperature
 from ddlearn.refinement.costs import REFINEMENT_COSTS
 

@@ -10,10 +10,11 @@ import pytest
 from conftest import make_pursuit, normalise
 from sklearn.datasets import load_digits, load_iris, make_multilabel_classification
 
-from ddlearn import LOSSES, Checkpoint, DDLClassifier, ElasticNet, Refiner, Standard, load, save
+from ddlearn import Checkpoint, DDLClassifier, ElasticNet, Refiner, Standard, load, save
 from ddlearn.datasets import make_planted
 from ddlearn.estimators.settings import make_settings
 from ddlearn.fitting.data import cut_into_parts
+from ddlearn.model.losses import LOSSES
 from ddlearn.refinement.refiner import hold_out
 from ddlearn.refinement.search import COLUMNS, SettingsSearch, Trial, _list_sizes, choose_size, take_best
 

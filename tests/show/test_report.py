@@ -28,7 +28,6 @@ from sklearn.preprocessing import StandardScaler
 
 from ddlearn import (
     KSVD,
-    LOSSES,
     ORMP,
     AlternatingErrors,
     DDLClassifier,
@@ -40,6 +39,7 @@ from ddlearn import (
     write_report,
 )
 from ddlearn.inference.rules import compute_evidence
+from ddlearn.model.losses import LOSSES
 from ddlearn.show.colors import get_class_color
 from ddlearn.show.report.ink import measure_ink, measure_look, measure_thickness
 from ddlearn.show.report.packing import pack, pack_rows, tabulate_evidence

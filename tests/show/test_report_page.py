@@ -19,15 +19,9 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris
 from sklearn.model_selection import train_test_split
 
-from ddlearn import (
-    LOSSES,
-    ORMP,
-    DDLClassifier,
-    ElasticNet,
-    Robustness,
-    write_report,
-)
+from ddlearn import ORMP, DDLClassifier, ElasticNet, Robustness, write_report
 from ddlearn.datasets import load_digits_images
+from ddlearn.model.losses import LOSSES
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 IS_REQUIRED = bool(os.environ.get("DDLEARN_REQUIRE_BROWSER"))

@@ -94,7 +94,8 @@ class FastInference(InferenceRule):
 
     Examples
     --------
-    >>> from ddlearn import DDLClassifier, FastInference
+    >>> from ddlearn import DDLClassifier
+    >>> from ddlearn.inference.rules import FastInference
     >>> DDLClassifier(inference=FastInference())
     DDLClassifier(inference=FastInference())
     """

@@ -49,7 +49,7 @@ class MapObjective(NamedTuple):
 
     Examples
     --------
-    >>> from ddlearn import MapObjective
+    >>> from ddlearn.model.objective import MapObjective
     >>> MapObjective(representation=3.0, log_noise=-10.0, classification=2.0, log_class_cost=-1.0).total
     -6.0
     """

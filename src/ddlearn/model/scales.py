@@ -58,7 +58,7 @@ class Priors(NamedTuple):
     Examples
     --------
     >>> import numpy as np
-    >>> from ddlearn import Priors
+    >>> from ddlearn.model.scales import Priors
     >>> priors = Priors(2.0, 0.5, 0.0, 0.3, np.ones(3), 0.0, np.zeros(3))
     >>> priors.estimate_noise(np.array([0.0, 4.0]), n_features=6)
     array([0.1, 0.5])
