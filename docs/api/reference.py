@@ -37,7 +37,7 @@ TOPICS = (
         "The classifier",
         "The whole framework as a scikit-learn classifier and transformer, the explanation of its decisions, and "
         "``ROLES``, the names that parameters may have. See :doc:`/settings` and :doc:`/theory`.",
-        ("estimators.classifier", "estimators.settings", "show.summary", "show.explanation"),
+        ("estimators.classifier", "model.strategies", "show.summary", "show.explanation"),
     ),
     Topic(
         "minibatch",
