@@ -8,7 +8,7 @@ If its module belongs to no topic, the build fails and says so.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -156,7 +156,7 @@ def list_public_names() -> dict[str, str]:
 
 
 def _find_module(member: Any) -> str:
-    """Return where an object is defined, or for a registry where its first class is."""
+    """Return where an object is defined, or for the table of roles where registries are."""
     owner = next(iter(member.values())) if isinstance(member, dict) else member
     return owner.__module__.removeprefix("ddlearn.")
 
@@ -231,7 +231,9 @@ def _summarise(names: list[str]) -> str:
 
 def describe_topic(topic: Topic, names: list[str]) -> str:
     """Return the page of a topic: a table of its names, with the first sentence of each."""
-    registries = "\n".join(f"- :data:`~{name}`: names and their classes" for name in names if not callable(find(name)))
+    registries = "\n".join(
+        f"- :data:`~{name}`: the names that parameters take" for name in names if not callable(find(name))
+    )
     listed = "\n".join(f"   {name}" for name in names)
     return "\n\n".join(
         [
@@ -254,7 +256,7 @@ def describe_name(name: str) -> str:
     elif callable(member):
         body = f".. autofunction:: {short}\n"
     else:
-        body = _describe_registry(short, member)
+        body = _describe_roles(short, member)
     gallery = f".. minigallery:: {name}\n   :add-heading: In the gallery\n   :heading-level: -\n"
     return "\n\n".join([_underline(short), f".. currentmodule:: {module}", body, gallery])
 
@@ -275,12 +277,17 @@ def _list_class_options(class_: type) -> Iterator[str]:
         yield f":exclude-members: {', '.join(fields)}"
 
 
-def _describe_registry(short: str, registry: dict[str, type]) -> str:
-    """Return a table of the names that a parameter takes, and their classes."""
-    rows = "\n".join(f'   * - ``"{key}"``\n     - :class:`{one.__name__}`' for key, one in registry.items())
+def _describe_roles(short: str, roles: Mapping[str, Mapping[str, type]]) -> str:
+    """Return a table of the names that parameters take, and their classes."""
+    rows = "\n".join(
+        f"   * - ``{role}``\n     - " + ", ".join(f'``"{name}"`` ({one.__name__})' for name, one in registry.items())
+        for role, registry in roles.items()
+        if registry
+    )
     return (
-        f".. py:data:: {short}\n\n   The names that a parameter takes, and their classes.\n\n"
-        f".. list-table::\n   :header-rows: 1\n\n   * - name\n     - class\n{rows}\n"
+        f".. py:data:: {short}\n\n   The names that each parameter takes, and their classes: ``ROLES[parameter][name]``."
+        " A class of your own that is put there can be used by name.\n\n"
+        f".. list-table::\n   :header-rows: 1\n\n   * - parameter\n     - names\n{rows}\n"
     )
 
 
