@@ -285,8 +285,8 @@ def _describe_roles(short: str, roles: Mapping[str, Mapping[str, type]]) -> str:
         if registry
     )
     return (
-        f".. py:data:: {short}\n\n   The names that each parameter takes, and their classes: ``ROLES[parameter][name]``."
-        " A class of your own that is put there can be used by name.\n\n"
+        f".. py:data:: {short}\n\n   The names that each parameter takes, and their classes.\n"
+        "   ``ROLES[parameter][name]`` of your own is used by name.\n\n"
         f".. list-table::\n   :header-rows: 1\n\n   * - parameter\n     - names\n{rows}\n"
     )
 
