@@ -25,11 +25,6 @@ X = np.array([[1.5, -2.0, 0.25], [3.0, 4.5, 1e-3], [0.0, 7.0, 8.0]])
 NAMES = np.array(["rose", "tulip", "rose"])
 
 
-def write_text(path: Path, text: str) -> Path:
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
 def write_image(path: Path, pixels: np.ndarray) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(pixels).save(path)
@@ -95,11 +90,7 @@ def test_integers_become_floats_that_hold_them(tmp_path, dtype, expected):
 @pytest.mark.parametrize("suffix", [".npy", ".csv", ".txt"])
 def test_labels_from_a_file_of_their_own(tmp_path, suffix):
     np.save(tmp_path / "a.npy", X)
-    path = tmp_path / f"labels{suffix}"
-    if suffix == ".npy":
-        np.save(path, NAMES)
-    else:
-        write_text(path, "\n".join(NAMES) + "\n")
+    path = write_file(tmp_path / f"labels{suffix}", NAMES if suffix == ".npy" else "\n".join(NAMES) + "\n")
     np.testing.assert_array_equal(read_data(tmp_path / "a.npy", labels=path).labels, NAMES)
 
 
@@ -132,7 +123,7 @@ def test_nan_is_left_to_the_estimator(tmp_path):
     missing = np.where(np.eye(3) > 0, np.nan, X)
     np.save(tmp_path / "a.npy", missing)
     np.testing.assert_array_equal(read_data(tmp_path / "a.npy").X, missing)
-    path = write_text(tmp_path / "a.csv", "a,b,label\n1,,x\nnan,2,y\n")
+    path = write_file(tmp_path / "a.csv", "a,b,label\n1,,x\nnan,2,y\n")
     np.testing.assert_array_equal(read_data(path).X, [[1, np.nan], [np.nan, 2]])
 
 
@@ -171,7 +162,7 @@ def test_parts_of_images_are_rows_from_0_to_1_in_the_precision_that_holds_all(tm
     images = np.arange(2 * 3 * 4, dtype=np.uint8).reshape(2, 3, 4)
     np.save(tmp_path / "0.npy", images)
     np.save(tmp_path / "1.npy", images / 255)
-    samples = read_data(tmp_path / "*.npy", labels=write_text(tmp_path / "y.txt", "kind\n1\n2\n1\n2\n"))
+    samples = read_data(tmp_path / "*.npy", labels=write_file(tmp_path / "y.txt", "kind\n1\n2\n1\n2\n"))
     assert samples.image_shape == (3, 4)
     assert samples.X.dtype == np.float64
     np.testing.assert_allclose(samples.X * 255, np.tile(images.reshape(2, 12), (2, 1)), rtol=1e-6)
@@ -203,7 +194,7 @@ def test_what_does_not_fit_together_is_named_by_the_part(tmp_path, monkeypatch, 
     np.savez("X-1.npz", X=X, y=[1, 2, 3])
     np.savez("X-2.npz", X=X)
     Path("X-3.npz").write_bytes(b"PK\x03\x04 and no more")
-    write_text(Path("a.csv"), "1,2\n")
+    write_file(Path("a.csv"), "1,2\n")
     for number, names in enumerate(("abc", "abd", "acb")):
         write_parquet(Path(f"t-{number}.parquet"), X, [1, 2, 3], names)
     with pytest.raises(DataError, match=message):
@@ -243,6 +234,7 @@ def test_text_tables(tmp_path, delimiter, end):
 
 
 KINDS = "width,kind,height\n1,rose,2\n3,tulip,4\n"
+LEFT_OUT = "id,a,note,b,label\n7,1,good,2,x\n8,3,bad,4,y\n"
 KNOWN = {"n_features": 2, "feature_names": ["a", "b"]}
 NOTED = "note,b,kind,a,id\ngood,2,x,1,7\nbad,4,y,3,8\n"
 
@@ -270,29 +262,24 @@ NOTED = "note,b,kind,a,id\ngood,2,x,1,7\nbad,4,y,3,8\n"
         (NOTED, KNOWN | {"label_column": "id"}, [[1, 2], [3, 4]], ["a", "b"], [7, 8]),
         ("b,kind,a\n2,x,1\n", KNOWN, [[1, 2]], ["a", "b"], ["x"]),  # one is over, for a model that does not remember
         ("x,1,2\ny,3,4\n", {"n_features": 2, "label_name": "0"}, [[1, 2], [3, 4]], None, ["x", "y"]),
+        # Columns that are left out.
+        *((LEFT_OUT, {"ignore": ignore}, [[1, 2], [3, 4]], ["a", "b"], ["x", "y"])
+          for ignore in (["id", "note"], ["0", "2"], ["-5", "note"])),
         # Decimal commas.
         ("1,5;2;x\n-3,25;4,5;y\n", {}, [[1.5, 2], [-3.25, 4.5]], None, ["x", "y"]),
         ("a;b;label\n1,5;2;x\n-3,25;4,5;y\n", {}, [[1.5, 2], [-3.25, 4.5]], ["a", "b"], ["x", "y"]),
     ],
 )  # fmt: skip
 def test_columns_of_text_tables(tmp_path, text, options, rows, names, labels):
-    samples = read_data(write_text(tmp_path / "a.csv", text), **options)
+    samples = read_data(write_file(tmp_path / "a.csv", text), **options)
     assert samples.X.tolist() == rows
     assert samples.feature_names == names
     assert (None if samples.labels is None else samples.labels.tolist()) == labels
 
 
-def test_columns_can_be_left_out(tmp_path):
-    path = write_text(tmp_path / "a.csv", "id,a,note,b,label\n7,1,good,2,x\n8,3,bad,4,y\n")
-    for ignore in (["id", "note"], ["0", "2"], ["-5", "note"]):
-        samples = read_data(path, ignore=ignore)
-        assert samples.feature_names == ["a", "b"]
-        assert samples.X.tolist() == [[1, 2], [3, 4]]
-
-
 @pytest.mark.parametrize("name", ["", "Unnamed: 0"])
 def test_an_index_of_pandas_is_no_feature(tmp_path, name):
-    path = write_text(tmp_path / "a.csv", f"{name},a,label\n0,5,x\n1,6,y\n")
+    path = write_file(tmp_path / "a.csv", f"{name},a,label\n0,5,x\n1,6,y\n")
     samples = read_data(path)
     assert samples.feature_names == ["a"]
     assert "is an index that pandas has written: it is left out" in samples.notes[0]
@@ -312,13 +299,13 @@ def test_an_index_in_parquet_is_neither_feature_nor_label(tmp_path, index):
 
 
 def test_columns_that_a_model_does_not_know_are_named(tmp_path):
-    samples = read_data(write_text(tmp_path / "a.csv", NOTED), **KNOWN, label_name="kind")
+    samples = read_data(write_file(tmp_path / "a.csv", NOTED), **KNOWN, label_name="kind")
     assert "the model does not know column 'note', 'id': ignored" in samples.notes[0]
 
 
 def test_the_label_column_that_was_taken_is_told(tmp_path):
     def take(text, **options):
-        samples = read_data(write_text(tmp_path / "a.csv", text), **options)
+        samples = read_data(write_file(tmp_path / "a.csv", text), **options)
         return samples.label_name, samples.is_guessed
 
     assert take("a,kind\n1,x\n") == ("kind", True)
@@ -342,7 +329,7 @@ def test_the_label_column_that_was_taken_is_told(tmp_path):
     ids=str,
 )
 def test_labels_are_integers_only_if_all_of_them_are(tmp_path, texts, expected):
-    path = write_text(tmp_path / "a.csv", "x,label\n" + "".join(f"1,{text}\n" for text in texts))
+    path = write_file(tmp_path / "a.csv", "x,label\n" + "".join(f"1,{text}\n" for text in texts))
     assert read_data(path).labels.tolist() == expected
 
 
@@ -398,7 +385,7 @@ def test_what_cannot_be_read_is_refused_with_its_place(tmp_path, monkeypatch, fi
 
 
 def test_text_far_down_in_a_table_is_found(tmp_path):
-    path = write_text(tmp_path / "a.csv", "a,b,label\n" + "1,2,x\n" * 300_000 + "1,?,x\n")
+    path = write_file(tmp_path / "a.csv", "a,b,label\n" + "1,2,x\n" * 300_000 + "1,?,x\n")
     with pytest.raises(DataError, match=r"row 300000 \(line 300002 of the file\), column 'b': '\?'"):
         read_data(path)
 
@@ -441,12 +428,9 @@ def test_parquet(tmp_path):
 
 
 def test_parquet_of_single_precision_stays_single(tmp_path):
-    from pyarrow import parquet
-
-    parquet.write_table(pyarrow.table({"a": np.float32([1, 2]), "y": [0, 1]}), tmp_path / "a.parquet")
-    samples = read_data(tmp_path / "a.parquet")
+    samples = read_data(write_parquet(tmp_path / "a.parquet", X.astype(np.float32), [0, 1, 0]))
     assert samples.X.dtype == np.float32
-    assert samples.labels.tolist() == [0, 1]
+    assert samples.labels.tolist() == [0, 1, 0]
 
 
 # -- images ------------------------------------------------------------------------------------------------------------
@@ -462,8 +446,8 @@ def folder(tmp_path):
 
 
 def test_a_folder_of_images_has_a_class_for_each_sub_folder(folder):
-    write_text(folder / "cats" / "notes.md", "not an image")
-    write_text(folder / "cats" / "._0.png", "what a Macintosh adds to archives")
+    write_file(folder / "cats" / "notes.md", "not an image")
+    write_file(folder / "cats" / "._0.png", "what a Macintosh adds to archives")
     write_image(folder / ".cache" / "0.png", np.zeros((6, 5), np.uint8))
     samples = read_data(folder)
     assert samples.sample_names == [f"{kind}/{number}.png" for kind in ("cats", "dogs") for number in range(3)]
@@ -478,15 +462,14 @@ def test_images_without_sub_folders_have_no_labels(folder):
     samples = read_data(folder / "cats")
     assert samples.labels is None
     assert samples.sample_names == ["0.png", "1.png", "2.png"]
+    one = read_data(folder / "cats" / "0.png")
+    assert (one.X.shape, one.sample_names) == ((1, 30), ["0.png"])
     write_image(folder / "stray.png", np.zeros((6, 5), np.uint8))
     with pytest.raises(DataError, match=r"images next to the sub-folders of its classes, such as stray\.png"):
         read_data(folder)
-
-
-def test_one_image_is_one_sample(folder):
-    samples = read_data(folder / "cats" / "0.png")
-    assert samples.X.shape == (1, 30)
-    assert samples.sample_names == ["0.png"]
+    (folder / "empty").mkdir()
+    with pytest.raises(DataError, match="has no images"):
+        read_data(folder / "empty")
 
 
 def test_images_of_different_sizes_become_32_by_32(folder):
@@ -531,11 +514,6 @@ def test_broken_images_are_listed_and_fatal_only_if_strict(folder):
         read_data(folder, strict=True)
 
 
-def test_a_folder_without_images(tmp_path):
-    with pytest.raises(DataError, match="has no images"):
-        read_data(tmp_path)
-
-
 # -- names -------------------------------------------------------------------------------------------------------------
 
 
@@ -561,7 +539,7 @@ def test_data_sets_by_name(tmp_path, monkeypatch):
 )
 def test_names_that_are_none(name, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_text(tmp_path / "flowers.csv", "a,label")
+    write_file(tmp_path / "flowers.csv", "a,label")
     with pytest.raises(DataError, match=message):
         read_data(name)
 
@@ -658,18 +636,9 @@ def test_programs_are_not_run_for_images_of_other_formats(tmp_path, monkeypatch)
 
     monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *_, **__: pytest.fail("Ghostscript was called"))
     page = "%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n"
-    write_text(tmp_path / "picture.png", page)
+    write_file(tmp_path / "picture.png", page)
     with pytest.raises(DataError, match="UnidentifiedImageError"):
         read_data(tmp_path)
-
-
-def test_a_few_bytes_of_metadata_cannot_ask_for_all_memory(tmp_path):
-    header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (2**20, 2**14)})
-    with zipfile.ZipFile(tmp_path / "bomb.npz", "w") as archive:
-        archive.writestr("X.npy", header.getvalue())
-    with pytest.raises(DataError, match="1048576 x 16384 values, 128 GiB in memory"):
-        read_data(tmp_path / "bomb.npz")
 
 
 def test_large_parquet_is_refused_by_its_footer(tmp_path, monkeypatch):
@@ -683,14 +652,21 @@ def test_long_labels_of_parquet_are_refused(tmp_path):
         read_data(write_parquet(tmp_path / "a.parquet", np.ones((2, 3)), ["x", "y" * 2000]))
 
 
-@pytest.mark.parametrize("kind", ["<U100000000", "S100000000"])
-def test_the_labels_of_a_small_archive_cannot_fill_the_memory(tmp_path, kind):
-    # Compressed, a label of a hundred million characters takes a few bytes: it is refused before it is unpacked.
-    header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, {"descr": kind, "fortran_order": False, "shape": (2,)})
+@pytest.mark.parametrize(
+    ("name", "kind", "shape", "message"),
+    [
+        ("X", "<f8", (2**20, 2**14), "1048576 x 16384 values, 128 GiB in memory"),
+        # Compressed, a label of a hundred million characters takes a few bytes: it is refused before it is unpacked.
+        ("y", "<U100000000", (2,), "labels of up to 100000000 characters; a label has at most 1000"),
+        ("y", "S100000000", (2,), "labels of up to 100000000 characters; a label has at most 1000"),
+    ],
+)
+def test_a_small_archive_cannot_fill_the_memory(tmp_path, name, kind, shape, message):
+    header, array = io.BytesIO(), io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": kind, "fortran_order": False, "shape": shape})
+    np.save(array, np.ones((2, 3)))
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
-        archive.writestr("y.npy", header.getvalue())
-        with archive.open("X.npy", "w") as member:
-            np.save(member, np.ones((2, 3)))
-    with pytest.raises(DataError, match="labels of up to 100000000 characters; a label has at most 1000"):
+        for one, content in ({"X": array} | {name: header}).items():
+            archive.writestr(f"{one}.npy", content.getvalue())
+    with pytest.raises(DataError, match=message):
         read_data(tmp_path / "a.npz")

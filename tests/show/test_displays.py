@@ -64,15 +64,21 @@ def two_class_model(digits):
     return make_pursuit(12, max_iter=2, random_state=0).fit(X[rows].astype(np.float32), names)
 
 
+@pytest.fixture
+def ksvd(digits):
+    return KSVD(20, max_iter=2, random_state=0).fit(digits[0][:200])
+
+
 @pytest.fixture(scope="module")
 def planted():
-    return make_planted(760, 25, 76, 38, noise=0.05, random_state=0)
+    planted = make_planted(760, 25, 76, 38, noise=0.05, random_state=0)
+    planted.target = np.array([f"person {number}" for number in planted.target])
+    return planted
 
 
 @pytest.fixture(scope="module")
 def many_class_model(planted):
-    names = np.array([f"person {number}" for number in planted.target])
-    return make_pursuit(76, max_iter=2, random_state=0).fit(planted.data, names)
+    return make_pursuit(76, max_iter=2, random_state=0).fit(planted.data, planted.target)
 
 
 @pytest.fixture(scope="module")
@@ -120,9 +126,8 @@ def test_atoms_that_no_code_uses_are_a_group_of_their_own(model, digits):
     assert texts(display.ax_)[-1] == "not used"
 
 
-def test_atoms_are_turned_so_that_their_mean_coefficient_is_not_negative(digits):
+def test_atoms_are_turned_so_that_their_mean_coefficient_is_not_negative(ksvd, digits):
     X, _ = digits
-    ksvd = KSVD(20, max_iter=2, random_state=0).fit(X[:200])
     ksvd.components_[::2] *= -1
     display = DictionaryDisplay.from_estimator(ksvd, X[:200], image_shape=(8, 8))
     signs = np.vecdot(display.components, ksvd.components_)
@@ -132,9 +137,8 @@ def test_atoms_are_turned_so_that_their_mean_coefficient_is_not_negative(digits)
     assert (signs * mean >= 0).all()
 
 
-def test_without_classes_atoms_are_sorted_by_use_if_codes_tell(digits):
+def test_without_classes_atoms_are_sorted_by_use_if_codes_tell(ksvd, digits):
     X, _ = digits
-    ksvd = KSVD(20, max_iter=2, random_state=0).fit(X[:200])
     [(position, atoms)] = DictionaryDisplay.from_estimator(ksvd, X[:200]).groups_
     use = np.abs(ksvd.transform(X[:200]).toarray()).mean(axis=0)
     assert position == -1
@@ -293,9 +297,8 @@ def test_a_sample_of_zeros_has_no_atoms(model):
     np.testing.assert_array_equal(evidence.scores, model.intercept_)
 
 
-def test_code_of_ksvd(digits):
+def test_code_of_ksvd(ksvd, digits):
     X, _ = digits
-    ksvd = KSVD(20, max_iter=1, random_state=0).fit(X[:100])
     display = CodeDisplay.from_estimator(ksvd, X[0])
     np.testing.assert_allclose(display.reconstruction, ksvd.inverse_transform(ksvd.transform(X[:1]))[0])
     with pytest.raises(ValueError, match="KSVD codes complete samples only"):
@@ -461,8 +464,7 @@ def test_images_may_be_given_as_images():
 
 
 def test_many_classes_have_numbers_only(many_class_model, planted):
-    names = np.array([f"person {number}" for number in planted.target])
-    display = ConfusionDisplay.from_estimator(many_class_model, planted.data, names, image_shape=(5, 5))
+    display = ConfusionDisplay.from_estimator(many_class_model, planted.data, planted.target, image_shape=(5, 5))
     assert len(display.ax_.images) == 1
     assert len(texts(display.ax_)) == np.count_nonzero(display.counts) < 38**2
     sizes = [text.get_fontsize() for text in [*display.ax_.texts, *display.ax_.get_xticklabels()]]
@@ -533,11 +535,8 @@ def test_a_class_has_one_colour_everywhere(model, digits):
 
 
 def test_letters_can_be_read_at_half_size(model, many_class_model, planted, digits):
-    names = np.array([f"person {number}" for number in planted.target])
-    for display in [
-        *draw_all(model, digits[0][600:], digits[1][600:]),
-        *draw_all(many_class_model, planted.data, names),
-    ]:
+    of_many = draw_all(many_class_model, planted.data, planted.target)
+    for display in [*draw_all(model, digits[0][600:], digits[1][600:]), *of_many]:
         ax = display.ax_
         letters = [*ax.texts, ax.title, ax.xaxis.label, *ax.get_xticklabels(), *ax.get_yticklabels()]
         assert min(text.get_fontsize() for text in letters) >= 8

@@ -20,6 +20,7 @@ import pytest
 from conftest import make_pursuit
 from hypothesis import example, given
 from hypothesis import strategies as st
+from reference import SquaredHinge
 from scipy.sparse import csr_array, random_array
 from sklearn.datasets import load_digits, load_iris
 from sklearn.exceptions import NotFittedError
@@ -31,7 +32,6 @@ from ddlearn import (
     ORMP,
     AlternatingErrors,
     DDLClassifier,
-    Loss,
     Robustness,
     SmoothHinge,
     load,
@@ -199,19 +199,6 @@ def test_photographs_take_a_byte_a_value(seed, n_levels, has_few_levels):
 
 
 # -- evidence ----------------------------------------------------------------------------------------------------------
-
-
-class SquaredHinge(Loss):
-    """A loss of a user, with a corner in its slope."""
-
-    def value(self, margin):
-        return np.maximum(1 - margin, 0) ** 2
-
-    def gradient(self, margin):
-        return -2 * np.maximum(1 - margin, 0)
-
-    def curvature(self, margin):
-        return 2 * (margin < 1).astype(margin.dtype)
 
 
 SOME_LOSSES = {name: kind() for name, kind in LOSSES.items()} | {"own": SquaredHinge(), "sharp": SmoothHinge(1000.0)}
@@ -838,19 +825,6 @@ def test_mistakes_raise_errors_and_keep_an_existing_report(model, test_digits, t
         write_report(model, path, *data, **options)
     assert path.read_text() == "an older report"
     assert [one.name for one in tmp_path.iterdir()] == ["report.html"]
-
-
-def test_a_folder_that_does_not_exist(model, tmp_path):
-    with pytest.raises(FileNotFoundError, match="does not exist: create it first"):
-        write_report(model, tmp_path / "nowhere" / "report.html")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_report_that_is_there_is_replaced(model, tmp_path):
-    path = tmp_path / "report.html"
-    for title in ("first", "second"):
-        write_report(model, path, title=title)
-        assert Page(path).texts["h1"] == [title]
 
 
 def test_a_missing_jinja2_is_an_error_with_the_extra_to_install(model, tmp_path, monkeypatch):
