@@ -5,18 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from conftest import make_pursuit, make_stream
-from sklearn.datasets import load_digits
 
 from ddlearn import Alignment, Refiner, Robustness
 from ddlearn.describe.checks import check_image_shape, check_training, has_missing
 
 MASK = Robustness(missing="mask")
-
-
-@pytest.fixture(scope="module")
-def digits():
-    X, y = load_digits(return_X_y=True)
-    return X[:200], y[:200]
 
 
 def quick(**parameters):

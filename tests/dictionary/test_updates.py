@@ -553,18 +553,6 @@ def test_measure_errors_twin(problem):
     close(errors, ((X - dense @ dictionary) ** 2).sum(axis=1))
 
 
-@kernel_settings
-@given(kernel_problems())
-def test_drop_zeros_twin(problem):
-    _, dense, codes, _, _ = problem
-    codes.values[0, 0] = 0
-    dense[0, codes.indices[0, 0]] = 0
-    expected = make_codes(dense, codes.values.shape[1])
-    kernel.drop_zeros(*codes)
-    np.testing.assert_array_equal(codes.indices, expected.indices)
-    np.testing.assert_array_equal(codes.values, expected.values)
-
-
 def test_first_atoms_are_not_close_to_each_other_while_there_are_others():
     # K-SVD replaces near-duplicates, and to replace dozens of them in its first sweep raised the objective.
     rng = np.random.default_rng(0)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from ddlearn.kernels.codes import change_rows, combine_rows, keep_larger_half, score_rows
+from ddlearn.kernels.codes import change_rows, combine_rows, keep_larger_half, order_rows, score_rows
 from ddlearn.model.codes import RowCodes
 
 shapes = given(
@@ -77,3 +77,16 @@ def test_a_combination_of_rows_is_a_product_that_leaves_out_zeros(n_features, dt
     out = np.full(7, np.nan, dtype)
     combine_rows(vector, rows, np.empty_like(vector), np.empty(n_features, np.int32), out)
     np.testing.assert_allclose(out, vector @ np.nan_to_num(rows), rtol=1e-5, atol=1e-6)
+
+
+@shapes
+def test_order_rows(n_samples, n_components, n_classes, density, seed):
+    rng = np.random.default_rng(seed)
+    dense, codes = draw_codes(n_samples, n_components, density, rng)
+    dense[:, 0], codes.values[codes.indices == 0] = 0, 0  # an entry in use becomes zero
+    order = rng.permutation(n_components)
+    indices, values = (np.ascontiguousarray(array[:, order]) for array in codes)
+    order_rows(indices, values)
+    expected = RowCodes.from_csr(csr_array(dense), n_components, np.float64)
+    np.testing.assert_array_equal(indices, expected.indices)
+    np.testing.assert_array_equal(values, expected.values)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from ..kernels import sweep as kernel
+from ..kernels.codes import order_rows
 from ..model.codes import Floats, RowCodes
 from ..model.strategies import Registry, Strategy, check_number
 from ..parallel import effective_n_jobs, map_blocks, single_threaded_blas
@@ -196,7 +197,7 @@ class KSVDUpdate(UpdateWithUpkeep):
         seen, partners = np.full(n_components, -1, dtype=np.int64), np.empty(n_components, dtype=np.int64)
         workspace = direction, products, coupling, seen, partners
         kernel.sweep_ksvd(X, data_sums, starts, users, *codes, dictionary, *workspace)
-        kernel.drop_zeros(*codes)
+        order_rows(*codes)  # values may have become zero
 
 
 def _index_users(codes: RowCodes, n_components: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -237,7 +238,7 @@ class ExactKSVDUpdate(UpdateWithUpkeep):
         starts, users = _index_users(codes, len(dictionary))
         for atom in np.flatnonzero(np.diff(starts)):
             self._improve_atom(atom, users[starts[atom] : starts[atom + 1]], X, codes, dictionary)
-        kernel.drop_zeros(*codes)
+        order_rows(*codes)  # values may have become zero
 
     @staticmethod
     def _improve_atom(atom: np.intp, rows: NDArray[np.int64], X: Floats, codes: RowCodes, dictionary: Floats) -> None:

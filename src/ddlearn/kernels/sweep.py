@@ -216,20 +216,3 @@ def sweep_atoms(code_gram, data_sums, dictionary, direction, coupling, partners)
             direction[m] = data_sums[j, m]
         _subtract_combination(coupling, partners, n_partners, dictionary, direction)
         _set_atom(dictionary, j, direction)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def drop_zeros(indices, values):
-    """Remove entries whose value has become zero."""
-    zero = values.dtype.type(0)
-    for i in range(indices.shape[0]):
-        n_kept = 0
-        for t in range(indices.shape[1]):
-            k = indices[i, t]
-            value = values[i, t]
-            indices[i, t] = 0
-            values[i, t] = zero
-            if value != zero:
-                indices[i, n_kept] = k
-                values[i, n_kept] = value
-                n_kept += 1
