@@ -17,21 +17,13 @@ every_pursuit = pytest.mark.parametrize("method", sorted(set(SPARSE_CODERS) - {"
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("n_nonzero_coefs", [1, 3, 10])
-def test_omp_equals_scikit_learn(seed, n_nonzero_coefs):
+@pytest.mark.parametrize(("n_nonzero_coefs", "tol"), [(1, None), (3, None), (10, None), (20, 4.0)])
+def test_omp_equals_scikit_learn(seed, n_nonzero_coefs, tol):
     X, D = draw_samples(seed=seed, n_components=60)
-    expected = orthogonal_mp_gram(D @ D.T, D @ X.T, n_nonzero_coefs=n_nonzero_coefs).T
-    codes = sparse_encode(X, D, n_nonzero_coefs=n_nonzero_coefs, method=OMP(n_swaps=0))
-    np.testing.assert_allclose(codes.toarray(), expected, atol=1e-8)
-
-
-def test_omp_with_a_tolerance_equals_scikit_learn():
-    X, D = draw_samples()
-    tol = 4.0
-    expected = orthogonal_mp_gram(D @ D.T, D @ X.T, tol=tol, norms_squared=np.sum(X**2, axis=1)).T
-    codes = sparse_encode(X, D, n_nonzero_coefs=20, method=OMP(tol, n_swaps=0))
-    np.testing.assert_allclose(codes.toarray(), expected, atol=1e-8)
-    assert len(set(np.diff(codes.indptr))) > 2
+    stop = {"n_nonzero_coefs": n_nonzero_coefs} if tol is None else {"tol": tol, "norms_squared": np.sum(X**2, axis=1)}
+    codes = sparse_encode(X, D, n_nonzero_coefs=n_nonzero_coefs, method=OMP(tol, n_swaps=0))
+    np.testing.assert_allclose(codes.toarray(), orthogonal_mp_gram(D @ D.T, D @ X.T, **stop).T, atol=1e-8)
+    assert tol is None or len(set(np.diff(codes.indptr))) > 2
 
 
 def test_ormp_equals_spams():

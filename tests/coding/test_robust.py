@@ -152,15 +152,6 @@ def draw(n_rows=8):
     return np.random.default_rng(1).standard_normal((n_rows, 20))
 
 
-def test_complete_samples_without_a_budget_are_coded_as_by_sparse_encode_bitwise():
-    coder, X = make_coder(Robustness()), draw()
-    coded = coder.code(X, np.ones(X.shape, bool))
-    expected = sparse_encode(X, coder.encoder.dictionary, n_nonzero_coefs=3, method="ormp")
-    np.testing.assert_array_equal(coded.codes.to_csr(30).toarray(), expected.toarray())
-    assert coded.is_kept.all()
-    assert not coded.is_wrong.any()
-
-
 def test_a_mask_and_nan_mark_missing_features_alike():
     X, mask = draw(), np.random.default_rng(2).random((8, 20)) < 0.3
     with_nan = np.where(mask, np.nan, X)

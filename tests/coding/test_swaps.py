@@ -30,19 +30,13 @@ def encode(X, D, coder, n_nonzero_coefs=4):
 
 @both
 @pytest.mark.parametrize("seed", range(3))
-def test_residuals_only_fall_with_the_number_of_swaps(pursuit, seed):
-    X, D = draw(seed=seed)
+@both_dtypes
+def test_residuals_only_fall_with_the_number_of_swaps(pursuit, seed, dtype):
+    X, D = (array.astype(dtype) for array in draw(seed=seed))
     residuals = [measure_residuals(X, D, encode(X, D, pursuit(n_swaps=n))) for n in (0, 1, 2, 10, 100)]
     for before, after in pairwise(residuals):
-        assert (after <= before * (1 + 1e-12)).all()
+        assert (after <= before * (1 + (1e-5 if dtype == np.float32 else 1e-12))).all()
     assert residuals[-1].mean() < 0.99 * residuals[0].mean()
-
-
-@both
-def test_residuals_are_no_larger_in_float32(pursuit):
-    X, D = (array.astype(np.float32) for array in draw())
-    without, with_swaps = (measure_residuals(X, D, encode(X, D, pursuit(n_swaps=n))) for n in (0, 10))
-    assert (with_swaps <= without * (1 + 1e-5)).all()
 
 
 def assert_no_swap_is_better(Q, c, x, slack):

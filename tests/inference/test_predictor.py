@@ -73,7 +73,7 @@ def test_plain_prediction_uses_the_codes_of_sparse_encode_bitwise(model, split):
 
 @pytest.mark.parametrize("inference", ["fast", "full"])
 @pytest.mark.parametrize("search", SEARCHES)
-def test_zero_budget_and_nothing_missing_are_plain_bitwise(model, split, inference, search):
+def test_zero_budget_nothing_missing_and_one_view_are_plain_bitwise(model, split, inference, search):
     _, _, X, _ = split
     plain = model.set_params(inference=inference).decision_function(X)
     nothing = np.zeros(X.shape, bool)
@@ -82,6 +82,7 @@ def test_zero_budget_and_nothing_missing_are_plain_bitwise(model, split, inferen
         ({"robustness": 0.0}, nothing),
         ({"robustness": Robustness(missing="mask")}, nothing),
         ({"robustness": Robustness(missing="mask")} | IMAGES, nothing[0]),
+        ({"robustness": None, "refine": Refiner(jitter="elastic"), "n_views": 1} | IMAGES, None),
     ):
         np.testing.assert_array_equal(model.set_params(**changes).decision_function(X, mask), plain)
 
@@ -126,17 +127,11 @@ def test_read_only_and_fortran_ordered_samples_are_fine(model, split, way):
 
 
 @every_way
-def test_probabilities_are_those_of_the_evidence(model, split, way):
-    _, _, X, _ = split
-    model.set_params(**way)
-    np.testing.assert_allclose(model.predict_proba(X), softmax(model.decision_function(X), axis=1))
-    np.testing.assert_array_equal(model.predict(X), model.classes_[model.explain(X).evidence.argmax(axis=1)])
-
-
-@every_way
-def test_an_explanation_adds_up(model, split, way):
+def test_an_explanation_adds_up_and_probabilities_are_those_of_its_evidence(model, split, way):
     _, _, X, _ = split
     parts = model.set_params(**way).explain(X)
+    np.testing.assert_allclose(model.predict_proba(X), softmax(model.decision_function(X), axis=1))
+    np.testing.assert_array_equal(model.predict(X), model.classes_[parts.evidence.argmax(axis=1)])
     np.testing.assert_allclose(parts.reconstruction, parts.codes @ model.components_)
     noise = parts.samples - parts.reconstruction - parts.error
     assert not noise[parts.error != 0].any()
@@ -251,13 +246,6 @@ def test_evidence_is_averaged_over_the_image_and_distorted_copies(model, split, 
     assert min(np.abs(copy - X).max() for copy in copies) > 0.05
     expected = np.mean([plain, *(model.decision_function(copy) for copy in copies)], axis=0)
     np.testing.assert_allclose(model.set_params(n_views=4).decision_function(X), expected, rtol=1e-6, atol=1e-9)
-
-
-def test_one_view_is_the_image_alone_bitwise(model, split):
-    X = split[2]
-    expected = model.decision_function(X)
-    model.set_params(refine=Refiner(jitter="elastic"), n_views=1, **IMAGES)
-    np.testing.assert_array_equal(model.decision_function(X), expected)
 
 
 def test_images_that_are_not_whole_have_one_view(model, split):

@@ -30,23 +30,10 @@ def test_evidence_equals_enumeration_of_the_classes(loss):
         labels = np.where(np.arange(6) == j, 1, -1)
         log_p[:, j] = -np.sum(loss.value(labels * scores) / class_cost, axis=1)
     expected = np.exp(log_p) / np.exp(log_p).sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(softmax(compute_evidence(scores, loss, class_cost), axis=1), expected, rtol=1e-10)
-
-
-@every_loss
-def test_label_probabilities_equal_enumeration_of_each_label(loss):
-    rng = np.random.default_rng(0)
-    scores, class_cost = rng.standard_normal((50, 6)), rng.uniform(0.3, 2, 6)
-    plus, minus = (np.exp(-loss.value(label * scores) / class_cost) for label in (1, -1))
-    np.testing.assert_allclose(
-        label_probabilities(compute_evidence(scores, loss, class_cost)), plus / (plus + minus), rtol=1e-10
-    )
-
-
-def test_class_costs_can_overrule_scores():
-    class_cost = np.array([1.0, 0.1])
-    evidence = compute_evidence(np.array([[1.0, 0.5]]), LOSSES["square"](), class_cost)
-    assert evidence.argmax() == 1
+    evidence = compute_evidence(scores, loss, class_cost)
+    np.testing.assert_allclose(softmax(evidence, axis=1), expected, rtol=1e-10)
+    plus, minus = (np.exp(-loss.value(label * scores) / class_cost) for label in (1, -1))  # of each label alone
+    np.testing.assert_allclose(label_probabilities(evidence), plus / (plus + minus), rtol=1e-10)
 
 
 def test_errors_count_labelled_samples_only():
@@ -122,22 +109,14 @@ def test_without_candidates_the_full_rule_is_the_fast_one(problem, loss):
 @every_coding
 def test_no_hypothesis_costs_more_than_its_start_and_the_best_are_the_candidates(problem, loss, coding):
     order = np.argsort(-weigh(FastInference(), problem, loss), axis=1)
-    start = weigh(FullInference(0), problem, loss)
+    start = before = weigh(FullInference(0), problem, loss)
     for n_candidates in (1, 2, 4):
         evidence = weigh(FullInference(n_candidates), problem, loss, LABEL_CODINGS[coding]())
-        assert (evidence >= start).all()
+        assert (evidence >= before).all()
+        before = evidence if coding == "printed" else start  # the descent gives up hypotheses when it compares more
         untouched = np.take_along_axis(evidence == start, order, axis=1)
         assert untouched[:, n_candidates:].all()
         assert not untouched[:, :n_candidates].all()
-
-
-@every_loss
-def test_more_candidates_only_raise_evidence_where_they_are_not_compared(problem, loss):
-    before = weigh(FullInference(0), problem, loss)
-    for n_candidates in (1, 2, 4):
-        evidence = weigh(FullInference(n_candidates), problem, loss, PrintedCoding())
-        assert (evidence >= before).all()
-        before = evidence
 
 
 @every_loss

@@ -18,8 +18,10 @@ from ddlearn.model.codes import Model, RowCodes, measure_residuals
 def test_csr_there_and_back(n_samples, n_components, density, seed):
     rng, shape = np.random.default_rng(seed), (n_samples, n_components)
     codes = csr_array(rng.standard_normal(shape) * (rng.random(shape) < density))
-    laid_out = RowCodes.from_csr(codes, n_components, np.float64)
-    np.testing.assert_array_equal(laid_out.to_csr(n_components).toarray(), codes.toarray())
+    back = RowCodes.from_csr(codes, n_components, np.float64).to_csr(n_components)
+    back.check_format(full_check=True)
+    assert back.has_canonical_format
+    np.testing.assert_array_equal(back.toarray(), codes.toarray())
 
 
 def test_layout_is_ascending_with_unused_places_last():
@@ -42,12 +44,6 @@ def test_unsorted_duplicate_and_explicit_zero_entries_are_tidied_and_the_argumen
 def test_too_many_entries_name_the_row():
     with pytest.raises(ValueError, match=r"Row 1 .* has 3 nonzeros, more than n_nonzero_coefs=2"):
         RowCodes.from_csr(csr_array(np.array([[1.0, 0, 0], [1, 2, 3]])), 2, np.float64)
-
-
-def test_to_csr_is_canonical():
-    codes = RowCodes(np.array([[1, 4]], np.int32), np.array([[2.0, 3.0]])).to_csr(5)
-    codes.check_format(full_check=True)
-    assert codes.has_canonical_format
 
 
 @given(n_samples=st.integers(0, 5), n_components=st.integers(1, 9), seed=st.integers(0, 999), data=st.data())

@@ -90,16 +90,11 @@ def test_logistic_functions_have_all_digits(dtype, accuracy, largest):
     np.testing.assert_array_equal(_softplus(np.array([-1e3, 1e3], dtype)), [0, 1e3])
 
 
-def test_formulas_of_the_paper():
-    z = np.linspace(-5, 5, 101)
-    np.testing.assert_allclose(Square().value(z), (1 - z) ** 2)
-    np.testing.assert_allclose(Exponential().value(z), np.exp(-z))
-    np.testing.assert_allclose(Logistic().value(z), np.log(1 + np.exp(-z)))
-
-
-def test_figure_1b_curvature_against_value():
+def test_formulas_of_the_paper_and_curvature_against_value_of_figure_1b():
     # Exponential: the curvature equals the value v. Logistic: e^-v (1 - e^-v), at most 1/4, reached at v = ln 2.
     z = np.linspace(-5, 5, 101)
+    for loss, expected in ((Square(), (1 - z) ** 2), (Exponential(), np.exp(-z)), (Logistic(), np.log(1 + np.exp(-z)))):
+        np.testing.assert_allclose(loss.value(z), expected)
     np.testing.assert_allclose(Exponential().curvature(z), Exponential().value(z))
     value = Logistic().value(z)
     np.testing.assert_allclose(Logistic().curvature(z), np.exp(-value) * (1 - np.exp(-value)), rtol=1e-12)

@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 
 from ddlearn import ConjugateScales, ElasticNet, map_objective, sparse_encode
 from ddlearn.fitting.labels import encode_labels
-from ddlearn.model.objective import MapObjective, sum_class_terms, sum_costs, sum_noise_terms
+from ddlearn.model.objective import sum_class_terms, sum_noise_terms
 from ddlearn.model.scales import Priors
 
 
@@ -111,17 +111,6 @@ def test_map_objective_is_the_objective_of_the_fit(loss, parameters):
     assert terms.total == pytest.approx(last.objective, rel=1e-10)
     for name, value in terms._asdict().items():
         assert value == pytest.approx(getattr(last, name), rel=1e-9), name
-
-
-@every_loss
-def test_an_unknown_label_costs_nothing(loss):
-    scores = np.array([[3.0, -2.0]])
-    assert sum_costs(np.array([[0.0, 1.0]]), scores, loss)[0] == 0
-
-
-def test_objective_compares_with_the_size_of_its_terms():
-    terms = MapObjective(representation=5.0, log_noise=-6.0, classification=2.0, log_class_cost=-1.0)
-    assert terms.total == 0
 
 
 @pytest.mark.parametrize("weight", [0.5, 10.0])

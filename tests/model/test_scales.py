@@ -12,14 +12,12 @@ from ddlearn import ConjugateScales, JeffreysScales
 from ddlearn.model.losses import LOSSES
 from ddlearn.model.objective import sum_class_terms, sum_noise_terms
 from ddlearn.model.scales import (
-    NOISE_MODELS,
     SCALES,
     MisfitSums,
     Priors,
     find_unit,
     fit_noise_prior,
     invert_trigamma,
-    penalise,
 )
 from ddlearn.parallel import Parts, find_median
 
@@ -148,11 +146,6 @@ def test_the_unit_of_misfits_is_a_power_of_two_and_grows_with_them(number):
     assert find_unit(16 * number) == 16 * unit
 
 
-def test_penalties_are_ridges_of_squared_norms():
-    coef = np.array([[3.0, 4.0], [1.0, 0.0]], np.float32)
-    assert penalise(coef, np.array([2.0, 0.5])).tolist() == [25.0, 0.25]
-
-
 @pytest.mark.parametrize(
     ("scales", "message"),
     [
@@ -172,9 +165,3 @@ def test_penalties_are_ridges_of_squared_norms():
 def test_scales_without_a_minimum_are_refused(scales, message):
     with pytest.raises(ValueError, match=message):
         SCALES.resolve(scales)
-
-
-def test_noise_models_are_those_of_both_strategies():
-    for scales in SCALES.values():
-        for noise in NOISE_MODELS:
-            scales(noise).check_parameters()
