@@ -115,7 +115,7 @@ def test_a_page_runs_as_one_session(page, empty_folder):
         ("learn digits -o m.safetensors", "learn"),
         ("explain m.safetensors", "Missing parameter: data"),
         ("fit digits -o m.safetensors --atoms 3", "--atoms"),
-        ("fit digits -o m.safetensors --max-iter many", "integer"),
+        ("fit digits -o m.safetensors --max-iter many", "not a number"),
     ],
 )
 def test_a_command_that_does_not_exist_is_noticed(line, message):

@@ -286,7 +286,7 @@ def _describe_roles(short: str, roles: Mapping[str, Mapping[str, type]]) -> str:
     )
     return (
         f".. py:data:: {short}\n\n   The names that each parameter takes, and their classes.\n"
-        "   ``ROLES[parameter][name]`` of your own is used by name.\n\n"
+        "   A class that is put into ``ROLES[parameter]`` is found by its name.\n\n"
         f".. list-table::\n   :header-rows: 1\n\n   * - parameter\n     - names\n{rows}\n"
     )
 
