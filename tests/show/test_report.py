@@ -436,33 +436,23 @@ def test_evidence_in_the_page_is_that_of_the_model(write, digits, test_digits):
     assert evidence.argmax(axis=1).tolist() == content["data"]["predictions"]
 
 
-def test_the_use_of_atoms_is_that_in_training(write, model, test_digits):
+def count_uses(codes):
+    """Return what a page holds of the use of atoms; a mean of one that is not used would be shown as measured."""
+    n_used, sums = np.count_nonzero(codes, axis=0), codes.sum(axis=0)
+    means = [total / n if n else None for total, n in zip(sums, n_used, strict=True)]
+    return {"n_codes": len(codes), "n_used": n_used.tolist(), "mean": pytest.approx(means)}
+
+
+def test_the_use_of_atoms_is_that_in_training_or_else_that_of_the_samples(write, model, test_digits):
     atoms = write(model, *test_digits).content["atoms"]
-    codes = model.codes_.toarray()
-    n_used = np.count_nonzero(codes, axis=0)
-    assert atoms["n_used"] == n_used.tolist()
-    assert (atoms["n_codes"], atoms["source"]) == (400, "training samples")
-    np.testing.assert_allclose(np.array(atoms["mean"])[n_used > 0], (codes.sum(axis=0) / n_used)[n_used > 0])
-
-
-def test_an_atom_that_is_not_used_has_no_mean_coefficient(write, model, test_digits):
-    """A number there would be shown as one that was measured."""
-    forgetful = copy(model)
-    del forgetful.codes_
-    atoms = write(forgetful, test_digits[0][:3]).content["atoms"]
-    codes = model.transform(test_digits[0][:3]).toarray()
-    assert [mean is None for mean in atoms["mean"]] == (~codes.any(axis=0)).tolist()
-    assert None in atoms["mean"]
-    assert set(atoms["mean"]) != {None}
-
-
-def test_a_model_that_has_forgotten_its_training(write, model, test_digits):
+    assert atoms == count_uses(model.codes_.toarray()) | {"source": "training samples"}
     forgetful = copy(model)
     del forgetful.codes_, forgetful.noise_variance_
-    content = write(forgetful, *test_digits).content
-    assert content["training"]["noise"] is None
-    assert content["atoms"]["source"] == "samples of this report"
-    assert content["atoms"]["n_used"] == np.count_nonzero(model.transform(test_digits[0]).toarray(), axis=0).tolist()
+    for X in (test_digits[0], test_digits[0][:3]):
+        content = write(forgetful, X).content
+        assert content["atoms"] == count_uses(model.transform(X).toarray()) | {"source": "samples of this report"}
+        assert content["training"]["noise"] is None
+    assert None in content["atoms"]["mean"]
     content = write(forgetful, image_shape=(8, 8)).content
     assert content["atoms"] == {"n_codes": None, "n_used": [0] * 40, "mean": [None] * 40, "source": None}
     assert content["model"]["look"] == {"low": 0.0, "high": 1.0, "norm": None}
