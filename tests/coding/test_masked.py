@@ -8,7 +8,6 @@ from conftest import both_dtypes, normalise
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import pursue
-from sklearn.base import clone
 
 from ddlearn import OMP, ORMP, ElasticNet
 from ddlearn.coding.encoder import Encoder
@@ -110,7 +109,7 @@ def test_values_of_features_left_out_make_no_difference_at_all(coder, moves, see
 @given(
     n_features=st.integers(12, 25),
     n_parameters=st.integers(1, 6),
-    damping=st.sampled_from([1e-3, 1.0, 100.0]),
+    damping=st.sampled_from([1e-3, 1.0, 1e9]),
     share=st.floats(0.5, 1),
     seed=seeds,
 )
@@ -132,19 +131,6 @@ def test_code_and_move_are_optimal_on_the_support_of_the_twin(coder, n_features,
         np.testing.assert_allclose(np.append(x[row, support], fit.moves[row]), solution, rtol=1e-7, atol=1e-7)
     expected = samples + combine(fit.moves, tangents.derivatives) - x @ dictionary
     np.testing.assert_allclose(fit.residuals, expected, atol=1e-10)
-
-
-@both_coders
-def test_large_damping_moves_samples_back_to_where_they_came_from(coder):
-    # The cost of the position decides: delta = -tau, and what is coded is the sample moved by that.
-    dictionary, samples, is_kept = draw()
-    tangents = draw_tangents(8, 3, 20, 1e9)
-    masked = make_coder(dictionary, clone(coder).set_params(n_swaps=0), 4)  # samples that move are coded without swaps
-    fit = masked.solve(samples, is_kept, tangents)
-    np.testing.assert_allclose(fit.moves, -tangents.position, atol=1e-6)
-    expected = masked.solve(samples - combine(tangents.position, tangents.derivatives), is_kept)
-    np.testing.assert_allclose(dense(fit.codes, 30), dense(expected.codes, 30), atol=1e-6)
-    np.testing.assert_allclose(fit.residuals, expected.residuals, atol=1e-6)
 
 
 @both_coders

@@ -68,20 +68,15 @@ def test_an_object_with_all_that_the_base_class_declares_is_used_as_it_is():
         assert REGISTRY.resolve(thing) is thing
 
 
-def test_what_an_object_lacks_is_listed():
+def test_what_an_object_lacks_is_listed_and_a_class_is_refused():
     class Half:
         def work(self):
             pass
 
-    with pytest.raises(
-        TypeError,
-        match=r"lacks flag, check_parameters; derive from Base, or use one of \['other",
+    for value, message in (
+        (Half(), r"lacks flag, check_parameters; derive from Base, or use one of \['other"),
+        (None, "^None is not a usable thing: it lacks flag, work, check_parameters;"),
+        (Plain, r"is not a usable thing, but a class: pass an object, Plain\(\.\.\.\)\.$"),
     ):
-        REGISTRY.resolve(Half())
-    with pytest.raises(TypeError, match=r"^None is not a usable thing: it lacks flag, work, check_parameters;"):
-        REGISTRY.resolve(None)
-
-
-def test_a_class_is_refused():
-    with pytest.raises(TypeError, match=r"is not a usable thing, but a class: pass an object, Plain\(\.\.\.\)\.$"):
-        REGISTRY.resolve(Plain)
+        with pytest.raises(TypeError, match=message):
+            REGISTRY.resolve(value)
