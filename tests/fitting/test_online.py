@@ -183,8 +183,8 @@ def test_the_memory_of_two_batches_is_the_sum():
     nothing = CostParabolas.nothing(3, N_COMPONENTS, loss)
     one_by_one = nothing
     for part in parts:
-        one_by_one = one_by_one.add(*summarise_and_expand(part, N_COMPONENTS, request), classifiers)
-    both = nothing.add(*Parts(parts).add_up(summarise_and_expand, N_COMPONENTS, request), classifiers)
+        one_by_one = one_by_one.add(*summarise_and_expand(part, request), classifiers)
+    both = nothing.add(*Parts(parts).add_up(summarise_and_expand, request), classifiers)
     for name in ("squared_norms", "n_of_label", "constants", "linear", "hessians"):
         np.testing.assert_allclose(getattr(one_by_one, name), getattr(both, name), atol=1e-10)
 

@@ -137,7 +137,6 @@ def train_with_memory(
     """
     everything: Parts[ClassifierPart] = Parts([memory, *parts])
     coef, intercept = trainer.train_on(everything, loss, coef, intercept, penalties=penalties, n_jobs=n_jobs)
-    n_classes, n_components = coef.shape
     is_common = len(memory.hessians) == 1
     wanted: WantedHessians = "mean" if is_common else "each"
     classifiers = np.column_stack([coef, intercept]).astype(np.float64)
@@ -145,6 +144,6 @@ def train_with_memory(
     # With the surrogate: where a hinge is straight it has no curvature, and a well classified sample would leave no
     # trace in the parabolas.
     curvature = loss.surrogate_curvature
-    request = ExpansionRequest(loss, curvature, sample_weights, range(n_classes), classifiers, wanted, n_jobs)
-    summary, expansion = Parts(parts).add_up(summarise_and_expand, n_components, request)
+    request = ExpansionRequest(loss, curvature, sample_weights, range(len(coef)), classifiers, wanted, n_jobs)
+    summary, expansion = Parts(parts).add_up(summarise_and_expand, request)
     return coef, intercept, memory.add(summary, expansion, classifiers)

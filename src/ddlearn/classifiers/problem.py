@@ -154,11 +154,9 @@ def _map_classes(work: Callable[[slice, None], object], n_classes: int, n_jobs: 
     return map_blocks(work, [slice(j, j + 1) for j in range(n_classes)], lambda: None, n_jobs=n_jobs)
 
 
-def summarise_and_expand(
-    part: ClassifierPart, n_components: int, request: ExpansionRequest
-) -> tuple[CodeSummary, Expansion]:
+def summarise_and_expand(part: ClassifierPart, request: ExpansionRequest) -> tuple[CodeSummary, Expansion]:
     """Return the summary and the expansion of a part, in one visit."""
-    return part.summarise(n_components), part.expand(request)
+    return part.summarise(request.classifiers.shape[1] - 1), part.expand(request)
 
 
 class ClassifierPoint(NamedTuple):
@@ -337,7 +335,7 @@ def _pose(
     wanted: WantedHessians = "mean" if loss.is_quadratic or has_many else "each"
     weights = None if loss.is_quadratic else trainer.sample_weights
     request = ExpansionRequest(loss, loss.curvature, weights, classes, given, wanted, n_jobs)
-    summary, expansion = parts.add_up(summarise_and_expand, n_components, request)
+    summary, expansion = parts.add_up(summarise_and_expand, request)
     if penalties is None:
         penalties = scale_ridge(trainer.ridge, loss, summary.squared_norms)
     curvatures = mean_curvature(loss) * np.column_stack([summary.squared_norms, summary.n_of_label.sum(axis=0)])
