@@ -170,25 +170,12 @@ class ElasticNet(SparseCoder):
         sizes = budget, n_components, n_classes, n_directions, len(by_feature), dtype
         key = make_elastic_net_workspace, *sizes
         workspace = spare.pop(key, None) or make_elastic_net_workspace(*sizes)
-        solve_elastic_net_rows(
-            *problem[:5],
-            problem.directions.reshape(-1, n_components),
-            atoms,
-            by_feature,
-            energies,
-            dtype.type(lasso),
-            dtype.type(ridge),
-            self.positive,
-            float(self.tol) / 2 * energies,
-            self.max_rounds,
-            dtype.type(PIVOT_FLOOR[dtype]),
-            rounding,
-            type(largest)(-1) if self.positive else largest,
-            type(largest)((1 << n_components.bit_length()) - 1),
-            workspace,
-            *codes,
-            np.empty(n_rows, dtype),
-        )
+        samples = problem.directions.reshape(-1, n_components), atoms, by_feature, energies
+        penalty = dtype.type(lasso), dtype.type(ridge), self.positive
+        limits = float(self.tol) / 2 * energies, self.max_rounds, dtype.type(PIVOT_FLOOR[dtype]), rounding
+        bits = type(largest)(-1) if self.positive else largest, type(largest)((1 << n_components.bit_length()) - 1)
+        gaps = np.empty(n_rows, dtype)
+        solve_elastic_net_rows(*problem[:5], *samples, *penalty, *limits, *bits, workspace, *codes, gaps)
         if n_classes == 0:  # missing features are as many classes as there are features: too large to keep
             spare[key] = workspace
         return codes
