@@ -147,7 +147,7 @@ def test_samples_are_coded_as_transform_codes_them_bit_for_bit(coder, dtype):
         expected_misfit = encoder.sparse_coder.measure_misfit(squared_residuals, codes)
         np.testing.assert_allclose(misfit, expected_misfit, rtol=1e-6)  # of codes without unused places
         np.testing.assert_array_equal(gradient.differentiate(refined, samples, labels)[1], expected)
-        found = RowCodes.from_csr(gradient.encode(fitted.dictionary, samples), model.n_nonzero_coefs_, dtype)
+        found = encoder.encode(samples, n_jobs=n_jobs)
         np.testing.assert_array_equal(found.indices, codes.indices)
         np.testing.assert_array_equal(found.values, codes.values)
 

@@ -103,7 +103,7 @@ def fit_description(
     if isinstance(description, str) and description == "auto":
         description = choose_description(parts, n_samples, are_images=image_shape is not None)
     learned = make_description(description, image_shape).learn(parts)
-    numbers = learned.export() or {}
-    if "deviation" in numbers:
+    if "deviation" in learned.learned:
+        numbers: Any = learned.export()
         warn_of_outliers(parts, n_samples, numbers["mean"], numbers["deviation"])
     return learned

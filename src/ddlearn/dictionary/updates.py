@@ -328,9 +328,10 @@ class AdditiveUpdate(UpdateWithUpkeep):
         """Return sums over some of the samples, which add with ``+``; arguments are those of :meth:`update`."""
         X = np.asarray(X)
         weights = np.asarray(precision, dtype=X.dtype)
+        data_sums = _sum_data(X, codes, weights, n_components, n_jobs)
         code_gram = np.zeros((n_components, n_components))
         kernel.add_code_gram(*codes, weights, code_gram)
-        return CodeStatistics(code_gram, _sum_data(X, codes, weights, n_components, n_jobs))
+        return CodeStatistics(code_gram, data_sums)
 
     @abstractmethod
     def update_from(self, statistics: CodeStatistics, dictionary: Floats) -> Floats:

@@ -23,9 +23,8 @@ from ..fitting.data import cut_into_parts, spread_over_cluster
 from ..inference.rules import InferenceRule
 from ..model.losses import Loss
 from ..model.scales import Scales
-from ..parallel import is_on_dask
 from ..refinement.refiner import Refiner
-from .prediction import DictionaryClassifier
+from .prediction import DictionaryClassifier, is_lazy
 from .presets import collect_parameters
 from .progress import show_progress
 from .run import Callbacks, learn
@@ -324,7 +323,7 @@ class DDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         """
         with self._unchanged_on_failure(), show_progress() if self.verbose else nullcontext() as progress:
             X, y, sample_weight = self._check(X, y, sample_weight)
-            training, targets = (spread_over_cluster if is_on_dask(X) else cut_into_parts)(X, y, self.unlabeled)
+            training, targets = (spread_over_cluster if is_lazy(X) else cut_into_parts)(X, y, self.unlabeled)
             try:
                 if sample_weight is not None or self.class_weight is not None:
                     training = training.weigh(sample_weight, self.class_weight, targets)
@@ -341,7 +340,7 @@ class DDLClassifier(CallbackSupportMixin, DictionaryClassifier):
         """Return samples, target and weights, checked as far as they are here; set what depends on samples alone."""
         n_features_before = getattr(self, "n_features_in_", None)
         self.__dict__.pop("target_name_", None)  # of an earlier fit
-        if is_on_dask(X):
+        if is_lazy(X):
             check_dask(self)
             if sample_weight is not None:
                 raise ValueError("sample_weight needs samples in memory, not a Dask array: use class_weight.")

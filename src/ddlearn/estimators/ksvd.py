@@ -17,7 +17,7 @@ from ..dictionary import DICTIONARY_UPDATES, DictionaryUpdate, init_dictionary
 from ..model.codes import Floats, measure_residuals
 from ..model.strategies import check_number
 from ..parallel import refuse_dask
-from .transformer import DictionaryTransformer
+from .prediction import DictionaryTransformer
 
 
 class KSVD(DictionaryTransformer):

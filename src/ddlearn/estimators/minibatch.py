@@ -18,7 +18,7 @@ from ..coding.coders import SparseCoder
 from ..coding.robust import Robustness
 from ..coding.rows import DiscriminativeCoding
 from ..describe.base import Description
-from ..describe.checks import check_finite
+from ..describe.checks import check_finite, check_form
 from ..dictionary import DictionaryUpdate, draw_dictionary
 from ..fitting.data import TrainingSet, cut_batch, fetch_candidates
 from ..fitting.labels import Targets, find_labels, to_array
@@ -34,8 +34,7 @@ from .classifier import DDLClassifier
 from .prediction import DictionaryClassifier
 from .progress import describe_iteration, say
 from .run import describe_settings
-from .settings import check_description, count_components, describe_atoms, drop_weightless, make_stream_settings
-from .transformer import check_form
+from .settings import check_description, count_components, describe_init, drop_weightless, make_stream_settings
 
 _OF_A_FIT = {"codes_", "noise_variance_", "refinement_", "search_"}  # not of a stream
 
@@ -258,7 +257,7 @@ class MiniBatchDDLClassifier(DictionaryClassifier):
         facts, rng = training.facts, check_random_state(self.random_state)
         n_components = count_components(self, facts.n_with_label)
         settings = make_stream_settings(self, facts, n_components, targets.is_multilabel)
-        batches, init = fetch_candidates(training, n_components, rng), describe_atoms(self, training.description)
+        batches, init = fetch_candidates(training, n_components, rng), describe_init(self, training.description)
         dictionary = draw_dictionary(init, batches, n_components, facts.n_features, facts.dtype, rng)
         return start_stream(Loop(training, settings).start(dictionary), settings), settings
 

@@ -1,19 +1,24 @@
-"""What fitted classifiers do with new samples: codes, evidence, probabilities, explanations."""
+"""What fitted dictionaries do with new samples: codes; and classifiers: evidence, probabilities, explanations."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from operator import is_
 from typing import TYPE_CHECKING, Any, TypeGuard
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 from scipy.special import logit, softmax
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils import Tags
+from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.utils import Tags, check_array
+from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..coding.alignment import make_registration
+from ..coding.coders import SparseCoder
 from ..coding.discriminative import LABEL_CODINGS, DiscriminativeCoder
 from ..coding.encoder import Encoder
 from ..coding.robust import ROBUSTNESS, RobustCoder, check_mask
@@ -23,10 +28,9 @@ from ..inference.lazy import predict_lazily, score_lazily
 from ..inference.predictor import Predictor, draw_views
 from ..inference.rules import INFERENCE_RULES, LabelModel, label_probabilities
 from ..model.codes import Flags, Floats, Model, RowCodes
-from ..parallel import is_on_dask, refuse_dask
+from ..parallel import is_on_dask, refuse_dask, single_threaded_blas
 from .run import Attributes
 from .settings import check_fitted, make_view_jitter
-from .transformer import DictionaryTransformer
 
 if TYPE_CHECKING:
     from .. import Explanation, Summary
@@ -40,6 +44,92 @@ _READ_BY_PREDICTION = (
     *("description_", "loss_", "sparse_coder_", "n_nonzero_coefs_", "n_features_in_", "is_multilabel_", "priors_"),
     "median_noise_variance_",
 )
+
+
+def is_lazy(X: Any) -> TypeGuard[Any]:
+    """Whether samples are a Dask array, for which all is done by its workers."""
+    return type(X) is not np.ndarray and is_on_dask(X)
+
+
+class DictionaryTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """What estimators with a dictionary share; they set what is named here."""
+
+    n_jobs: int | None
+    components_: Floats
+    n_nonzero_coefs_: int
+    sparse_coder_: SparseCoder
+
+    @contextmanager
+    def _unchanged_on_failure(self) -> Iterator[None]:
+        """Put the fitted attributes back to what they were if anything stops the fit, Ctrl-C included.
+
+        All of the fit has one BLAS thread, as on the workers of a cluster: some of BLAS's kernels round the edges of
+        each thread's share differently.
+        """
+        before = vars(self).copy()
+        try:
+            with single_threaded_blas():
+                yield
+        except BaseException:
+            for name in [name for name in vars(self) if name.endswith("_")]:
+                delattr(self, name)
+            self.__dict__.update({name: value for name, value in before.items() if name.endswith("_")})
+            raise
+
+    def _encode(self, X: ArrayLike) -> RowCodes:
+        """Code samples without labels, in the library's own layout."""
+        check_is_fitted(self, "components_")
+        check_form(X)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False, reset=False)
+        dictionary = self.components_.astype(X.dtype, copy=False)
+        encoder = Encoder.of(dictionary, self.sparse_coder_, self.n_nonzero_coefs_, self.n_jobs)
+        return encoder.encode(X, n_jobs=self.n_jobs)
+
+    def transform(self, X: ArrayLike) -> csr_array | Floats:
+        """Return the codes of samples, made without labels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.  For a Dask array, the result is a lazy Dask array.
+
+        Returns
+        -------
+        csr_array of shape (n_samples, n_components)
+            At most ``n_nonzero_coefs`` entries per row; a data frame if ``set_output`` asks for one.
+        """
+        if is_lazy(X):
+            return predict_lazily(type(self).transform, self, X)
+        codes = self._encode(X).to_csr(len(self.components_))
+        is_framed = _get_output_config("transform", self)["dense"] != "default"
+        return codes.toarray() if is_framed else codes
+
+    def inverse_transform(self, X: csr_array | ArrayLike) -> Floats:
+        """Return the samples that codes represent; scaled to unit norm, their norms are not in the codes.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_components)
+            Codes.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            Reconstructions.
+        """
+        check_is_fitted(self, "components_")
+        codes = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
+        if codes.shape[1] != len(self.components_):
+            raise ValueError(f"X has {codes.shape[1]} columns, but there are {len(self.components_)} atoms.")
+        return self._invert(codes @ self.components_.astype(codes.dtype, copy=False))
+
+    def _invert(self, reconstruction: Floats) -> Floats:
+        """Return reconstructions in the units of the samples."""
+        return reconstruction
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
 
 
 class KeptPredictor:
@@ -176,7 +266,7 @@ class DictionaryClassifier(ClassifierMixin, DictionaryTransformer):
         ndarray of shape (n_samples,) or (n_samples, n_classes)
             The classes, or a matrix of zeros and ones.
         """
-        if is_on_dask(X):
+        if is_lazy(X):
             return predict_lazily(DictionaryClassifier.predict, self, X, mask)
         evidence = self._evidence(X, mask)
         if self.is_multilabel_:
@@ -197,7 +287,7 @@ class DictionaryClassifier(ClassifierMixin, DictionaryTransformer):
             The log-probability of each class up to a constant; for two classes, that of the second minus that of the
             first.
         """
-        if is_on_dask(X):
+        if is_lazy(X):
             return predict_lazily(DictionaryClassifier.decision_function, self, X, mask)
         evidence = self._evidence(X, mask)
         if evidence.shape[1] == 2 and not self.is_multilabel_:
@@ -220,7 +310,7 @@ class DictionaryClassifier(ClassifierMixin, DictionaryTransformer):
         ndarray of shape (n_samples, n_classes)
             Rows sum to one; for multilabel targets, the probability of each label alone.
         """
-        if is_on_dask(X):
+        if is_lazy(X):
             return predict_lazily(DictionaryClassifier.predict_proba, self, X, mask)
         evidence = self._evidence(X, mask)
         return label_probabilities(evidence) if self.is_multilabel_ else softmax(evidence, axis=1)
@@ -238,7 +328,7 @@ class DictionaryClassifier(ClassifierMixin, DictionaryTransformer):
         ndarray of shape (n_samples, n_classes)
             Minus infinity where a probability underflows; :meth:`decision_function` does not.
         """
-        if is_on_dask(X):
+        if is_lazy(X):
             return predict_lazily(DictionaryClassifier.predict_log_proba, self, X, mask)
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X, mask))
@@ -260,7 +350,7 @@ class DictionaryClassifier(ClassifierMixin, DictionaryTransformer):
         float
             From 0 to 1.
         """
-        if is_on_dask(X):
+        if is_lazy(X):
             return score_lazily(self.predict(X), y, sample_weight)
         return super().score(X, y, sample_weight)
 

@@ -57,8 +57,9 @@ class FitRun:
             past = settings.warm_start
             return self.loop.start(past.dictionary, past.coef, past.intercept)
         batches = fetch_candidates(self.training, settings.n_components, self.rng)
-        init, size = settings.describe_atoms(self.training.description), (settings.n_components, facts.n_features)
-        return self.loop.start(draw_dictionary(init, batches, *size, facts.dtype, self.rng))
+        init, size = settings.init, (settings.n_components, facts.n_features)
+        atoms = init if isinstance(init, str) else init(self.training.description)
+        return self.loop.start(draw_dictionary(atoms, batches, *size, facts.dtype, self.rng))
 
     def keep(self, snapshot: Snapshot) -> Parts[CodedPart]:
         """Show a snapshot to all keepers, and return its parts as these have kept them."""
@@ -135,16 +136,16 @@ def choose_settings(
     """Return the described samples, settings of which nothing is open, and what was tried for that as an attribute."""
     tried: list[Row] = []
     if settings.refiner is not None and settings.rivals:
-        place, size = settings.describe_atoms, settings.n_components
-        search = SettingsSearch(training, settings.rivals, settings.loop, settings.refiner, size, place)
+        size, init = settings.n_components, settings.init
+        search = SettingsSearch(training, settings.rivals, settings.loop, settings.refiner, size, init)
         if (found := search.run(on_trial)) is not None:
             tried, loop = found.tried, replace(settings.loop, sparse_coder=found.sparse_coder)
             description, refiner, temperature = found.description, found.refiner, found.temperature
             settings = replace(settings, loop=loop, description=description, refiner=refiner, temperature=temperature)
     training = training.describe(settings.description, settings.image_shape)
     if settings.searches_size:
-        init = settings.describe_atoms(training.description)
-        if (sizes := choose_size(training, settings.loop, init, on_trial)) is not None:
+        assert isinstance(settings.init, str)  # atoms that are given have a number
+        if (sizes := choose_size(training, settings.loop, settings.init, on_trial)) is not None:
             settings, tried = replace(settings, n_components=sizes[0]), [*sizes[1], *tried]
     return training, settings, {"search_": tabulate(tried)} if tried else {}
 

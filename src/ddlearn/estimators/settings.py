@@ -20,7 +20,7 @@ from sklearn.utils.validation import _check_sample_weight
 
 from ..classifiers import CLASSIFIER_TRAINERS, ClassifierTrainer, has_intercept, resolve_trainer
 from ..coding.alignment import ALIGNMENT, Alignment, make_registration
-from ..coding.coders import SparseCoder, check_budget
+from ..coding.coders import check_budget
 from ..coding.discriminative import LABEL_CODINGS
 from ..coding.encoder import SPARSE_CODERS
 from ..coding.robust import ERROR_SEARCHES, ROBUSTNESS, check_error_budget
@@ -65,7 +65,7 @@ class Settings:
     rivals: list[Description]  # among which a search chooses; it also chooses penalties and the cost
     n_components: int
     searches_size: bool  # whether n_components is chosen by a search, if there are enough samples for one
-    describe_atoms: Callable[[Description], str | ArrayLike]  # the parameter init, for a description
+    init: str | Callable[[Description], ArrayLike]  # how atoms are drawn, or those given, for a description
     warm_start: Model | None  # begin with its dictionary and classifiers
     refiner: Refiner | None
     refits: bool  # train the classifiers on label-free codes after the loop
@@ -185,7 +185,7 @@ def make_view_jitter(model: Estimator) -> Any:
     return make_jitter("affine" if jitter is None else jitter, model.image_shape)
 
 
-def describe_atoms(model: Estimator, description: Description) -> Any:
+def describe_init(model: Estimator, description: Description) -> Any:
     """Return ``init``; atoms that are given as samples are described like samples."""
     if isinstance(model.init, str) or np.shape(model.init)[1:] != (model.n_features_in_,):
         return model.init
@@ -220,7 +220,7 @@ def make_settings(model: Estimator, training: TrainingSet, is_multilabel: bool) 
         if refiner.validation_fraction:
             training = training.hold_out(refiner.hold_out(collect_classes(training)))
     facts, is_here, is_warm, max_iter = training.facts, training.parts.is_local, _is_warm(model), model.max_iter
-    n_components = count_components(model, facts.n_with_label)
+    n_components, has_open_size = count_components(model, facts.n_with_label), searches_size(model)
     loop = _resolve_strategies(model, facts, n_components, is_multilabel, _resolve_update(model, is_here))
     if max_iter is None:
         max_iter = _MAX_ITER if refiner is None else _MAX_ITER_BEFORE_REFINEMENT
@@ -237,13 +237,19 @@ def make_settings(model: Estimator, training: TrainingSet, is_multilabel: bool) 
     jitter = None
     if refiner is not None and refiner.jitter is not None:
         jitter = make_jitter(refiner.jitter, model.image_shape)
+    rivals: list[Description] = []  # none if nothing is left open
+    if refiner is not None and not is_warm:
+        if is_auto(description):
+            rivals = list_rivals(are_images=model.image_shape is not None)
+        elif None in (refiner.weight_decay, refiner.linear_decay) or not loop.sparse_coder.is_adapted:
+            rivals = [description]
     n_jobs = model.n_jobs if is_here else 1  # a worker runs one thread for each part
     settings = Settings(
         loop=replace(loop, max_iter=max_iter, tol=model.tol, registration=registration, n_jobs=n_jobs),
         description=description,
         n_components=n_components,
-        searches_size=searches_size(model),
-        describe_atoms=partial(describe_atoms, model),
+        searches_size=has_open_size,
+        init=model.init if isinstance(model.init, str) else partial(describe_init, model),
         warm_start=_take_past(model, n_components, facts) if is_warm else None,
         refiner=refiner,
         # Refinement trains classifiers of its own, but keeps the class costs of these where samples may have several
@@ -254,7 +260,7 @@ def make_settings(model: Estimator, training: TrainingSet, is_multilabel: bool) 
         temperature=None,
         stores_codes=is_here and training.whole is not None and not is_mapped(training.whole.X),
         n_jobs=model.n_jobs,
-        rivals=[] if refiner is None or is_warm else _list_rivals(description, refiner, loop.sparse_coder, model),
+        rivals=rivals,
     )
     return training, settings
 
@@ -340,14 +346,6 @@ def _take_past(model: Estimator, n_components: int, facts: TrainingFacts) -> Mod
     trainer = resolve_trainer(model.classifier_trainer, model.loss)
     intercept = model.intercept_ if has_intercept(trainer) else np.zeros_like(model.intercept_)
     return Model(model.components_, model.coef_, intercept, model.class_cost_).astype(facts.dtype)
-
-
-def _list_rivals(description: Any, refiner: Refiner, sparse_coder: SparseCoder, model: Estimator) -> list[Description]:
-    """Return the descriptions to choose from in a search for settings; none if nothing is left open."""
-    if is_auto(description):
-        return list_rivals(are_images=model.image_shape is not None)
-    has_open_decay = refiner.weight_decay is None or refiner.linear_decay is None
-    return [description] if has_open_decay or not sparse_coder.is_adapted else []
 
 
 def searches_size(model: Estimator) -> bool:

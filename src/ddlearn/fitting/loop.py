@@ -411,15 +411,16 @@ def scale_part(
     That are samples at the noise floor, and wrong and labelled ones: with codes that saw the labels, and with codes as
     new samples have them, for every ``stride``-th row, or none.
     """
-    part, terms = estimate_noise(part, settings, means, priors, is_first)
-    n_at_floor = int(np.count_nonzero(part.noise_variance <= part.noise_variance.dtype.type(priors.noise_floor)))
     # A view: to draw samples would copy them.
     monitored = slice(-part.first_row % stride, None, stride) if stride else slice(0)
     is_known = None if part.is_known is None else part.is_known[monitored]
     columns = part.samples[monitored], part.labels[monitored], part.weights[monitored]
     some = TrainingPart.of(*columns, is_known=is_known)
     label_free = count_wrong(code_label_free(some, settings, encoder), settings, model) if len(some) else (0, 0)
-    return part, (terms, (n_at_floor, *count_wrong(part, settings, model), *label_free))
+    n_wrong = count_wrong(part, settings, model)
+    part, terms = estimate_noise(part, settings, means, priors, is_first)
+    n_at_floor = int(np.count_nonzero(part.noise_variance <= part.noise_variance.dtype.type(priors.noise_floor)))
+    return part, (terms, (n_at_floor, *n_wrong, *label_free))
 
 
 def adapt_coder(training: TrainingSet, settings: FitSettings, dictionary: Floats) -> SparseCoder:

@@ -47,7 +47,20 @@ class Predictor:
         """Return the evidence for each class."""
         if len(X) == 1 and mask is None and self.robust.is_plain:
             # Without BLAS and threads, whose limits would take as long as the product with the atoms.
-            return _check_evidence(self._weigh_plainly(X, slice(0, 1)))
+            evidence = self._weigh_plainly(X, slice(0, 1))
+        else:
+            evidence = self._weigh_blocks(X, mask)
+        is_finite = np.isfinite(evidence)
+        if not is_finite.all():  # any class would be as good
+            raise ValueError(
+                f"The evidence for the classes of row {np.argmin(is_finite.all(axis=1))} is not finite: the "
+                "coefficients of the model are too large, or its class costs too small, for samples of type "
+                f"{evidence.dtype}."
+            )
+        return evidence
+
+    def _weigh_blocks(self, X: Floats, mask: Flags | None) -> Floats:
+        """Return the evidence of samples, blocks of which are shared out to threads."""
         n_blank: list[int] = []
 
         def weigh(rows: slice, _: None) -> Floats:
@@ -59,7 +72,7 @@ class Predictor:
 
         blocks = map_blocks(weigh, split_rows(len(X)), lambda: None, n_jobs=self.n_jobs)
         _warn_of_blank_rows(sum(n_blank))
-        return _check_evidence(np.concatenate(blocks))
+        return np.concatenate(blocks)
 
     def encode(self, X: Floats) -> RowCodes:
         """Return label-free codes."""
@@ -152,17 +165,6 @@ class Predictor:
             "coef": self.model.coder.model.coef,
             "intercept": self.model.coder.model.intercept,
         }
-
-
-def _check_evidence(evidence: Floats) -> Floats:
-    """Return the evidence; raise if it is out of range, since any class would be as good then."""
-    is_finite = np.isfinite(evidence)
-    if not is_finite.all():
-        raise ValueError(
-            f"The evidence for the classes of row {np.argmin(is_finite.all(axis=1))} is not finite: the coefficients "
-            f"of the model are too large, or its class costs too small, for samples of type {evidence.dtype}."
-        )
-    return evidence
 
 
 def _count_blank(coded: CodedBlock) -> int:

@@ -36,7 +36,7 @@ import numpy as np
 from . import njit
 from .cholesky import eliminate_row, solve_backward, solve_forward
 from .codes import add_combination, store_row
-from .features import Features, make_features_workspace, solve_in_features
+from .features import Features, solve_in_features
 from .pursuit import allocate_rows
 
 # In one round a few atoms enter, and more when there are many already. Atoms are alike, so that of those which look
@@ -88,10 +88,18 @@ class ElasticNetWorkspace(NamedTuple):
 
 def make_elastic_net_workspace(budget, n_atoms, n_classes, n_directions, n_features, dtype):
     """Allocate the workspace of one thread; ``n_features`` is 0 where features are not used."""
-    n_factors = max(budget, n_classes + n_directions, 4, n_atoms if n_features else 0)
+    n_atoms_by_feature = n_atoms if n_features else 0
+    n_factors = max(budget, n_classes + n_directions, 4, n_atoms_by_feature)
     correlation, slope = allocate_rows(2, n_atoms, dtype)[:, :n_atoms]
     factor = allocate_rows(budget, budget, dtype)
     kept, factored, active = np.empty((3, budget), np.int32)
+    features = Features(  # type: ignore[call-arg]
+        *np.empty((4, n_features), dtype),
+        allocate_rows(1, n_atoms_by_feature, dtype)[0, :n_atoms_by_feature],
+        np.empty(n_atoms_by_feature, np.bool_),
+        allocate_rows(n_features, n_features, dtype),
+        allocate_rows(n_features, n_features, dtype),
+    )
     bits = slope.view(np.int64 if slope.itemsize == 8 else np.int32)
     return ElasticNetWorkspace(  # type: ignore[call-arg]
         correlation,
@@ -109,7 +117,7 @@ def make_elastic_net_workspace(budget, n_atoms, n_classes, n_directions, n_featu
         np.empty(budget, dtype),
         factor,
         *np.empty((3, budget), dtype),
-        make_features_workspace(n_features, n_atoms if n_features else 0, dtype),
+        features,
         np.empty(n_factors, dtype),
         np.empty(n_factors, np.int32),
     )

@@ -17,7 +17,6 @@ import numpy as np
 from . import njit
 from .cholesky import eliminate_row, solve_factored
 from .codes import add_combination, square_vector
-from .pursuit import allocate_rows
 
 # Steps of Newton's method, of which there are five to twenty, and halvings of a step.
 _MAX_NEWTON_STEPS = 50
@@ -35,14 +34,6 @@ class Features(NamedTuple):
     is_in: np.ndarray  # (n_atoms,) which atoms are in the Hessian
     hessian: np.ndarray  # (n_features, n_features or a few more) E_S'E_S, lower
     factor: np.ndarray  # (n_features, n_features or a few more)
-
-
-def make_features_workspace(n_features, n_atoms, dtype):
-    """Allocate the workspace of one thread; both numbers are 0 where features are not used."""
-    next_slope = allocate_rows(1, n_atoms, dtype)[0, :n_atoms]
-    hessian, factor = (allocate_rows(n_features, n_features, dtype) for _ in range(2))
-    is_in = np.empty(n_atoms, np.bool_)
-    return Features(*np.empty((4, n_features), dtype), next_slope, is_in, hessian, factor)  # type: ignore[call-arg]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -23,7 +23,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from ..coding.coders import PIVOT_FLOOR
 from ..coding.encoder import PRODUCT_ROWS, Encoder
@@ -69,7 +68,7 @@ class TaskGradient:
 
     def measure(self, model: RefinedModel, X: Floats) -> tuple[Floats, Floats]:
         """Return the scores of samples, and the misfits of their codes."""
-        encoder, class_cost = self.make_encoder(model.dictionary), np.ones_like(model.intercept)
+        encoder, class_cost = self.encoder.with_dictionary(model.dictionary, self.n_jobs), np.ones_like(model.intercept)
         codes = encoder.encode(X, n_jobs=self.n_jobs).trim()
         shared = Model(model.dictionary, model.coef_by_atom.T, model.intercept, class_cost)
         squared_residuals, scores = shared.measure(X, codes, self.n_jobs)
@@ -92,7 +91,7 @@ class TaskGradient:
         """
         n_rows, dtype = len(X), X.dtype
         factors = np.ones((n_rows, 1), dtype) if weights is None else weights.astype(dtype)[:, None]
-        encoder = self.make_encoder(model.dictionary) if encoder is None else encoder
+        encoder = self.encoder.with_dictionary(model.dictionary, self.n_jobs) if encoder is None else encoder
         coef_by_atom, n_in_batch = model.coef_by_atom, n_in_batch or n_rows
         n_places = encoder.n_nonzero_coefs
         ridge, pivot = dtype.type(encoder.sparse_coder.ridge), dtype.type(PIVOT_FLOOR[dtype])
@@ -134,11 +133,3 @@ class TaskGradient:
         by_dictionary += by_coef @ model.linear_coef.T
         by_linear_coef = model.dictionary.T @ by_coef
         return RefinedModel(by_dictionary, by_coef, by_linear_coef, score_gradient.sum(axis=0)), scores
-
-    def encode(self, dictionary: Floats, X: Floats) -> csr_array:
-        """Return label-free codes."""
-        return self.make_encoder(dictionary).encode(X, n_jobs=self.n_jobs).to_csr(len(dictionary))
-
-    def make_encoder(self, dictionary: Floats) -> Encoder:
-        """Return an encoder with another dictionary."""
-        return self.encoder.with_dictionary(dictionary, self.n_jobs)

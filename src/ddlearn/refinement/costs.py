@@ -134,7 +134,7 @@ def measure_worth(
     scores: Floats, labels: Floats, weights: NDArray[np.float64], cost: RefinementCost, is_multilabel: bool
 ) -> tuple[Worth, Floats, Floats]:
     """Return what scores are worth, and the cost and the log-loss of each sample."""
-    costs, evidence, unit_evidence = cost.value(scores, labels), cost.evidence(scores), cost.unit_evidence(scores)
+    evidence, costs, unit_evidence = cost.evidence(scores), cost.value(scores, labels), cost.unit_evidence(scores)
     n_wrong, n_counted = count_errors(labels, evidence, is_multilabel, weights)
     mean_cost, error = float(np.average(costs, weights=weights)), n_wrong / (n_counted or 1)
     if is_multilabel:

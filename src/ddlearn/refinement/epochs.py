@@ -69,7 +69,7 @@ class Task(TaskGradient):
         is_known, n_jobs = part.is_known[own_rows], self.n_jobs
         gaps = np.flatnonzero(~is_known.all(axis=1))
         if gaps.size:
-            codes = self.make_encoder(dictionary).encode(X[gaps], is_known[gaps], n_jobs=n_jobs)
+            codes = self.encoder.with_dictionary(dictionary, n_jobs).encode(X[gaps], is_known[gaps], n_jobs=n_jobs)
             X[gaps] = fill_with_codes(X[gaps], is_known[gaps], codes, dictionary, n_jobs)
         return X
 
@@ -114,7 +114,7 @@ class MiniBatch:
     def get_encoder(self, task: Task) -> Encoder:
         """Return the encoder, made once for all parts in this process."""
         if self._encoder is None:
-            self._encoder = task.make_encoder(self.model.dictionary)
+            self._encoder = task.encoder.with_dictionary(self.model.dictionary, task.n_jobs)
         return self._encoder
 
 
@@ -166,7 +166,8 @@ def _encode(
 ) -> tuple[csr_array, Floats, NDArray[np.float64]]:
     """Return label-free codes of some samples, their labels and weights."""
     _, own_rows = part.find(rows)
-    codes = task.encode(dictionary, task.prepare(part, own_rows, dictionary))
+    encoder, samples = task.encoder.with_dictionary(dictionary, task.n_jobs), task.prepare(part, own_rows, dictionary)
+    codes = encoder.encode(samples, n_jobs=task.n_jobs).to_csr(len(dictionary))
     return codes, _get_labels(part, own_rows), part.weights[own_rows]
 
 

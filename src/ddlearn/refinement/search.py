@@ -214,7 +214,7 @@ class SettingsSearch:
         settings: FitSettings,
         refiner: Refiner,
         n_components: int,
-        draw_init: Callable[[Description], Init],  # the parameter init for a description
+        init: str | Callable[[Description], ArrayLike],  # the parameter init for a description
     ):
         splits = _cut_folds(collect_classes(training))
         self.settings = settings
@@ -231,7 +231,7 @@ class SettingsSearch:
             used = np.unique(np.concatenate([some for split in splits for some in split]))
             splits = [(np.searchsorted(used, learned), np.searchsorted(used, left_out)) for learned, left_out in splits]
             whole = training.take(used).gather()
-            self.described = [self._describe(whole, splits, each, n_components, draw_init) for each in descriptions]
+            self.described = [self._describe(whole, splits, each, n_components, init) for each in descriptions]
         self.tried: dict[_Setting, Trial] = {}
         self.refined: list[Trial] = []
 
@@ -410,7 +410,7 @@ class SettingsSearch:
         splits: Sequence[Split],
         description: Description,
         n_components: int,
-        draw_init: Callable[[Description], Init],
+        init: str | Callable[[Description], ArrayLike],
     ) -> _DescribedFolds:
         """Return the folds with described samples, and a dictionary drawn from those to learn from."""
         rng, folds = np.random.RandomState(_SEED), []
@@ -418,10 +418,13 @@ class SettingsSearch:
             learned, left_out = whole.take(rows), whole.take(others)
             fitted = description.learn(Parts([learned]))
             learned, left_out = describe_part(learned, fitted), describe_part(left_out, fitted)
-            init, n_atoms = draw_init(fitted), n_components
+            atoms: Init
             if isinstance(init, str):
+                atoms = init
                 n_atoms = max(1, min(round(self.atoms_per_sample * len(learned)), _MOST_TRIAL_ATOMS))
-            dictionary = _draw_atoms(TrainingSet.of_arrays(learned.X, learned.labels), init, n_atoms, rng)
+            else:
+                atoms, n_atoms = init(fitted), n_components
+            dictionary = _draw_atoms(TrainingSet.of_arrays(learned.X, learned.labels), atoms, n_atoms, rng)
             folds.append(_Fold(learned, left_out, dictionary))
         return _DescribedFolds(description, folds, self.settings)
 
