@@ -20,26 +20,18 @@ _MOST_NAMES = 5
 
 
 def find_odd_columns(samples: Samples) -> dict[str, list[str]]:
-    """Return the columns of a table that are constant, and those that look like an identifier."""
+    """Return the columns of a table that never change, and those where every row has another whole number."""
     odd: dict[str, list[str]] = {"constant": [], "identifier": []}
     if samples.image_shape is not None or samples.X.size > _MOST_VALUES:
         return odd
-    for number, column in enumerate(samples.X.T):
-        kind = _classify(column)
-        if kind is not None:
-            odd[kind].append(samples.feature_names[number] if samples.feature_names else str(number))
+    names = samples.feature_names or map(str, range(samples.X.shape[1]))
+    for name, column in zip(names, samples.X.T, strict=True):
+        known = column[~np.isnan(column)]
+        if len(known) > 1 and (known == known[0]).all():
+            odd["constant"].append(name)
+        elif len(known) >= _FEWEST_ROWS and (known == np.trunc(known)).all() and len(np.unique(known)) == len(known):
+            odd["identifier"].append(name)
     return odd
-
-
-def _classify(column: NDArray[Any]) -> str | None:
-    """Return what is odd about a column: it never changes, or every row has another whole number."""
-    known = column[~np.isnan(column)]
-    if len(known) < 2:
-        return None
-    if (known == known[0]).all():
-        return "constant"
-    is_whole = len(known) >= _FEWEST_ROWS and (known == np.trunc(known)).all()
-    return "identifier" if is_whole and len(np.unique(known)) == len(known) else None
 
 
 def list_odd_columns(samples: Samples) -> list[str]:

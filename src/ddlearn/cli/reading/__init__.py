@@ -7,9 +7,10 @@ ever unpickled.  Each kind of file has its own module; this one chooses between 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -40,21 +41,16 @@ def read_data(
     path: str | os.PathLike[str],
     *,
     labels: str | os.PathLike[str] | None = None,
-    label_column: str | None = None,
-    ignore: Sequence[str] = (),
-    n_features: int | None = None,
-    feature_names: Sequence[str] = (),
-    label_name: str | None = None,
     image_size: tuple[int, int] | None = None,
     colour: bool = False,
     strict: bool = False,
+    **of_tables: Any,
 ) -> Samples:
     r"""Read samples, and labels if there are any.
 
-    ``path`` is a file, a folder of images, a pattern of files such as ``parts/X-*.npy``, or "digits"; ``n_features``,
-    ``feature_names`` and ``label_name`` are those of a model that expects them (a table with a header is read in this
-    order, without its other columns, and one with `n_features` columns has no labels); the others are the options of
-    :class:`~ddlearn.cli.source.Source`.
+    ``path`` is a file, a folder of images, a pattern of files such as ``parts/X-*.npy``, or "digits"; `labels`,
+    `image_size`, `colour` and `strict` are options of :class:`~ddlearn.cli.source.Source`, and `of_tables` fields of
+    :class:`~ddlearn.cli.reading.columns.Wanted`.
 
     Values of a text table are float64; parquet and arrays keep float32 and float64; pixels are from 0 (black) to 1
     (white).  NaN stays NaN.  A single ``.npy`` file of floats stays on disk.
@@ -69,9 +65,9 @@ def read_data(
     >>> samples.X.tolist(), samples.labels.tolist()
     ([[1.5, 2.0], [3.0, 4.5]], ['rose', 'tulip'])
     """
-    if labels is not None and label_column is not None:
-        raise DataError(f"{path}: labels are given by {labels} and by column {label_column!r}: give only one of them.")
-    wanted = Wanted(labels is None, label_column, ignore, n_features, feature_names, label_name)
+    wanted = Wanted(labels is None, **of_tables)
+    if labels is not None and (column := wanted.label_column) is not None:
+        raise DataError(f"{path}: labels are given by {labels} and by column {column!r}: give only one of them.")
     files = find_files(path)
     if is_pattern(path):
         check_parts(files, PART_SUFFIXES)

@@ -20,8 +20,8 @@ class Wanted(NamedTuple):
     has_labels: bool = True  # whether one of the columns may hold them
     label_column: str | None = None  # as the user gives it
     ignore: Sequence[str] = ()  # as the user gives them
-    n_features: int | None = None  # of the model
-    feature_names: Sequence[str] = ()  # of the model
+    n_features: int | None = None  # of the model; a table with as many columns has no labels
+    feature_names: Sequence[str] = ()  # of the model; a table with a header is read in this order, without others
     label_name: str | None = None  # of the table that the model was fitted to
 
 

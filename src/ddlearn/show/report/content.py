@@ -24,7 +24,7 @@ from ..colors import get_class_color
 from ..errors import find_positions, match_types
 from ..summary import Evaluation, is_calibrated, summarise
 from .ink import N_LOOKED_AT, UNKNOWN_LOOK, measure_ink, measure_look, thin_out
-from .packing import Json, pack, tabulate_evidence
+from .packing import Json, make_column, pack, tabulate_evidence
 from .samples import Data, describe_data
 
 _PURSUITS = {OMP, ORMP}  # those that pursuit.js implements; a subclass may do anything
@@ -191,7 +191,7 @@ def _describe_training(model: DDLClassifier) -> Json:
     return {
         "history": _transpose(model.history_),
         "refinement": None if epochs is None else _transpose(epochs) | {"best": find_best(epochs).epoch},
-        "search": {name: _make_column(values) for name, values in getattr(model, "search_", {}).items()},
+        "search": {name: make_column(values) for name, values in getattr(model, "search_", {}).items()},
         "converged": bool(model.converged_),
         "noise": None
         if variance is None
@@ -206,12 +206,7 @@ def _transpose(records: Sequence[Any]) -> Json:
     if not records:
         return {}
     columns = zip(records[0]._fields, zip(*records, strict=True), strict=True)
-    return {name: _make_column(np.asarray(values, float)) for name, values in columns}
-
-
-def _make_column(values: NDArray[Any]) -> list[Any]:
-    """Return a list, with None for what is not finite."""
-    return [None if isinstance(value, float) and not np.isfinite(value) else value for value in values.tolist()]
+    return {name: make_column(np.asarray(values, float)) for name, values in columns}
 
 
 def _describe_noise(sigma: NDArray[np.floating], floor: float) -> Json:

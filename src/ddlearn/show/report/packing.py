@@ -33,6 +33,11 @@ def pack(array: NDArray[Any], dtype: str) -> Json:
     return {"dtype": dtype, "shape": list(array.shape), "bytes": b64encode(array.tobytes()).decode("ascii")}
 
 
+def make_column(values: NDArray[Any]) -> list[Any]:
+    """Return a list, with None for what is not finite, which JSON lacks."""
+    return [None if isinstance(value, float) and not np.isfinite(value) else value for value in values.tolist()]
+
+
 def pack_rows(rows: Floats) -> Json:
     """Return rows as JSON: a byte per value if each row is ``offset + step * bytes``, as in photographs, or floats.
 

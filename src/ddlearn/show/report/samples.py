@@ -14,7 +14,7 @@ from ...estimators.classifier import DDLClassifier
 from ...model.measures import measure_reliability
 from ..errors import Errors, match_types, measure_errors
 from ..summary import Evaluation
-from .packing import Json, pack, pack_rows
+from .packing import Json, make_column, pack, pack_rows
 
 Floats = NDArray[np.floating]
 Rows = NDArray[np.intp]
@@ -94,13 +94,10 @@ def _list_wrong(data: Data, labels: Rows, predictions: Rows, probability: Floats
 
 
 def _to_json(errors: Errors) -> Json:
-    """Return errors with None for NaN, which JSON lacks, and classes as text."""
     facts = {
-        name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in errors._asdict().items()
+        name: make_column(value) if isinstance(value, np.ndarray) else value for name, value in errors._asdict().items()
     }
-    for name in ("precision", "recall", "f1"):
-        facts[name] = [None if np.isnan(value) else value for value in facts[name]]
-    return facts | {"classes": [str(name) for name in facts["classes"]]}
+    return facts | {"classes": [str(name) for name in errors.classes.tolist()]}
 
 
 def _choose_samples(X: Floats, groups: list[list[Rows]]) -> tuple[Rows, Json]:
