@@ -121,18 +121,14 @@ def _has_penalty(verdict: Verdict) -> bool:
 
 
 def format_epochs(results: Results) -> str:
-    """Return the table of epochs, and that of their parts."""
+    """Return the table of epochs; that of their parts is in the results."""
     epochs = results["refinement"]["epochs"]
     names = [f"{row['what']}{', distorted' * row['distorts']}" for row in epochs]
     rows = [
         [name, f"{row['ratio']:.1f}", _judge(row["ratio"], row["wanted"])]
         for name, row in zip(names, epochs, strict=True)
     ]
-    parts = [[part, *(f"{row['parts'][part]:.1f}" for row in epochs)] for part in epochs[0]["parts"]]
-    return (
-        f"{format_table(['an epoch', 'times the product', 'wanted'], rows)}\n\n"
-        f"{format_table(['where it goes, times the product', *names], parts)}"
-    )
+    return format_table(["an epoch", "times the product", "wanted"], rows)
 
 
 def format_fits(results: Results) -> str:

@@ -74,10 +74,9 @@ def describe(records: Sequence[Record]) -> str:
         _describe_memory(_columns(records)),
         _describe_traffic(_select(records, "workers"), model),
         *map(_describe_keeping, _select(records, "keeping")),
-        *map(_describe_default, _select(records, "default")),
         *(_describe_mnist(cell, _select(records, "refined")) for cell in _select(records, "mnist")),
         _describe_model(model, _select(records, "workers")),
-        *(_describe_projection(model, _select(records, "workers"), part_rows) for part_rows in PROJECTED_PARTS),
+        _describe_projection(model, _select(records, "workers"), PROJECTED_PARTS[0]),
     ]
     return "\n\n".join(section.strip() for section in sections) + "\n"
 
@@ -178,15 +177,6 @@ def _describe_keeping(cell: dict[str, Any]) -> str:
         f"### Checkpoints\n\nOne iteration, with all that is kept after it; {cell['n_rows']:,} rows in "
         f"{_count(cell['n_parts'], 'part')} on {_count(cell['n_workers'], 'worker')}. Rows go to files, not through "
         f"the scheduler:\n\n{table}"
-    )
-
-
-def _describe_default(cell: dict[str, Any]) -> str:
-    measured = {"a fit": cell["fit_seconds"], "an epoch of refinement": cell["epoch_seconds"]}
-    return (
-        "### The default model on scikit-learn's digits, 1,797 images\n\n"
-        f"{_compare_places(measured, cell['n_workers'], n_threads=1)}\n"
-        f"Best of three by turns{_star(cell)}. Samples as small as these come to the client to be refined."
     )
 
 

@@ -109,7 +109,7 @@ def _describe(candidate: Candidate) -> list[str]:
 
 
 def _format(candidates: Sequence[Candidate], tried: Sequence[Record]) -> str:
-    """Return the search, best first, and the test errors of its choice."""
+    """Return the best of the search, and the test errors of its choice."""
     variant, trial = candidates[0].variant, get_trial(tried[0])
     *on_digits, elsewhere = [get_error(record, variant) for record in tried]
     other = get_trial(tried[-1]).dataset
@@ -127,6 +127,6 @@ def _format(candidates: Sequence[Candidate], tried: Sequence[Record]) -> str:
                 [f"{other}, one seed", f"{elsewhere:.2f}"],
             ],
         )
-        + "\nThe search, best first:\n\n"
-        + format_table(header, [_describe(candidate) for candidate in candidates])
+        + f"\nThe search, the ten best of {len(candidates)}:\n\n"
+        + format_table(header, [_describe(candidate) for candidate in candidates[:10]])
     )
