@@ -429,10 +429,12 @@ def _find_descent_problems(trainer: ClassifierTrainer, loss: Loss) -> Iterator[s
             for w, b in (start, trained)
         )
         j = np.argmax(after - before)
-        is_wrong = {
+        rise = (
             f"from coefficients of size {size:g} it raises the penalised cost of a class from {before[j]:g} to "
-            f"{after[j]:g}; return its classifier as it was if the new one costs more.": after[j]
-            > before[j] * (1 + _AGREEMENT),
+            f"{after[j]:g}; return its classifier as it was if the new one costs more."
+        )
+        is_wrong = {
+            rise: after[j] > before[j] * (1 + _AGREEMENT),
             "from zero it does not lower the cost of every class.": size == 0 and not (after < before).all(),
             "an atom that no sample uses must have the coefficient 0.": trained[0][:, -1].any(),
         }

@@ -122,14 +122,9 @@ class ClassifierTrainer(Strategy):
 
     def check_parameters(self) -> None:
         given = self.get_params(deep=False)  # not all, where a trainer with its own `train` has its own constructor
-        for name, kind, least in (
-            ("ridge", Real, 0),
-            ("max_rounds", Integral, 1),
-            ("tol", Real, 0),
-            ("z_max", Real, 0),
-        ):
+        for name, kind in {"ridge": Real, "max_rounds": Integral, "tol": Real, "z_max": Real}.items():
             if name in given:
-                bounds = "neither" if name == "z_max" else "left"
+                least, bounds = int(name == "max_rounds"), "neither" if name == "z_max" else "left"
                 check_scalar(given[name], name, kind, min_val=least, include_boundaries=bounds)
 
     def train(

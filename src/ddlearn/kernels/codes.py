@@ -152,9 +152,7 @@ def keep_larger_half(indices, values, n_features, kept_indices, kept_values):
     """
     n_places = kept_values.shape[1]
     for i in range(indices.shape[0]):
-        n_used = 0
-        while n_used < indices.shape[1] and values[i, n_used] != 0:
-            n_used += 1
+        n_used = count_used(values, i)
         if n_features < n_used <= n_places:
             for t in range(n_used):
                 kept_indices[i, t] = indices[i, t]
