@@ -290,7 +290,7 @@ def _read_part(part: TrainingPart, store: RowStore, sizes: _RowSizes) -> CodedPa
     arrays = read_container(path, ROWS).arrays
     with blame_file(path):
         _check_arrays(arrays, sizes.list_shapes(len(part)), part.X.dtype, sizes.n_components)
-    return put_unknowns(part, _make_rows(arrays, part.first_row))
+    return put_unknowns(part, _make_rows(arrays), part.first_row)
 
 
 def _list_arrays(rows: Unknowns) -> Arrays:
@@ -300,10 +300,10 @@ def _list_arrays(rows: Unknowns) -> Arrays:
     return arrays if rows.positions is None else arrays | {"positions": rows.positions}
 
 
-def _make_rows(arrays: Arrays, first_row: int = 0) -> Unknowns:
+def _make_rows(arrays: Arrays) -> Unknowns:
     """Return the rows whose arrays these are."""
     codes = RowCodes(arrays["code_indices"], arrays["code_values"])
-    return Unknowns(codes, arrays["noise_variance"], arrays.get("positions"), first_row)
+    return Unknowns(codes, arrays["noise_variance"], arrays.get("positions"))
 
 
 def _decode_snapshot(stored: Container, history: list[IterationRecord], run: FitRun, path: str) -> Snapshot:

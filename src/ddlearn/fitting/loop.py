@@ -11,7 +11,7 @@ share, which returns a new part, summands, or both; in the order of the steps, t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter, methodcaller
 from time import perf_counter
 from typing import Any, ClassVar, NamedTuple
@@ -35,7 +35,7 @@ from ..model.measures import count_errors
 from ..model.objective import MapObjective, Terms, sum_class_terms, sum_costs, sum_noise_terms
 from ..model.scales import MisfitSums, Priors, Scales, find_unit, penalise
 from ..parallel import Parts, find_median, select_ranks, single_threaded_blas
-from .data import TrainingFacts, TrainingPart, TrainingSet, Weights
+from .data import TrainingFacts, TrainingPart, TrainingSet, Weights, list_columns
 
 # A rise by no more than this share of the size of the terms is rounding.
 _ROUNDING = 1e-12
@@ -70,24 +70,13 @@ class IterationRecord(NamedTuple):
         0 for the state before the first iteration.
     objective : float
         The MAP objective, the sum of the next five.
-    representation : float
-        Misfits (squared residuals plus twice the penalty of the coder) over twice their variances.
-    log_noise : float
-        Logarithms of the variances.
-    classification : float
-        Classification costs over the class costs.
-    log_class_cost : float
-        Logarithms of the class costs.
-    prior : float
-        What the priors of scales and classifiers add.
+    representation, log_noise, classification, log_class_cost, prior : float
+        The terms, those of :class:`MapObjective`.
     floor_share : float
         Share of the samples whose noise variance is at its floor, if there is one.
-    n_refitted : int
-        Samples whose code was improved on the atoms that it had.
-    n_reselected : int
-        Samples whose atoms were selected anew.
-    n_swapped : int
-        Samples of whose atoms some were replaced.
+    n_refitted, n_reselected, n_swapped : int
+        Samples whose code was improved on the atoms that it had, whose atoms were selected anew, and of whose atoms
+        some were replaced.
     n_rejected : int
         Selections and replacements undone because they would have raised a sample's objective.
     coding_decrease : float
@@ -101,14 +90,8 @@ class IterationRecord(NamedTuple):
         Atoms replaced by samples.
     is_undone : bool
         Whether the dictionary update would have raised the objective, and was undone.
-    coding_seconds : float
-        Time spent on codes.
-    classifier_seconds : float
-        Time spent on classifiers.
-    dictionary_seconds : float
-        Time spent on the dictionary.
-    scale_seconds : float
-        Time spent on scales, the objective and the errors.
+    coding_seconds, classifier_seconds, dictionary_seconds, scale_seconds : float
+        Time spent on codes, on classifiers, on the dictionary, and on scales, the objective and the errors.
 
     Examples
     --------
@@ -153,8 +136,8 @@ class CodedPart(TrainingPart, LabelledCodes):
     """Some consecutive training samples, and the unknowns of Eq. 3 that belong to them."""
 
     codes: RowCodes
-    noise_variance: Floats  # (n,)
-    misfits: Floats  # (n,) squared residuals plus twice the penalty on the codes
+    noise_variance: Floats = field(default_factory=lambda: np.empty(0))  # (n,), empty until it is estimated
+    misfits: Floats = field(default_factory=lambda: np.empty(0))  # (n,) squared residuals plus twice the penalty
     positions: Floats | None = None  # parameters of the maps found by registration
     adjusted: Floats | None = None  # (n, n_features) samples as they are coded, if registered or filled by their codes
 
@@ -165,46 +148,29 @@ class CodedPart(TrainingPart, LabelledCodes):
 
     def as_registered(self) -> TrainingPart:
         """Return the part with its samples as they are coded, and without the unknowns."""
-        columns = {field.name: getattr(self, field.name) for field in fields(TrainingPart)}
-        return TrainingPart(**columns | {"X": self.samples})
-
-
-def with_unknowns(part: TrainingPart, **unknowns: Any) -> CodedPart:
-    """Return a part with other unknowns, or with its first."""
-    nothing = np.empty(0, part.X.dtype)
-    empty: dict[str, Any] = {"codes": RowCodes.empty(0, 0, part.X.dtype), "noise_variance": nothing, "misfits": nothing}
-    return CodedPart(**empty | vars(part) | unknowns)
+        return TrainingPart(**list_columns(self) | {"X": self.samples}, first_row=self.first_row)
 
 
 @dataclass(frozen=True)
 class Unknowns:
-    """The unknowns of some consecutive rows, which a checkpoint stores; the sum of two holds the rows of both."""
+    """The unknowns of some consecutive rows, which a checkpoint stores."""
 
     codes: RowCodes
     noise_variance: Floats
     positions: Floats | None
-    first_row: int = 0
-
-    def __add__(self, other: Unknowns) -> Unknowns:
-        positions = None
-        if self.positions is not None and other.positions is not None:
-            positions = np.concatenate([self.positions, other.positions])
-        codes, variances = RowCodes.join([self.codes, other.codes]), (self.noise_variance, other.noise_variance)
-        return Unknowns(codes, np.concatenate(variances), positions, self.first_row)
 
 
 def get_unknowns(part: CodedPart) -> Unknowns:
     """Return the unknowns of a part."""
-    return Unknowns(part.codes, part.noise_variance, part.positions, part.first_row)
+    return Unknowns(part.codes, part.noise_variance, part.positions)
 
 
-def put_unknowns(part: TrainingPart, unknowns: Unknowns) -> CodedPart:
-    """Return the part with its unknowns, which are among those of some rows."""
-    start = part.first_row - unknowns.first_row
-    rows = slice(start, start + len(part))
+def put_unknowns(part: TrainingPart, unknowns: Unknowns, first_row: int = 0) -> CodedPart:
+    """Return the part with its unknowns, which are among those of the rows from the first one on."""
+    rows = slice(part.first_row - first_row, part.first_row - first_row + len(part))
     positions = None if unknowns.positions is None else unknowns.positions[rows]
-    variance = unknowns.noise_variance[rows]
-    return with_unknowns(part, codes=unknowns.codes.rows(rows), noise_variance=variance, positions=positions)
+    mine = Unknowns(unknowns.codes.rows(rows), unknowns.noise_variance[rows], positions)
+    return CodedPart(**vars(part) | vars(mine))
 
 
 @dataclass(frozen=True)
@@ -226,28 +192,40 @@ class State:
 
     def collect_unknowns(self) -> Unknowns:
         """Return the unknowns of all samples, wherever they are."""
-        return self.parts.add_up(get_unknowns)
+        each = self.parts.collect(get_unknowns)
+        positions = [some.positions for some in each if some.positions is not None]
+        return Unknowns(
+            RowCodes.join([some.codes for some in each]),
+            np.concatenate([some.noise_variance for some in each]),
+            np.concatenate(positions) if positions else None,
+        )
 
 
-def code_label_free(part: TrainingPart, settings: FitSettings, encoder: Encoder) -> CodedPart:
-    """Code samples as new ones are, without their labels."""
-    codes = encoder.encode(part.samples, part.is_known, n_jobs=settings.n_jobs, first_row=part.first_row)
-    return with_unknowns(part, codes=codes)
+def register(
+    part: TrainingPart, settings: FitSettings, encoder: Encoder, positions: Floats | None, n_rounds: int | None
+) -> dict[str, Any]:
+    """Return the columns that registration of images sets, if there is any.
 
-
-def register(part: TrainingPart, settings: FitSettings, encoder: Encoder, n_rounds: int | None) -> TrainingPart:
-    """Register images: n_rounds more rounds from the current positions, or from scratch until convergence if None."""
+    That takes n_rounds rounds from their positions; without these as many as it needs, from scratch.
+    """
     if settings.registration is None:
-        return part
-    coder = RobustCoder(encoder)
-    positions = None if n_rounds is None else getattr(part, "positions", None)
-    X, positions = settings.registration.register_all(part.X, coder, positions, n_rounds, settings.n_jobs)
-    return with_unknowns(part, adjusted=X, positions=positions)
+        return {}
+    X, positions = settings.registration.register_all(
+        part.X, RobustCoder(encoder), positions, n_rounds, settings.n_jobs
+    )
+    return {"adjusted": X, "positions": positions}
+
+
+def code_label_free(part: TrainingPart, settings: FitSettings, encoder: Encoder, **registered: Any) -> CodedPart:
+    """Code samples, as they are or registered, as new ones are: without their labels."""
+    samples = registered.get("adjusted", part.samples)
+    codes = encoder.encode(samples, part.is_known, n_jobs=settings.n_jobs, first_row=part.first_row)
+    return CodedPart(**vars(part) | registered | {"codes": codes})
 
 
 def code_as_new(part: TrainingPart, settings: FitSettings, encoder: Encoder) -> CodedPart:
-    """Register samples from scratch, and code them without their labels."""
-    return code_label_free(register(part, settings, encoder, None), settings, encoder)
+    """Register samples from scratch until that converges, and code them without their labels."""
+    return code_label_free(part, settings, encoder, **register(part, settings, encoder, None, None))
 
 
 def fill(part: CodedPart, settings: FitSettings, dictionary: Floats) -> CodedPart:
@@ -271,7 +249,7 @@ def code_discriminatively(
     part: CodedPart, settings: FitSettings, encoder: Encoder, model: Model
 ) -> tuple[CodedPart, tuple[float, ...]]:
     """Discriminative sparse coding (Algorithm 1), starting from the current codes; return the counts of a record."""
-    part = with_unknowns(register(part, settings, encoder, 1))
+    part = replace(part, **register(part, settings, encoder, part.positions, 1))
     dtype = part.X.dtype
     coder = DiscriminativeCoder(
         encoder, model.weigh_labels(settings.classification_weight).astype(dtype), settings.loss, settings.label_coding
@@ -413,23 +391,12 @@ def scale_part(
     """
     # A view: to draw samples would copy them.
     monitored = slice(-part.first_row % stride, None, stride) if stride else slice(0)
-    is_known = None if part.is_known is None else part.is_known[monitored]
-    columns = part.samples[monitored], part.labels[monitored], part.weights[monitored]
-    some = TrainingPart.of(*columns, is_known=is_known)
+    some = part.as_registered().take(monitored)
     label_free = count_wrong(code_label_free(some, settings, encoder), settings, model) if len(some) else (0, 0)
     n_wrong = count_wrong(part, settings, model)
     part, terms = estimate_noise(part, settings, means, priors, is_first)
     n_at_floor = int(np.count_nonzero(part.noise_variance <= part.noise_variance.dtype.type(priors.noise_floor)))
     return part, (terms, (n_at_floor, *n_wrong, *label_free))
-
-
-def adapt_coder(training: TrainingSet, settings: FitSettings, dictionary: Floats) -> SparseCoder:
-    """Return the coder with the parameters filled in that are estimated from the samples."""
-    coder, n_samples = settings.sparse_coder, training.facts.n_samples
-    if coder.is_adapted:
-        return coder
-    samples = training.take_samples(np.arange(0, n_samples, count_stride(n_samples)))
-    return coder.adapt(samples, dictionary, settings.n_nonzero_coefs)
 
 
 def set_priors(
@@ -480,7 +447,10 @@ class Loop:
         facts, settings, is_new = self.facts, self.settings, coef is None
         coef = np.zeros((facts.n_classes, len(dictionary)), facts.dtype) if coef is None else coef
         intercept = np.zeros(facts.n_classes, facts.dtype) if intercept is None else intercept
-        coder = adapt_coder(self.training, settings, dictionary)
+        coder = settings.sparse_coder
+        if not coder.is_adapted:
+            samples = self.training.take_samples(np.arange(0, facts.n_samples, count_stride(facts.n_samples)))
+            coder = coder.adapt(samples, dictionary, settings.n_nonzero_coefs)
         encoder = Encoder.of(dictionary, coder, settings.n_nonzero_coefs, settings.n_jobs)
         parts = self.training.parts.map(code_label_free, settings, encoder)
         model = Model(dictionary, coef, intercept, np.empty(0))
