@@ -10,7 +10,6 @@ from benchmarks.memory_map import measure_memory
 
 from ddlearn.fitting.data import (
     TrainingSet,
-    _list_candidates,
     cut_into_parts,
     fetch_candidates,
 )
@@ -49,11 +48,10 @@ def test_first_atoms_come_from_all_classes_also_where_only_some_samples_are_cand
     found = []
     for part_rows in (256, 1024):
         training = TrainingSet.of_arrays(X, labels, part_rows)
-        class_index, rows = _list_candidates(training)
-        assert np.bincount(class_index).tolist() == [20, 20, 20, 40, 1]
-        assert (y[rows] == class_index).all()
         fetched = np.concatenate(list(fetch_candidates(training, 30, np.random.RandomState(0))))
-        np.testing.assert_array_equal(np.sort(fetched.argmax(axis=1)), np.sort(rows))
+        rows = np.unique(fetched.argmax(axis=1))
+        assert len(rows) == len(fetched)
+        assert np.bincount(y[rows]).tolist() == [20, 20, 20, 40, 1]
         found.append(fetched)
     np.testing.assert_array_equal(*found)
 

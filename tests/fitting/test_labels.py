@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddlearn.fitting.labels import encode_labels, find_labels
+from ddlearn.fitting.labels import Targets, find_labels
 
 LABELS = {
     "integers": st.integers(-5, 5),
@@ -29,8 +29,9 @@ def test_classes_and_labels_of_two_parts_are_those_of_the_whole(kind, data):
     assert found.n_samples == len(y)
     assert found.values.tolist() == whole.values.tolist() == sorted({label for label in y if label != unlabeled})
     if found.values.size:
-        labels = np.concatenate([encode_labels(part, whole.values, unlabeled, False) for part in parts])
-        np.testing.assert_array_equal(labels, encode_labels(y, whole.values, unlabeled, False))
+        targets = Targets(whole.values, False)
+        labels = np.concatenate([targets.encode(part, unlabeled) for part in parts])
+        np.testing.assert_array_equal(labels, targets.encode(y, unlabeled))
         for label, row in zip(y, labels, strict=True):
             expected = [0 if label == unlabeled else 1 if label == value else -1 for value in whole.values.tolist()]
             assert row.tolist() == expected
@@ -39,15 +40,15 @@ def test_classes_and_labels_of_two_parts_are_those_of_the_whole(kind, data):
 def test_types_that_differ_between_parts_are_refused():
     both = find_labels(np.array([1, 2]), None) + find_labels(np.array(["a", "b"]), None)
     with pytest.raises(ValueError, match=r"y mixes labels of the types \['int', 'str'\]"):
-        both.get_classes(None)
+        both.get_targets(None)
 
 
 def test_a_part_without_labels_adds_nothing():
     some, none = find_labels(np.array([2, 1]), -1), find_labels(np.array([-1, -1]), -1)
     for both in (some + none, none + some):
-        assert both.get_classes(-1).tolist() == [1, 2]
+        assert both.get_targets(-1).classes.tolist() == [1, 2]
     with pytest.raises(ValueError, match="All 4 samples are marked as unlabelled"):
-        (none + none).get_classes(-1)
+        (none + none).get_targets(-1)
 
 
 def test_columns_that_differ_between_parts_are_refused():

@@ -8,7 +8,7 @@ from conftest import every_loss, make_problem, make_pursuit
 from sklearn.datasets import load_digits
 
 from ddlearn import ConjugateScales, ElasticNet, map_objective, sparse_encode
-from ddlearn.fitting.labels import encode_labels
+from ddlearn.fitting.labels import Targets
 from ddlearn.model.objective import sum_class_terms, sum_noise_terms
 from ddlearn.model.scales import Priors
 
@@ -95,7 +95,7 @@ def test_map_objective_is_the_objective_of_the_fit(loss, parameters):
     X, y, model = fit_digits(loss=loss, **parameters)
     terms = map_objective(
         X,
-        encode_labels(y, model.classes_, None, False),
+        Targets(model.classes_, False).encode(y, None),
         model.components_,
         model.coef_,
         model.intercept_,

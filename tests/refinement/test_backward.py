@@ -80,7 +80,7 @@ class Case:
 def test_the_gradient_is_that_of_finite_differences(coder, cost):
     case = Case(coder, cost)
     case.leave_out_rows_that_change()
-    gradient, scores = case.gradient.differentiate(case.model, case.X, case.labels)
+    gradient, scores = case.gradient.differentiate(case.model, case.X, case.labels, np.ones(len(case.X)))
     np.testing.assert_array_equal(scores, case.gradient.measure(case.model, case.X)[0])
     for name, place, (forth, back) in case.moved():
         slope = (case.mean_cost(forth) - case.mean_cost(back)) / (2 * STEP)
@@ -91,7 +91,7 @@ def test_the_gradient_is_that_of_finite_differences(coder, cost):
 def test_a_sample_that_no_atom_explains_moves_the_intercepts_only(coder):
     case = Case(coder, ("softmax", "square"))
     case.X[:] = 0
-    gradient, scores = case.gradient.differentiate(case.model, case.X, case.labels)
+    gradient, scores = case.gradient.differentiate(case.model, case.X, case.labels, np.ones(len(case.X)))
     assert not gradient.dictionary.any()
     assert not gradient.coef_by_atom.any()
     assert gradient.intercept.any()
@@ -103,7 +103,7 @@ def test_float32_stays_float32_and_agrees(coder):
     gradients = []
     for dtype in (np.float64, np.float32):
         case = Case(coder, ("softmax", "square"), dtype=dtype)
-        gradient, scores = case.gradient.differentiate(case.model, case.X, case.labels)
+        gradient, scores = case.gradient.differentiate(case.model, case.X, case.labels, np.ones(len(case.X)))
         assert {array.dtype for array in (*gradient, scores)} == {np.dtype(dtype)}
         gradients.append(gradient)
     for double, single in zip(*gradients, strict=True):
@@ -117,7 +117,7 @@ def test_it_is_bitwise_the_same_on_two_threads(coder):
     results = []
     for n_jobs in (1, 2):
         task = replace(case.gradient, n_jobs=n_jobs)
-        gradient, scores = task.differentiate(case.model, case.X, case.labels)
+        gradient, scores = task.differentiate(case.model, case.X, case.labels, np.ones(len(case.X)))
         measured = task.measure(case.model, case.X)
         results.append([*gradient, scores, *measured])
     for one, other in zip(*results, strict=True):
@@ -146,7 +146,8 @@ def test_samples_are_coded_as_transform_codes_them_bit_for_bit(coder, dtype):
         np.testing.assert_array_equal(scores, expected)
         expected_misfit = encoder.sparse_coder.measure_misfit(squared_residuals, codes)
         np.testing.assert_allclose(misfit, expected_misfit, rtol=1e-6)  # of codes without unused places
-        np.testing.assert_array_equal(gradient.differentiate(refined, samples, labels)[1], expected)
+        scores = gradient.differentiate(refined, samples, labels, np.ones(len(samples)))[1]
+        np.testing.assert_array_equal(scores, expected)
         found = encoder.encode(samples, n_jobs=n_jobs)
         np.testing.assert_array_equal(found.indices, codes.indices)
         np.testing.assert_array_equal(found.values, codes.values)
@@ -155,10 +156,10 @@ def test_samples_are_coded_as_transform_codes_them_bit_for_bit(coder, dtype):
 @pytest.mark.parametrize("n_places", [0, 2, N_COMPONENTS])
 def test_codes_to_start_from_do_not_change_the_gradient_and_are_overwritten_by_larger_halves(n_places):
     case = Case("elastic net", ("softmax", "square"), n_rows=200)
-    expected, _ = case.gradient.differentiate(case.model, case.X, case.labels)
+    expected, _ = case.gradient.differentiate(case.model, case.X, case.labels, np.ones(len(case.X)))
     codes = RowCodes.empty(200, n_places, np.float64)
     codes.fill(case.gradient.encoder.encode(case.X[::-1].copy()))  # of other samples
-    gradient, _ = case.gradient.differentiate(case.model, case.X, case.labels, codes=codes)
+    gradient, _ = case.gradient.differentiate(case.model, case.X, case.labels, np.ones(len(case.X)), codes=codes)
     for found, wanted in zip(gradient, expected, strict=True):
         np.testing.assert_allclose(found, wanted, atol=1e-9)
     own = RowCodes.empty(200, n_places, np.float64)

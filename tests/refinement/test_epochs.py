@@ -281,7 +281,9 @@ def test_the_sum_over_parts_is_the_weighted_gradient_of_the_mini_batch():
     model, rows = refinement.start(draw_start(problem), 0).adam.model, refinement.draw_batches(0, 1)[0]
     sums = refinement.parts.add_up(differentiate, refinement.task, MiniBatch(model, rows, weights.mean(), (0,)), None)
     # A sample of weight 2 counts as two, and all batches of an epoch together as the mean over the weights.
-    each = [refinement.task.differentiate(model, problem.X[[row]], problem.labels[[row]])[0] for row in rows]
+    each = [
+        refinement.task.differentiate(model, problem.X[[row]], problem.labels[[row]], np.ones(1))[0] for row in rows
+    ]
     for found, *known in zip(sums.gradient, *each, strict=True):
         expected = sum(weight * gradient for weight, gradient in zip(weights[rows], known, strict=True))
         np.testing.assert_allclose(found, expected / len(rows) / weights.mean(), rtol=0, atol=1e-12)

@@ -322,11 +322,14 @@ class DDLClassifier(CallbackSupportMixin, DictionaryClassifier):
             If a Dask cluster goes away.
         """
         with self._unchanged_on_failure(), show_progress() if self.verbose else nullcontext() as progress:
-            X, y, sample_weight = self._check(X, y, sample_weight)
-            training, targets = (spread_over_cluster if is_lazy(X) else cut_into_parts)(X, y, self.unlabeled)
+            X, y, weights = self._check(X, y, sample_weight)
+            if is_lazy(X):
+                training, targets = spread_over_cluster(X, y, self.unlabeled)
+            else:
+                training, targets = cut_into_parts(X, y, self.unlabeled, weights)
             try:
-                if sample_weight is not None or self.class_weight is not None:
-                    training = training.weigh(sample_weight, self.class_weight, targets)
+                if self.class_weight is not None:
+                    training = training.weigh_classes(self.class_weight, targets)
                 training, settings = make_settings(self, training, targets.is_multilabel)
                 callbacks, rng = Callbacks(self, X, y, progress), check_random_state(self.random_state)
                 attributes, encoder = learn(training, targets, settings, rng, callbacks)

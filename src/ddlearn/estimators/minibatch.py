@@ -20,8 +20,8 @@ from ..coding.rows import DiscriminativeCoding
 from ..describe.base import Description
 from ..describe.checks import check_finite, check_form
 from ..dictionary import DictionaryUpdate, draw_dictionary
-from ..fitting.data import TrainingSet, cut_batch, fetch_candidates
-from ..fitting.labels import Targets, find_labels, to_array
+from ..fitting.data import TrainingSet, fetch_candidates
+from ..fitting.labels import Targets, find_labels, read_targets, to_array
 from ..fitting.loop import FitSettings, Loop
 from ..fitting.online import Stream, learn_batch, resume_stream, start_stream
 from ..inference.rules import InferenceRule
@@ -191,10 +191,10 @@ class MiniBatchDDLClassifier(DictionaryClassifier):
                 delattr(self, name)
             X, y, weights = self._read(X, y, sample_weight)
             found = find_labels(y, self.unlabeled)
-            classes = None if found.is_multilabel else found.get_classes(self.unlabeled)
+            classes = None if found.is_multilabel else found.get_targets(self.unlabeled).classes
             target, order = to_array(y), check_random_state(self.random_state).permutation(len(X))
             for rows in np.array_split(order, max(round(len(order) / max(self.batch_size, 1)), 1)):
-                self._learn(X[rows], target[rows], classes, None if weights is None else weights[rows])
+                self._learn(X[rows], target[rows], classes, weights[rows])
         return self
 
     def partial_fit(
@@ -237,13 +237,15 @@ class MiniBatchDDLClassifier(DictionaryClassifier):
         X = validate_data(self, X, dtype=dtype, order="C", reset=is_new, ensure_all_finite=False)
         check_finite(X, 0, remedy="batches must be complete, so remove or impute such values")
         check_consistent_length(X, y)
-        return (X, y, None) if sample_weight is None else drop_weightless(X, y, sample_weight)
+        return drop_weightless(X, y, sample_weight)
 
     def _learn(self, X: Any, y: Any, classes: Any, weights: Any) -> None:
         is_new = not hasattr(self, "components_")
         known = None if is_new else Targets(self.classes_, self.is_multilabel_)
-        training, targets = cut_batch(X, y, classes, self.unlabeled, known)
-        training = training.weigh(weights, self.class_weight, targets)
+        labels, targets = read_targets(y, classes, self.unlabeled, known)
+        training = TrainingSet.of_arrays(X, labels, weights=weights)
+        if self.class_weight is not None:
+            training = training.weigh_classes(self.class_weight, targets)
         training = training.describe(self.description if is_new else self.description_, self.image_shape)
         stream, settings = self._begin(training, targets) if is_new else self._go_on(training)
         stream = learn_batch(stream, training, settings, self.forgetting)

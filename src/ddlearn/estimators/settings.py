@@ -141,7 +141,7 @@ def check_complete(model: Estimator, X: Any) -> None:
 
 
 def drop_weightless(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
-    """Return samples, target and weights without samples of weight 0."""
+    """Return samples, target and weights, by default 1, without samples of weight 0."""
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     check_weight("sample_weight", float(weights.max()))
     kept = np.flatnonzero(weights)

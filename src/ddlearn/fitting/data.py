@@ -22,7 +22,7 @@ from ..describe.missing import describe_and_fill
 from ..dictionary import order_candidates
 from ..model.codes import Flags, Floats
 from ..parallel import PART_ROWS, Parts, add_in_tree, is_on_dask, pair_chunks, split_rows
-from .labels import Labels, LabelSet, Targets, encode_labels, find_labels, read_targets, to_array
+from .labels import Labels, LabelSet, Targets, find_labels, to_array
 
 Weights = NDArray[np.float64]
 RowNumbers = NDArray[np.intp]
@@ -137,12 +137,6 @@ class TrainingFacts(NamedTuple):
         """The number of samples."""
         return sum(self.n_rows)
 
-    @property
-    def row_slices(self) -> list[slice]:
-        """The rows of each part among all rows."""
-        ends = np.cumsum(self.n_rows).tolist()
-        return [slice(end - n_rows, end) for end, n_rows in zip(ends, self.n_rows, strict=True)]
-
 
 def _measure(part: TrainingPart) -> tuple[int, tuple[int, int, np.dtype], bool, tuple[Any, ...]]:
     """Return the number of rows, what all parts have in common, whether a weight is not 1, and what is added up."""
@@ -180,15 +174,12 @@ class TrainingSet:
             parts: Parts[TrainingPart] = self.parts.map(step, *shared)
             return replace(self, parts=parts, facts=TrainingFacts.of(parts))
         whole = step(self.whole, *shared)
-        parts = Parts([whole.take(rows, rows.start) for rows in self.facts.row_slices])
+        parts = _cut(whole, self.facts.n_rows[0])
         return replace(self, parts=parts, facts=TrainingFacts.of(parts), whole=whole)
 
-    def weigh(self, sample_weight: Weights | None, class_weight: Any, targets: Targets) -> TrainingSet:
+    def weigh_classes(self, class_weight: Any, targets: Targets) -> TrainingSet:
         """Return the set with weights of samples times those of their classes."""
-        training = self if sample_weight is None else self.map(_weigh_samples, sample_weight)
-        if class_weight is None:
-            return training
-        return training.map(_weigh_classes, list_class_weights(class_weight, targets, training.facts))
+        return self.map(_weigh_classes, list_class_weights(class_weight, targets, self.facts))
 
     def hold_out(self, rows: RowNumbers) -> TrainingSet:
         """Return the set without the labels of some rows, which refinement holds out."""
@@ -202,15 +193,15 @@ class TrainingSet:
         description = fit_description(description, self.parts, self.facts.n_samples, image_shape)
         return replace(self.map(describe_part, description), description=description)
 
+    def take_rows(self, rows: RowNumbers) -> TrainingPart:
+        """Return some rows, which are ascending, in this process."""
+        return self.whole.take(rows) if self.whole is not None else _join(self.parts.collect(_take, rows))
+
     def take(self, rows: RowNumbers) -> TrainingSet:
         """Return a set of some rows, which are ascending, in this process."""
-        whole = self.whole.take(rows) if self.whole is not None else _join(self.parts.collect(_take, rows))
+        whole = self.take_rows(rows)
         parts = _cut(whole, PART_ROWS)
         return TrainingSet(parts, TrainingFacts.of(parts), whole, self.description)
-
-    def gather(self) -> TrainingPart:
-        """Return all rows, in this process."""
-        return self.whole if self.whole is not None else _join(self.parts.gather())
 
     def take_samples(self, rows: RowNumbers) -> Floats:
         """Return the samples in some rows, in their order."""
@@ -220,10 +211,6 @@ class TrainingSet:
         for positions, taken in self.parts.collect(_take_samples, rows):
             samples[positions] = taken
         return samples
-
-
-def _weigh_samples(part: TrainingPart, sample_weight: Weights) -> TrainingPart:
-    return replace(part, weights=sample_weight[part.first_row : part.first_row + len(part)])
 
 
 def _weigh_classes(part: TrainingPart, class_weights: Weights) -> TrainingPart:
@@ -321,12 +308,10 @@ def check_weight(name: str, weight: float) -> None:
         )
 
 
-def cut_into_parts(X: Floats, y: Any, unlabeled: Any) -> tuple[TrainingSet, Targets]:
+def cut_into_parts(X: Floats, y: Any, unlabeled: Any, weights: Weights | None = None) -> tuple[TrainingSet, Targets]:
     """Return the training set of arrays in this process."""
-    found = find_labels(y, unlabeled)
-    classes = found.get_classes(unlabeled)
-    labels = encode_labels(y, classes, unlabeled, found.is_multilabel)
-    return TrainingSet.of_arrays(X, labels), Targets(classes, found.is_multilabel)
+    targets = find_labels(y, unlabeled).get_targets(unlabeled)
+    return TrainingSet.of_arrays(X, targets.encode(y, unlabeled), weights=weights), targets
 
 
 def _find_labels_of(pair: tuple[Any, Any], unlabeled: Any) -> LabelSet:
@@ -340,11 +325,11 @@ def _count_rows(pair: tuple[Any, Any]) -> int:
     return len(samples)
 
 
-def _make_part(pair: tuple[Any, Any], how: tuple[int, np.dtype, NDArray[Any], Any, bool]) -> TrainingPart:
-    first_row, dtype, *target = how
+def _make_part(pair: tuple[Any, Any], how: tuple[int, np.dtype, Targets, Any]) -> TrainingPart:
+    first_row, dtype, targets, unlabeled = how
     samples = np.require(pair[0], dtype, ["C", "ALIGNED"])  # what Dask has moved is at odd addresses
     check_finite(samples, first_row, remedy="a Dask array must be complete, so remove or impute such values")
-    return TrainingPart.of(samples, encode_labels(pair[1], *target), first_row=first_row)
+    return TrainingPart.of(samples, targets.encode(pair[1], unlabeled), first_row=first_row)
 
 
 def spread_over_cluster(X: Any, y: Any, unlabeled: Any) -> tuple[TrainingSet, Targets]:
@@ -357,29 +342,16 @@ def spread_over_cluster(X: Any, y: Any, unlabeled: Any) -> tuple[TrainingSet, Ta
         n_rows = [n for n in n_rows if n]
         if not n_rows:
             raise ValueError("X has no rows: a fit needs samples.")
-        found = pairs.add_up(_find_labels_of, unlabeled)
-        classes = found.get_classes(unlabeled)
+        targets = pairs.add_up(_find_labels_of, unlabeled).get_targets(unlabeled)
         dtype = np.dtype(np.float32 if X.dtype == np.float32 else np.float64)
-        target = classes, unlabeled, found.is_multilabel
         first_rows = (np.cumsum(n_rows) - n_rows).tolist()
-        parts = pairs.map_each(_make_part, [(first_row, dtype, *target) for first_row in first_rows])
+        parts = pairs.map_each(_make_part, [(first_row, dtype, targets, unlabeled) for first_row in first_rows])
         del pairs  # which the workers may forget, one after another
         facts = TrainingFacts.of(parts)
     except BaseException:
         session.release()  # an error on a worker keeps hold of all that led to it
         raise
-    return TrainingSet(parts, facts), Targets(classes, found.is_multilabel)
-
-
-def cut_batch(X: Floats, y: Any, classes: Any, unlabeled: Any, known: Targets | None) -> tuple[TrainingSet, Targets]:
-    """Return a batch as a training set, and what its labels mean; see :func:`read_targets`."""
-    labels, targets = read_targets(y, classes, unlabeled, known)
-    if known is None and not labels.any():
-        raise ValueError(
-            f"All {len(labels)} samples of the first batch are marked as unlabelled (unlabeled={unlabeled!r}): "
-            "begin with labelled ones, others may follow."
-        )
-    return TrainingSet.of_arrays(X, labels), targets
+    return TrainingSet(parts, facts), targets
 
 
 def collect_classes(training: TrainingSet) -> NDArray[np.signedinteger]:
@@ -388,15 +360,7 @@ def collect_classes(training: TrainingSet) -> NDArray[np.signedinteger]:
 
 
 def fetch_candidates(training: TrainingSet, n_at_once: int, rng: np.random.RandomState) -> Iterator[Floats]:
-    """Yield samples in the order in which they are tried as first atoms."""
-    class_index, rows = _list_candidates(training)
-    order = order_candidates(class_index, rng)
-    for start in range(0, len(order), n_at_once):
-        yield training.take_samples(rows[order[start : start + n_at_once]])
-
-
-def _list_candidates(training: TrainingSet) -> tuple[NDArray[np.signedinteger], RowNumbers]:
-    """Return the classes and rows of the samples that may become first atoms: every s-th of each large class."""
+    """Yield samples in the order in which they are tried as first atoms: every s-th of each large class."""
     class_index = collect_classes(training)
     n_kinds = training.facts.n_classes + 2  # and samples with none of the labels, and unlabelled ones
     is_candidate, stride = np.ones(len(class_index), bool), -(-len(class_index) // _MOST_CANDIDATES)
@@ -405,4 +369,7 @@ def _list_candidates(training: TrainingSet) -> tuple[NDArray[np.signedinteger], 
         if len(rows) * n_kinds > _MOST_CANDIDATES:
             is_candidate[rows] = False
             is_candidate[rows[::stride]] = True
-    return class_index[is_candidate], np.flatnonzero(is_candidate)
+    candidates = np.flatnonzero(is_candidate)
+    candidates = candidates[order_candidates(class_index[candidates], rng)]
+    for start in range(0, len(candidates), n_at_once):
+        yield training.take_samples(candidates[start : start + n_at_once])

@@ -1,7 +1,7 @@
 """Targets: labels of -1, 0 (unknown) and +1 with one column per class (the paper's l).
 
 The target may be in several places: each reports its labels (:func:`find_labels`), together they make the classes
-(:meth:`LabelSet.get_classes`), and each is encoded by those (:func:`encode_labels`).
+(:meth:`LabelSet.get_targets`), and each is encoded by those (:meth:`Targets.encode`).
 """
 
 from __future__ import annotations
@@ -36,17 +36,16 @@ class LabelSet:
             values = np.unique(np.concatenate([labels.values for labels in (self, other) if labels.types]))
         return LabelSet(values, types, self.is_multilabel, self.n_samples + other.n_samples)
 
-    def get_classes(self, unlabeled: Any) -> NDArray[Any]:
+    def get_targets(self, unlabeled: Any) -> Targets:
         """Return the classes, or raise if there are none to learn; warn of -1, scikit-learn's mark of no label."""
         if self.is_multilabel:
-            return self.values
+            return Targets(self.values, True)
         if not self.types:
             raise ValueError(
                 f"All {self.n_samples} samples are marked as unlabelled (unlabeled={unlabeled!r}): "
                 "label at least two classes, or use KSVD for a dictionary without classes."
             )
-        if len(self.types) > 1:
-            raise ValueError(f"y mixes labels of the types {sorted(self.types)}: give all labels the same type.")
+        self.check_types()
         if len(self.values) < 2:
             raise ValueError(
                 f"y holds only one class, {self.values.tolist()[0]!r}: "
@@ -58,7 +57,12 @@ class LabelSet:
                 "y contains -1, which is learned as a class of its own. If it marks samples without a label, set "
                 "unlabeled=-1.",
             )
-        return self.values
+        return Targets(self.values, False)
+
+    def check_types(self) -> None:
+        """Raise if there are labels of several types."""
+        if len(self.types) > 1:
+            raise ValueError(f"y mixes labels of the types {sorted(self.types)}: give all labels the same type.")
 
 
 def find_labels(y: Any, unlabeled: Any) -> LabelSet:
@@ -86,25 +90,6 @@ def find_labels(y: Any, unlabeled: Any) -> LabelSet:
     known = _unify(known)
     check_classification_targets(known)
     return LabelSet(np.unique(known), types, False, len(y))
-
-
-def encode_labels(y: Any, classes: NDArray[Any], unlabeled: Any, is_multilabel: bool) -> NDArray[np.int8]:
-    """Return labels of -1, 0 (unknown) and +1 for a target whose classes are known, one column per class.
-
-    >>> encode_labels(["b", "?"], np.array(["a", "b"]), "?", False)
-    array([[-1,  1],
-           [ 0,  0]], dtype=int8)
-    """
-    y = to_array(y)
-    if is_multilabel:
-        return np.where(_check_indicator(y) == 1, np.int8(1), np.int8(-1))
-    y = column_or_1d(y)
-    is_labelled = ~_equals(y, unlabeled)
-    labels = np.zeros((len(y), len(classes)), np.int8)
-    positions = np.searchsorted(classes, _unify(y[is_labelled]))
-    labels[is_labelled] = -1
-    labels[np.flatnonzero(is_labelled), positions] = 1
-    return labels
 
 
 def to_array(y: Any) -> NDArray[Any]:
@@ -144,10 +129,28 @@ def _check_indicator(y: NDArray[Any]) -> NDArray[Any]:
 
 
 class Targets(NamedTuple):
-    """What the columns of the labels mean."""
+    """What the columns of the labels mean.
+
+    >>> Targets(np.array(["a", "b"]), False).encode(["b", "?"], "?")
+    array([[-1,  1],
+           [ 0,  0]], dtype=int8)
+    """
 
     classes: NDArray[Any]
     is_multilabel: bool
+
+    def encode(self, y: Any, unlabeled: Any) -> Labels:
+        """Return labels of -1, 0 (unknown) and +1, one column per class."""
+        y = to_array(y)
+        if self.is_multilabel:
+            return np.where(_check_indicator(y) == 1, np.int8(1), np.int8(-1))
+        y = column_or_1d(y)
+        is_labelled = ~_equals(y, unlabeled)
+        labels = np.zeros((len(y), len(self.classes)), np.int8)
+        positions = np.searchsorted(self.classes, _unify(y[is_labelled]))
+        labels[is_labelled] = -1
+        labels[np.flatnonzero(is_labelled), positions] = 1
+        return labels
 
 
 def read_targets(y: Any, classes: Any, unlabeled: Any, known: Targets | None) -> tuple[Labels, Targets]:
@@ -158,40 +161,43 @@ def read_targets(y: Any, classes: Any, unlabeled: Any, known: Targets | None) ->
     (array([[-1,  1, -1]], dtype=int8), ['a', 'b', 'c'])
     """
     found = find_labels(y, unlabeled)
-    targets = known or Targets(
-        _find_classes(classes, found.values, unlabeled, found.is_multilabel), found.is_multilabel
-    )
-    if found.is_multilabel != targets.is_multilabel:
+    if known and found.is_multilabel != known.is_multilabel:
         raise ValueError("y is a matrix of zeros and ones in some batches and one class per sample in others.")
-    if known and classes is not None:
-        given = _find_classes(classes, found.values, unlabeled, found.is_multilabel)
-        if given.tolist() != known.classes.tolist():
-            raise ValueError(
-                f"`classes={given.tolist()}` is not the same as on last call to partial_fit, was: "
-                f"{known.classes.tolist()}."
-            )
+    named = known.classes if known and classes is None else _find_classes(classes, found, unlabeled)
+    targets = known or Targets(named, found.is_multilabel)
+    if named.tolist() != targets.classes.tolist():
+        raise ValueError(
+            f"`classes={named.tolist()}` is not the same as on last call to partial_fit, was: "
+            f"{targets.classes.tolist()}."
+        )
     if found.is_multilabel and len(found.values) != len(targets.classes):
         raise ValueError(f"y has {len(found.values)} columns, but there are {len(targets.classes)} classes.")
-    if len(found.types) > 1:
-        raise ValueError(f"y mixes labels of the types {sorted(found.types)}: give all labels the same type.")
+    found.check_types()
     unknown = sorted(set(found.values.tolist()) - set(targets.classes.tolist()))
     if unknown:
         raise ValueError(
             f"The target label(s) {unknown} in y do not exist in the initial classes {targets.classes.tolist()}: "
             "name all classes in the first call of partial_fit."
         )
-    return encode_labels(y, targets.classes, unlabeled, targets.is_multilabel), targets
+    labels = targets.encode(y, unlabeled)
+    if known is None and not labels.any():
+        raise ValueError(
+            f"All {len(labels)} samples of the first batch are marked as unlabelled (unlabeled={unlabeled!r}): "
+            "begin with labelled ones, others may follow."
+        )
+    return labels, targets
 
 
-def _find_classes(classes: Any, columns: NDArray[Any], unlabeled: Any, is_multilabel: bool) -> NDArray[Any]:
-    """Return the classes in order."""
-    if is_multilabel:
-        if classes is not None and sorted(np.asarray(classes).tolist()) != columns.tolist():
-            raise ValueError(f"classes of multilabel targets are the column numbers 0 to {len(columns) - 1}, or None.")
-        return columns
+def _find_classes(classes: Any, found: LabelSet, unlabeled: Any) -> NDArray[Any]:
+    """Return the classes that are named for a target, in order."""
+    if found.is_multilabel:
+        last = len(found.values) - 1
+        if classes is not None and sorted(np.asarray(classes).tolist()) != found.values.tolist():
+            raise ValueError(f"classes of multilabel targets are the column numbers 0 to {last}, or None.")
+        return found.values
     if classes is None:
         raise ValueError("classes must be passed on the first call to partial_fit.")
-    found = find_labels(classes, unlabeled)
-    if len(found.values) < 2:
+    named = find_labels(classes, unlabeled).values
+    if len(named) < 2:
         raise ValueError(f"classes={classes!r}: a classifier needs at least two classes, all of the same type.")
-    return found.values
+    return named

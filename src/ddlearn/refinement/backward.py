@@ -79,7 +79,7 @@ class TaskGradient:
         model: RefinedModel,
         X: Floats,
         labels: Floats,
-        weights: NDArray[np.float64] | None = None,
+        weights: NDArray[np.float64],
         codes: RowCodes | None = None,
         n_in_batch: int | None = None,
         encoder: Encoder | None = None,
@@ -90,7 +90,7 @@ class TaskGradient:
         new ones.  The samples may be some of a mini-batch, whose gradient is then the sum of such results.
         """
         n_rows, dtype = len(X), X.dtype
-        factors = np.ones((n_rows, 1), dtype) if weights is None else weights.astype(dtype)[:, None]
+        factors = weights.astype(dtype)[:, None]
         encoder = self.encoder.with_dictionary(model.dictionary, self.n_jobs) if encoder is None else encoder
         coef_by_atom, n_in_batch = model.coef_by_atom, n_in_batch or n_rows
         n_places = encoder.n_nonzero_coefs

@@ -54,14 +54,13 @@ def train_on_codes(
     cost: RefinementCost,
     decays: Decays,
     fit_intercept: bool,
-    weights: NDArray[np.float64] | None = None,  # of the samples
+    weights: NDArray[np.float64],  # of the samples
 ) -> RefinedModel:
     """Return the dictionary with the best classifiers."""
-    shares = np.full(codes.shape[0], 1 / codes.shape[0]) if weights is None else weights / weights.sum()
     arrays = codes.astype(np.float64), labels.astype(np.float64), dictionary.astype(np.float64)
     solve = _minimise_lbfgs if cost.parabola is None or not labels.all() else _solve_least_squares
     with single_threaded_blas():
-        classifiers = solve(*arrays, cost, decays, fit_intercept, shares)
+        classifiers = solve(*arrays, cost, decays, fit_intercept, weights / weights.sum())
     return RefinedModel(dictionary, *(array.astype(dictionary.dtype) for array in classifiers))
 
 

@@ -230,7 +230,7 @@ class SettingsSearch:
         if splits:
             used = np.unique(np.concatenate([some for split in splits for some in split]))
             splits = [(np.searchsorted(used, learned), np.searchsorted(used, left_out)) for learned, left_out in splits]
-            whole = training.take(used).gather()
+            whole = training.take_rows(used)
             self.described = [self._describe(whole, splits, each, n_components, init) for each in descriptions]
         self.tried: dict[_Setting, Trial] = {}
         self.refined: list[Trial] = []
@@ -505,7 +505,7 @@ def _try_size(
     }
     cost = OneVsAllCost(settings.loss, state.model.class_cost, settings.classification_weight)
     scores = np.concatenate(parts.collect(_compute_scores, state.model))
-    trial = Trial.of(n_components, row, cost, scores, [left_out.gather()], is_multilabel=settings.is_multilabel)
+    trial = Trial.of(n_components, row, cost, scores, left_out.parts.gather(), is_multilabel=settings.is_multilabel)
     return trial._replace(row=trial.row | {"temperature": np.nan})  # of this fit, not of the model
 
 
