@@ -23,7 +23,7 @@ from ..dictionary import DictionaryUpdate, draw_dictionary
 from ..fitting.data import TrainingSet, fetch_candidates
 from ..fitting.labels import Targets, find_labels, read_targets, to_array
 from ..fitting.loop import FitSettings, Loop
-from ..fitting.online import Stream, learn_batch, resume_stream, start_stream
+from ..fitting.online import BatchLoop, Stream, resume_stream, start_stream
 from ..inference.rules import InferenceRule
 from ..model.codes import Model
 from ..model.losses import Loss
@@ -248,7 +248,7 @@ class MiniBatchDDLClassifier(DictionaryClassifier):
             training = training.weigh_classes(self.class_weight, targets)
         training = training.describe(self.description if is_new else self.description_, self.image_shape)
         stream, settings = self._begin(training, targets) if is_new else self._go_on(training)
-        stream = learn_batch(stream, training, settings, self.forgetting)
+        stream = BatchLoop(training, settings, stream, self.forgetting).learn()
         attributes = stream.attributes() | describe_settings(settings, stream.encoder)
         attributes |= {"classes_": targets.classes, "description_": training.description}
         self._set_fitted(attributes, stream.encoder)

@@ -64,21 +64,15 @@ class Taught:
         """Return the model with a memory in which all samples count less."""
         return Taught(self.model, self.memory.forget(factor), factor * self.costs)
 
-    def add_costs(self, costs: Floats) -> Taught:
-        """Return the model with the costs of more samples."""
-        return replace(self, costs=self.costs + costs)
-
     def with_dictionary(self, dictionary: Floats, replaced: NDArray[np.intp]) -> Taught:
         """Return the model with another dictionary, as if no sample had used the replaced atoms."""
-        if not replaced.size:
-            return replace(self, model=replace(self.model, dictionary=dictionary))
         coef = self.model.coef.copy()
         coef[:, replaced] = 0
         model = replace(self.model, dictionary=dictionary, coef=coef)
         return Taught(model, self.memory.forget_atoms(replaced), self.costs)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Stream:
     """All that is remembered of the samples so far."""
 
@@ -87,20 +81,18 @@ class Stream:
     label_free: Taught  # its classifiers predict; trained on label-free codes, costs are from before that
     statistics: CodeStatistics  # in float64, of variances in the unit of the misfits
     misfits: MisfitSums  # of label-free codes
-    sum_of_misfits: float
-    log_medians: float  # over samples that are no copies of an atom, the logarithm of their batch's median misfit
+    sum_of_misfits: float = 0.0
+    log_medians: float = 0.0  # over samples that are no copies of an atom, the logarithm of their batch's median misfit
     n_labelled: Floats  # (n_classes,)
     n_positive: Floats  # (n_classes,)
-    label_weight: float
+    label_weight: float = 0.0
     priors: Priors
     n_since_use: NDArray[np.int64]  # (n_components,) samples since an atom was last used
-    n_samples: int
+    n_samples: int = 0
     history: list[IterationRecord]
 
     def forget(self, n_new: int, forgetting: float) -> Stream:
         """Return a stream whose samples count as they do after ``n_new`` more samples."""
-        if self.n_samples == 0:
-            return self
         factor = (self.n_samples / (self.n_samples + n_new)) ** forgetting
         return replace(
             self,
@@ -117,18 +109,15 @@ class Stream:
 
     def with_dictionary(self, encoder: Encoder, replaced: NDArray[np.intp]) -> Stream:
         """Return a stream with other atoms, as if no sample had used those that were replaced."""
-        statistics, n_since_use = self.statistics, self.n_since_use
-        if replaced.size:
-            code_gram, data_sums = statistics.code_gram.copy(), statistics.data_sums.copy()
-            n_since_use = n_since_use.copy()
-            code_gram[replaced] = code_gram[:, replaced] = data_sums[replaced] = n_since_use[replaced] = 0
-            statistics = CodeStatistics(code_gram, data_sums)
+        code_gram, data_sums = self.statistics.code_gram.copy(), self.statistics.data_sums.copy()
+        n_since_use = self.n_since_use.copy()
+        code_gram[replaced] = code_gram[:, replaced] = data_sums[replaced] = n_since_use[replaced] = 0
         return replace(
             self,
             encoder=encoder,
             with_labels=self.with_labels.with_dictionary(encoder.dictionary, replaced),
             label_free=self.label_free.with_dictionary(encoder.dictionary, replaced),
-            statistics=statistics,
+            statistics=CodeStatistics(code_gram, data_sums),
             n_since_use=n_since_use,
         )
 
@@ -177,14 +166,10 @@ def start_stream(state: State, settings: FitSettings) -> Stream:
         label_free=taught,
         statistics=CodeStatistics(*(np.zeros((n_components, n)) for n in (n_components, n_features))),
         misfits=MisfitSums(n_features, eps, find_unit(state.priors.noise_variance)),
-        sum_of_misfits=0.0,
-        log_medians=0.0,
         n_labelled=none,
         n_positive=none,
-        label_weight=0.0,
         priors=state.priors,
         n_since_use=np.full(n_components, _PATIENCE * n_components),
-        n_samples=0,
         history=state.history,
     )
 
@@ -245,22 +230,17 @@ def resume_stream(
     )
 
 
-# As in a dictionary update: the matrices are small, and on a busy machine more BLAS threads cost tenfold.
-@single_threaded_blas()
-def learn_batch(stream: Stream, training: TrainingSet, settings: FitSettings, forgetting: float) -> Stream:
-    """Return the stream after one more batch."""
-    return BatchLoop(training, settings, stream.forget(training.facts.n_samples, forgetting)).learn()
-
-
 class BatchLoop(Loop):
     """The loop over one batch, whose sums are added to those of the stream before anything is computed from them."""
 
     n_monitored = 0  # the label-free error is that of the whole batch, before anything is learned from it
 
-    def __init__(self, training: TrainingSet, settings: FitSettings, stream: Stream):
+    def __init__(self, training: TrainingSet, settings: FitSettings, stream: Stream, forgetting: float):
         super().__init__(training, settings)
-        self.stream = stream  # each step adds its sums
+        self.stream = stream.forget(training.facts.n_samples, forgetting)  # each step adds its sums
 
+    # As in a dictionary update: the matrices are small, and on a busy machine more BLAS threads cost tenfold.
+    @single_threaded_blas()
     def learn(self) -> Stream:
         """Return the stream with the batch."""
         start = perf_counter()
@@ -296,7 +276,7 @@ class BatchLoop(Loop):
         worst = facts.n_labelled * settings.loss.value(np.zeros(1))
         stream = replace(
             stream,
-            label_free=stream.label_free.add_costs(np.minimum(costs, worst)),
+            label_free=replace(stream.label_free, costs=stream.label_free.costs + np.minimum(costs, worst)),
             misfits=stream.misfits + misfits,
             sum_of_misfits=stream.sum_of_misfits + misfit,
             log_medians=stream.log_medians + misfits.n_noisy * _find_log_median(parts),
@@ -353,7 +333,7 @@ class BatchLoop(Loop):
 
     def estimate_class_cost(self, state: State, costs: Floats) -> Floats:
         """Return the class costs for the sums over all samples so far."""
-        taught = self.stream.with_labels.add_costs(costs)
+        taught = replace(self.stream.with_labels, costs=self.stream.with_labels.costs + costs)
         self.stream = replace(self.stream, with_labels=taught)
         return state.priors.estimate_class_cost(taught.costs, state.model.coef, self.stream.n_labelled)
 
