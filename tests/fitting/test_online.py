@@ -142,13 +142,17 @@ def make_labelled_codes(seed=0, n_samples=80, n_classes=3):
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_memory_touches_the_costs_it_remembers(name):
-    # Value and gradient where training ended; for a square loss everywhere.
+    # Value and gradient where training ended, for a square loss everywhere; and it ends where that of the trainer does.
     loss, part = LOSSES.resolve(name), make_labelled_codes()
     trainer = resolve_trainer("auto", loss)
     nothing = CostParabolas.nothing(3, N_COMPONENTS, loss)
     start = np.zeros((3, N_COMPONENTS)), np.zeros(3)
     options = {"penalties": np.ones(3), "n_jobs": None}
     coef, intercept, memory = train_with_memory(trainer, nothing, [part], loss, *start, **options)
+    for found, expected in zip(
+        (coef, intercept), trainer.train(part.codes, part.labels, loss, *start, **options), strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)
     places = [np.column_stack([coef, intercept])]
     if loss.is_quadratic:
         places.append(np.random.default_rng(1).standard_normal((3, N_COMPONENTS + 1)))
@@ -159,19 +163,6 @@ def test_a_memory_touches_the_costs_it_remembers(name):
         remembered, real = memory.expand(request), part.expand(request)
         np.testing.assert_allclose(remembered.costs, real.costs, rtol=1e-9)
         np.testing.assert_allclose(remembered.gradients, real.gradients, atol=1e-9)
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_with_no_memory_training_is_that_of_the_trainer(name):
-    loss, part = LOSSES.resolve(name), make_labelled_codes()
-    trainer = resolve_trainer("auto", loss)
-    start = np.zeros((3, N_COMPONENTS)), np.zeros(3)
-    nothing = CostParabolas.nothing(3, N_COMPONENTS, loss)
-    options = {"penalties": np.ones(3), "n_jobs": None}
-    found = train_with_memory(trainer, nothing, [part], loss, *start, **options)
-    expected = trainer.train(part.codes, part.labels, loss, *start, **options)
-    assert np.array_equal(found[0], expected[0])
-    assert np.array_equal(found[1], expected[1])
 
 
 def test_the_memory_of_two_batches_is_the_sum():
@@ -377,10 +368,10 @@ def test_what_is_not_of_the_same_model_is_refused(planted):
             clone_with_stream(model, **{n: v for n, v in changes.items() if n not in batch}).partial_fit(X, **batch)
 
 
-def test_updates_from_sums_are_used(planted):
-    X, y = planted
-    atom, block = (feed(make_model(dictionary_update=update), X, y, 300) for update in ("atom", "block_coordinate"))
-    assert not np.array_equal(block.components_, atom.components_)
+@pytest.mark.parametrize("changes", [{"dictionary_update": "block_coordinate"}, {"scales": ConjugateScales("shared")}])
+def test_updates_and_scales_are_used(planted, changes):
+    plain, other = (feed(make_model(**each), *planted, 300) for each in ({}, changes))
+    assert not np.array_equal(plain.components_, other.components_)
 
 
 def test_a_batch_may_lack_classes(planted):
@@ -479,15 +470,10 @@ def test_multilabel_targets(planted):
         model.partial_fit(X, Y[:, :2])
 
 
-def test_shared_noise(planted):
-    X, y = planted
-    shared = feed(make_model(scales=ConjugateScales("shared")), X, y, 300)
-    assert not np.array_equal(shared.components_, feed(make_model(), X, y, 300).components_)
-
-
 def test_a_fit_begins_anew(planted):
     X, y = planted
     model = feed(make_model(batch_size=200), X, y, 300).fit(X, y)
+    assert not hasattr(clone(model), "stream_")
     fresh = make_model(batch_size=200).fit(X, y)
     assert model.n_samples_seen_ == 900
     assert model.n_iter_ == round(900 / 200)  # batches
@@ -540,8 +526,3 @@ def test_an_atom_that_is_of_no_use_for_long_is_replaced(planted):
     assert not stream.with_labels.model.coef[:, 4].any()  # no classifier has been trained with the new one yet
     assert not stream.with_labels.memory.hessians[:, 4].any()
     assert not stream.with_labels.memory.hessians[:, :, 4].any()
-
-
-def test_cloning_forgets_the_stream(planted):
-    model = feed(make_model(), *planted, 300)
-    assert not hasattr(clone(model), "stream_")
