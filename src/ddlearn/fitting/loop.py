@@ -452,9 +452,8 @@ class Loop:
             samples = self.training.take_samples(np.arange(0, facts.n_samples, count_stride(facts.n_samples)))
             coder = coder.adapt(samples, dictionary, settings.n_nonzero_coefs)
         encoder = Encoder.of(dictionary, coder, settings.n_nonzero_coefs, settings.n_jobs)
-        parts = self.training.parts.map(code_label_free, settings, encoder)
-        model = Model(dictionary, coef, intercept, np.empty(0))
-        state = State(model, encoder, parts, Priors.flat(facts.n_classes), [])
+        model, priors = Model(dictionary, coef, intercept, np.empty(0)), Priors.flat(facts.n_classes)
+        state = State(model, encoder, self.training.parts.map(code_label_free, settings, encoder), priors, [])
         state, record = self.update_scales(self.train_classifiers(state, is_first=True), is_first=True)
         if is_new and settings.dictionary_update.is_guarded and settings.max_iter:
             state, _ = self.encode(state)

@@ -217,6 +217,7 @@ class SettingsSearch:
         init: str | Callable[[Description], ArrayLike],  # the parameter init for a description
     ):
         splits = _cut_folds(collect_classes(training))
+        self.decays = refiner.decay_precisions()  # where the search begins
         self.settings = settings
         self.refiner = refiner
         self.costs = [
@@ -260,8 +261,7 @@ class SettingsSearch:
 
     def _choose_coder(self, described: _DescribedFolds, cost: RefinementCost) -> _Setting:
         """Return the best penalty on codes for a description, from strong to weak, with which codes need more time."""
-        decays = self.refiner.decay_precisions()
-        return take_best(self._try(_Setting(described, coder, cost, *decays)) for coder in described.coders).choice
+        return take_best(self._try(_Setting(described, coder, cost, *self.decays)) for coder in described.coders).choice
 
     def _improve(self, best: _Setting) -> _Setting:
         """Return the best setting that smaller and larger decays lead to."""
@@ -329,7 +329,7 @@ class SettingsSearch:
         """Return what is nearest to logistic regression: hardly penalised codes of standardised features."""
         standard = (folds for folds in self.described if "deviation" in folds.description.learned)
         described = next(standard, self.described[0])
-        own, linear = self.refiner.decay_precisions()
+        own, linear = self.decays
         if self.refiner.weight_decay is None:
             own = _RANGES["weight_decay"][1]
         return _Setting(described, described.coders[-1], self.costs[-1], own, linear)
