@@ -27,7 +27,7 @@ from ..refinement.refiner import Refiner
 from .prediction import DictionaryClassifier, is_lazy
 from .presets import collect_parameters
 from .progress import show_progress
-from .run import Callbacks, learn
+from .run import Callbacks, choose_settings, learn
 from .settings import check_complete, check_dask, check_warm_start, drop_weightless, make_settings
 
 
@@ -332,7 +332,10 @@ class DDLClassifier(CallbackSupportMixin, DictionaryClassifier):
                     training = training.weigh_classes(self.class_weight, targets)
                 training, settings = make_settings(self, training, targets.is_multilabel)
                 callbacks, rng = Callbacks(self, X, y, progress), check_random_state(self.random_state)
-                attributes, encoder = learn(training, targets, settings, rng, callbacks)
+                # In the same variable: samples that are not described are not to stay in the memory of workers.
+                on_trial = None if progress is None else progress.on_trial
+                training, settings, searched = choose_settings(training, settings, on_trial)
+                attributes, encoder = learn(training, targets, settings, searched, rng, callbacks)
                 self._set_fitted(attributes, encoder)
                 callbacks.end(attributes)
             finally:
@@ -347,7 +350,7 @@ class DDLClassifier(CallbackSupportMixin, DictionaryClassifier):
             check_dask(self)
             if sample_weight is not None:
                 raise ValueError("sample_weight needs samples in memory, not a Dask array: use class_weight.")
-            self.n_features_in_ = X.shape[1]
+            self.n_features_in_ = X.shape[-1]  # whether there are rows is checked with the labels
             self.__dict__.pop("feature_names_in_", None)  # of an earlier fit; a Dask array has none
         else:
             if isinstance(name := getattr(y, "name", None), str):

@@ -104,11 +104,14 @@ class Callbacks:
 
 
 def learn(
-    training: TrainingSet, targets: Targets, settings: Settings, rng: np.random.RandomState, callbacks: Callbacks
+    training: TrainingSet,
+    targets: Targets,
+    settings: Settings,
+    searched: Attributes,
+    rng: np.random.RandomState,
+    callbacks: Callbacks,
 ) -> tuple[Attributes, Encoder]:
-    """Fit, and return the fitted attributes and the encoder at the end of the loop."""
-    on_trial = None if callbacks.progress is None else callbacks.progress.on_trial
-    training, settings, searched = choose_settings(training, settings, on_trial)
+    """Fit to described samples, and return the fitted attributes and the encoder at the end of the loop."""
     run = FitRun(training, settings, rng)
     callbacks.begin(run)
 
