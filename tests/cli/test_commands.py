@@ -283,7 +283,7 @@ def test_a_configuration_file_wins_over_the_preset_and_the_command_line_over_bot
     model = load(output)
     assert (model.sparse_coder, model.loss, model.max_iter) == ("elastic_net", "square", 1)
     assert (model.refine, model.n_views) == (1, 1)  # rows of an archive are not known to be images
-    shown = run(*command, "--preset", "fast", "--max-iter", "1").stdout
+    shown = " ".join(run(*command, "--preset", "fast", "--max-iter", "1").stdout.replace("│", " ").split())
     assert "preset fast, n_jobs=1, random_state=0, loss=square, max_iter=1" in shown
 
 
