@@ -16,12 +16,12 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import dask.array as da
 import matplotlib.pyplot as plt
 import numpy as np
 from dask.distributed import Client
 
 from ddlearn import DDLClassifier
-from ddlearn.cli.reading import read_data
 from ddlearn.datasets import make_planted
 
 # %%
@@ -50,9 +50,17 @@ for part in range(N_PARTS):
 # Only the headers of the files are read here.  A file becomes a chunk of rows, or
 # several if it is long; 65,536 rows are a good size for real data.
 
-train = read_data(f"{folder.name}/train-X-*.npy", labels=f"{folder.name}/train-y-*.npy")
-test = read_data(f"{folder.name}/test-X-*.npy", labels=f"{folder.name}/test-y-*.npy")
-print(f"{train.X.shape[0]:,} training samples in chunks of {train.X.chunks[0]} rows")
+
+def read_parts(name: str) -> da.Array:
+    """Return the rows of some files, by name, without reading them."""
+    paths = sorted(Path(folder.name).glob(f"{name}-*.npy"))
+    parts = (np.load(path, mmap_mode="r") for path in paths)
+    return da.concatenate([da.from_array(part, chunks="auto") for part in parts])
+
+
+X_train, y_train = read_parts("train-X"), read_parts("train-y")
+X_test, y_test = read_parts("test-X"), read_parts("test-y")
+print(f"{len(X_train):,} training samples in chunks of {X_train.chunks[0]} rows")
 
 # %%
 # Two workers
@@ -84,7 +92,7 @@ settings = {
     "max_iter": 10,
     "random_state": 0,
 }
-model = DDLClassifier(**settings).fit(train.X, train.labels)
+model = DDLClassifier(**settings).fit(X_train, y_train)
 for record in model.history_:
     print(
         f"iteration {record.iteration}: objective {record.objective:12,.0f}, "
@@ -99,9 +107,9 @@ for record in model.history_:
 # chunk on the workers; ``to_zarr`` or ``to_npy_stack`` would write it without bringing
 # it here.  ``score`` computes.
 
-labels = model.predict(test.X)
+labels = model.predict(X_test)
 print(labels)
-print(f"accuracy on the test parts: {model.score(test.X, test.labels):.2%}")
+print(f"accuracy on the test parts: {model.score(X_test, y_test):.2%}")
 print(f"the first ten: {labels[:10].compute().tolist()}")
 
 # %%
@@ -113,11 +121,11 @@ print(f"the first ten: {labels[:10].compute().tolist()}")
 # If the samples were cut at the same rows, the numbers would not differ at all.
 
 here = DDLClassifier(dictionary_update="block_coordinate", **settings)
-here.fit(train.X.compute(), train.labels.compute())
+here.fit(X_train.compute(), y_train.compute())
 for name in ("components_", "coef_", "class_cost_"):
     difference = np.abs(getattr(here, name) - getattr(model, name)).max()
     print(f"{name:12} differs by {difference:.0e} at most")
-is_same = here.predict(test.X.compute()) == labels.compute()
+is_same = here.predict(X_test.compute()) == labels.compute()
 print(f"{is_same.mean():.2%} of the predictions are the same")
 
 client.close()

@@ -49,8 +49,8 @@ def read_data(
     r"""Read samples, and labels if there are any.
 
     ``path`` is a file, a folder of images, a pattern of files such as ``parts/X-*.npy``, or "digits"; `labels`,
-    `image_size`, `colour` and `strict` are options of :class:`~ddlearn.cli.source.Source`, and `of_tables` fields of
-    :class:`~ddlearn.cli.reading.columns.Wanted`.
+    `image_size`, `colour` and `strict` are those of the command line, and so are `of_tables`: `has_labels`,
+    `label_column`, and `ignore`, the columns to leave out.
 
     Values of a text table are float64; parquet and arrays keep float32 and float64; pixels are from 0 (black) to 1
     (white).  NaN stays NaN.  A single ``.npy`` file of floats stays on disk.
