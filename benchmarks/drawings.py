@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from benchsets import load_mnist, load_usps
 from playwright.sync_api import sync_playwright
 from sklearn.model_selection import train_test_split
 
@@ -72,8 +73,9 @@ def fit(name: str) -> tuple[DDLClassifier, Any, Any]:
             images.X, images.labels, train_size=1000, stratify=images.labels, random_state=0
         )
     else:
-        images, test = read_data(f"{name}:train"), read_data(f"{name}:test")
-        X, y, X_test, y_test = images.X, images.labels, test.X, test.labels
+        load = {"usps": load_usps, "mnist": load_mnist}[name]
+        images, test = load(subset="train"), load(subset="test")
+        X, y, X_test, y_test = images.data, images.target, test.data, test.target
     model = DDLClassifier(image_shape=images.image_shape, n_jobs=-1, random_state=0)
     return model.fit(X, y), X_test, y_test
 

@@ -624,7 +624,7 @@ def test_whoever_evaluates_the_training_samples_is_told(folder, digits, tmp_path
 
 
 def test_compare_has_the_same_splits_for_all(tmp_path, digits, monkeypatch):
-    from ddlearn.cli import trials
+    from ddlearn.cli import evaluation
 
     X, y = digits
     np.savez(tmp_path / "a.npz", X=X[:150], y=y[:150])
@@ -644,7 +644,7 @@ def test_compare_has_the_same_splits_for_all(tmp_path, digits, monkeypatch):
             return np.full(len(X), 3)
 
     contenders = {"ddlearn": Nearest, "SVC": Constant}
-    monkeypatch.setattr(trials, "list_contenders", lambda *_: contenders)
+    monkeypatch.setattr(evaluation, "list_contenders", lambda *_: contenders)
     figure = tmp_path / "a.svg"
     facts = run_json("compare", tmp_path / "a.npz", "--cv", "3", "-o", figure)
     assert seen[:3] == seen[3:]
@@ -663,7 +663,7 @@ def test_compare_has_the_same_splits_for_all(tmp_path, digits, monkeypatch):
 
 
 def test_models_that_are_wrong_alike_are_not_equal_for_certain():
-    from ddlearn.cli.trials import _find_interval
+    from ddlearn.cli.evaluation import _find_interval
 
     low, high = _find_interval(0, 0, 100)
     assert -low == high > 0.01
@@ -672,8 +672,8 @@ def test_models_that_are_wrong_alike_are_not_equal_for_certain():
 
 
 def test_compare_offers_our_presets_and_others(digits):
+    from ddlearn.cli.evaluation import REFERENCE, list_contenders
     from ddlearn.cli.reading import Samples
-    from ddlearn.cli.trials import REFERENCE, list_contenders
 
     contenders = list_contenders(Samples(*digits, image_shape=(8, 8)), dict(OWN_DEFAULTS))
     ours = [name for name in contenders if name.startswith(REFERENCE)]

@@ -100,9 +100,9 @@ def fit(
     if checkpoint is not None:
         _check_output(checkpoint, source, config)
     from ..files.models import save
+    from .evaluation import run_trials, split_samples, take_rows
     from .look import list_odd_columns, refuse_missing
     from .model import estimate_bytes, fit_model, make_model, measure_trials, summarize_fit
-    from .trials import run_trials, split_samples, take_rows
 
     samples = _read_to_learn(terminal, source)
     if settings.get("robustness__missing") != "mask":
@@ -231,7 +231,7 @@ def compare(
     jobs: Jobs = -1,
 ) -> None:
     """Compare our presets with other classifiers on the same splits, by default five folds."""
-    from .trials import choose_contenders, compare_models, draw_results, split_samples
+    from .evaluation import choose_contenders, compare_models, draw_results, split_samples
 
     if output is not None:
         _check_output(output, source)
