@@ -51,9 +51,6 @@ def public_objects():
 @pytest.mark.parametrize("name", list(public_objects()))
 def test_public_docstrings_follow_numpydoc(name):
     ignored = IGNORED_METHOD_CHECKS if name.count(".") > 1 else IGNORED_CHECKS
-    member = getattr(ddlearn, name.split(".")[1])
-    if inspect.isclass(member) and not {"__init__", "__new__"} & vars(member).keys():  # documented on the base class
-        ignored = ignored | {"PR01", "EX01"}
     assert not [error for error in validate(name)["errors"] if error[0] not in ignored]
 
 

@@ -188,9 +188,19 @@ class ClassifierTrainer(Strategy):
 
 
 class Newton(ClassifierTrainer):
-    """Newton's method for any convex loss, guarded by step halving.
+    """Newton's method for any convex loss, guarded by step halving; :class:`ClassifierTrainer` has the formulae.
 
-    Parameters are those of :class:`ClassifierTrainer`, which has the formulae.
+    Parameters
+    ----------
+    ridge, max_rounds, tol, z_max, fit_intercept : float, int, float, float, bool
+        As for :class:`ClassifierTrainer`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ddlearn import Newton
+    >>> Newton().sample_weights(gradient=np.array([-1.0, -1.0]), curvature=np.array([0.5, 0.0]))
+    array([0.5 , 0.25])
     """
 
 
@@ -200,7 +210,18 @@ class SquareLev(ClassifierTrainer):
     SquareLev.R (Duffy and Helmbold, Machine Learning 47, 2002) fits a base regressor to the residuals and adds it with
     the best factor.  A linear regressor fitted to all atoms at once leaves residuals that no linear function can lower:
     **one round reaches ridge least squares**, and the factor is 1.  The mean residual, which the original adds at the
-    end, is in the unpenalised intercept.  Parameters are those of :class:`ClassifierTrainer`.
+    end, is in the unpenalised intercept.
+
+    Parameters
+    ----------
+    ridge, max_rounds, tol, z_max, fit_intercept : float, int, float, float, bool
+        As for :class:`ClassifierTrainer`.
+
+    Examples
+    --------
+    >>> from ddlearn import Logistic, Square, SquareLev
+    >>> SquareLev().supports(Square()), SquareLev().supports(Logistic())
+    (True, False)
     """
 
     def supports(self, loss: Loss) -> bool:
@@ -212,8 +233,20 @@ class AdaBoost(ClassifierTrainer):
 
     In a round sample i has the weight :math:`e^{-z_i}`, and the learner is fitted to the labels themselves: the working
     response of every margin is 1 (Friedman, Hastie and Tibshirani, Annals of Statistics 28, 2000, Algorithm 4).
-    Discrete AdaBoost would add signs of linear functions, whose sum is not linear.  Parameters are those of
-    :class:`ClassifierTrainer`.
+    Discrete AdaBoost would add signs of linear functions, whose sum is not linear.
+
+    Parameters
+    ----------
+    ridge, max_rounds, tol, z_max, fit_intercept : float, int, float, float, bool
+        As for :class:`ClassifierTrainer`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ddlearn import AdaBoost, Exponential
+    >>> loss, margin = Exponential(), np.array([-1.0, 0.0, 1.0])
+    >>> AdaBoost().sample_weights(loss.gradient(margin), loss.curvature(margin)).round(2)
+    array([2.72, 1.  , 0.37])
     """
 
     def supports(self, loss: Loss) -> bool:
@@ -228,7 +261,20 @@ class LogitBoost(ClassifierTrainer):
     half.  Responses stop at ``z_max``, for which the original (Friedman, Hastie and Tibshirani, Annals of Statistics
     28, 2000, Algorithm 3) recommends 2 to 4.  The original keeps the weight of a clipped response; here the weight
     grows, so that their product remains the gradient and rounds converge to logistic regression also where samples are
-    misclassified.  Parameters are those of :class:`ClassifierTrainer`.
+    misclassified.
+
+    Parameters
+    ----------
+    ridge, max_rounds, tol, z_max, fit_intercept : float, int, float, float, bool
+        As for :class:`ClassifierTrainer`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ddlearn import Logistic, LogitBoost
+    >>> loss, margin = Logistic(), np.array([-9.0, 0.0, 9.0])
+    >>> LogitBoost().sample_weights(loss.gradient(margin), loss.curvature(margin)).round(2)
+    array([0.25, 0.25, 0.  ])
     """
 
     def supports(self, loss: Loss) -> bool:

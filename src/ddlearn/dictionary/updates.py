@@ -177,7 +177,10 @@ class KSVDUpdate(UpdateWithUpkeep):
     :math:`d \leftarrow \sum_i x_{ij} e_i`, normalised, then :math:`x_{ij} \leftarrow e_i^T d`.  The unweighted error
     never rises in the sweep.  The MAP objective may: the step ignores :math:`\sigma_i`, and new codes mean new margins.
 
-    Parameters are those of :class:`AtomUpdate` but for ``n_sweeps``.
+    Parameters
+    ----------
+    max_coherence, outlier_fraction : float
+        As for :class:`AtomUpdate`.
 
     Examples
     --------
@@ -224,7 +227,10 @@ class ExactKSVDUpdate(UpdateWithUpkeep):
     its first right singular vector, and :math:`x_{ij} = e_i^T d`.  The sign is the one that changes the codes less: a
     flipped atom would flip its share of every margin.
 
-    Parameters are those of :class:`AtomUpdate` but for ``n_sweeps``.
+    Parameters
+    ----------
+    max_coherence, outlier_fraction : float
+        As for :class:`AtomUpdate`.
 
     Examples
     --------
@@ -303,7 +309,10 @@ class AdditiveUpdate(UpdateWithUpkeep):
     Subclasses implement :meth:`update_from`.  One that overrides :meth:`update` instead must set ``is_additive`` to
     False, or a fit will not call it.
 
-    Parameters are those of :class:`AtomUpdate` but for ``n_sweeps``.
+    Parameters
+    ----------
+    max_coherence, outlier_fraction : float
+        As for :class:`AtomUpdate`.
 
     See Also
     --------
