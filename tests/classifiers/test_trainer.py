@@ -247,6 +247,15 @@ def test_labels_may_be_missing_for_some_classes_only(trainer, loss):
     assert_allclose(intercept, [alone[1][0], *complete[1][1:]], atol=1e-12)
 
 
+@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+def test_atoms_in_no_code_have_coefficient_zero(trainer, loss):
+    codes, labels = draw_problem()
+    for size in (0.0, 1.0):
+        coef, _ = trainer.train(codes, labels, loss, *draw_start(size))
+        assert_array_equal(coef[:, UNUSED_ATOM], 0)
+        assert (coef[:, :UNUSED_ATOM] != 0).all()
+
+
 @every_pair
 def test_more_unused_atoms_change_nothing(trainer, loss):
     codes, labels = draw_problem()

@@ -76,6 +76,25 @@ def naive_ksvd(X, dense, dictionary, weights, *, exact=False, updates_codes=True
     return dictionary, dense
 
 
+# Closer than the conformance check can ask of strategies of any kind.
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("name", ALL)
+def test_rows_are_unit_and_dtype_is_kept(name, dtype):
+    updated = run(name, *make_problem(dtype=dtype))
+    assert updated.dictionary.dtype == updated.codes.values.dtype == dtype
+    np.testing.assert_allclose(np.linalg.norm(updated.dictionary, axis=1), 1, rtol=10 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if DICTIONARY_UPDATES[name].is_additive])
+def test_statistics_of_blocks_add(name):
+    X, codes, dictionary, precision = make_problem()
+    update = DICTIONARY_UPDATES.resolve(name)
+    cuts = [slice(0, 13), slice(13, 14), slice(14, None)]
+    parts = [update.statistics(X[cut], codes.rows(cut), precision[cut], len(dictionary)) for cut in cuts]
+    atoms = update.update_from(parts[0] + parts[1] + parts[2], dictionary)
+    np.testing.assert_allclose(atoms, run(update, X, codes, dictionary, precision).dictionary, atol=1e-10)
+
+
 # -- every strategy ------------------------------------------------------------------------------------------------
 
 
