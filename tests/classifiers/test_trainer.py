@@ -247,7 +247,7 @@ def test_labels_may_be_missing_for_some_classes_only(trainer, loss):
     assert_allclose(intercept, [alone[1][0], *complete[1][1:]], atol=1e-12)
 
 
-@pytest.mark.parametrize(("trainer", "loss"), PAIRS)
+@every_pair
 def test_atoms_in_no_code_have_coefficient_zero(trainer, loss):
     codes, labels = draw_problem()
     for size in (0.0, 1.0):
